@@ -1,8 +1,8 @@
 //! Calibration: the few costs of a simulator profile, fitted to figures that were measured.
 //!
-//! A [`Search`] moves the [`Parameter`]s of a profile until its predictions meet the figures. Who has the figures says
-//! how they are predicted: [`twin()`] has the rows of a live host pair, `latput-reproduce` has published cells.
-//! Pure: running simulations in parallel is for the edge.
+//! A [`Search`] moves the [`Parameter`]s of a profile until its predictions fit the figures. The
+//! owner of the figures defines their prediction: [`twin()`] uses the rows of a live host pair,
+//! `latput-reproduce` uses published cells. Pure: the edge crate runs the simulations in parallel.
 
 pub mod parameter;
 mod result;

@@ -1,5 +1,5 @@
-//! What a fit may move in a profile: a few costs, each standing for several fields that published
-//! figures cannot tell apart.
+//! The parameters of a fit: a few costs. Each stands for several fields that published figures
+//! cannot distinguish.
 
 use std::fmt;
 
@@ -8,88 +8,90 @@ use latput_sim::machine::Costs;
 use latput_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Transmit completions cost this share of a received packet.
+/// Cost of a transmit completion, as a share of a received packet's.
 const COMPLETION_SHARE: f64 = 0.25;
-/// What a received packet costs that ends in the protocol, an acknowledgement without data, as a share of one that
-/// goes to a socket.
+/// Cost of a received acknowledgement without data, as a share of the cost of a packet for a
+/// socket.
 pub const BARE_SHARE: f64 = 0.5;
-/// What a packet for a process elsewhere costs the interrupts' core, a message sent from elsewhere costs it twice.
+/// Cost to the interrupts' core of a message sent from another core, as a multiple of that of a
+/// packet received for another core.
 pub const SENT_REMOTE_RATIO: f64 = 2.0;
-/// An acknowledgement without data costs this share of a sent packet.
+/// Cost of an acknowledgement without data, as a share of a sent packet's.
 pub const ACK_SHARE: f64 = 0.7;
 
-/// One free parameter of a fit, in nanoseconds unless it says otherwise.
+/// One parameter of a fit; in nanoseconds unless its description names a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parameter {
     /// One interrupt.
     Interrupt,
-    /// More for the first packet of a poll.
+    /// Extra cost of the first packet of a poll.
     RxFirst,
-    /// One received packet with data; transmit completions and acknowledgements without data follow it.
+    /// One received packet with data. The costs of transmit completions and acknowledgements
+    /// without data follow it.
     RxPacket,
     /// One packet handed to the stack, after GRO merged what it could.
     RxMerged,
     /// One poll of a queue.
     Poll,
-    /// One interrupt of a timer.
+    /// One timer interrupt.
     Timer,
     /// Setting a timer.
     TimerArm,
-    /// One received packet, whatever it carries; transmit completions follow it.
+    /// One received packet of any content. The cost of transmit completions follows it.
     RxAny,
-    /// More per received packet when its process last ran elsewhere.
+    /// Extra cost of a received packet when its process last ran on another core.
     RxRemote,
-    /// Both of them: [`Self::RxRemote`], and [`Self::TxRemote`] in proportion.
+    /// Both [`Self::RxRemote`] and, in proportion, [`Self::TxRemote`].
     Remote,
-    /// More per message sent from another core, on the interrupts' core.
+    /// Extra cost, on the interrupts' core, of a message sent from another core.
     TxRemote,
     /// One transaction in the process: two system calls and user code.
     App,
-    /// One sent packet; acknowledgements follow it.
+    /// One sent packet. The cost of acknowledgements follows it.
     TxPacket,
-    /// One acknowledgement without data, where it does not follow sent packets.
+    /// One acknowledgement without data, if it does not follow the cost of sent packets.
     Ack,
-    /// What an interrupt costs the process that it stops.
+    /// Extra cost to a process that an interrupt stops.
     Preempted,
     /// Putting a process on a core.
     Wake,
     /// Putting a process to sleep.
     Sleep,
-    /// How long an idle core needs to start.
+    /// Wake-up time of an idle core.
     IdleExit,
-    /// More for a process that another core woke.
+    /// Extra cost for a process that another core woke.
     WakeRemote,
-    /// More per transaction away from the interrupts' core.
+    /// Extra cost of a transaction away from the interrupts' core.
     CrossCore,
     /// Copying 1024 bytes.
     Copy,
-    /// One way through the network, 1024 bytes or none.
+    /// One-way network latency.
     Latency,
     /// Costs of the generators as a multiple of the measured system's.
     Generator,
-    /// What the measured system's throttle keeps between two interrupts.
+    /// Shortest interval between two interrupts of the measured system's throttle.
     Throttle,
-    /// What one of its connections may have in flight, in bytes: its send buffer.
+    /// Most bytes in flight on one connection of the measured system: its send buffer.
     Window,
 }
 
-/// What becomes of the generators' costs while those of the measured system move.
+/// Treatment of the generators' costs while those of the measured system change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Generators {
-    /// They follow, as the same multiple of each.
+    /// They follow: each stays the same multiple.
     #[default]
     Follow,
-    /// They are as the profile has them: other machines, or hosts whose costs do not matter.
+    /// They stay as in the profile: other machines, or hosts whose costs do not matter.
     Stay,
 }
 
-/// A cost that is given.
+/// A fixed parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixed {
-    /// The cost.
+    /// The parameter.
     pub parameter: Parameter,
     /// Its value, in its unit.
     pub value: f64,
@@ -99,9 +101,9 @@ pub struct Fixed {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Free {
-    /// The cost.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Where searches begin, and the middle of its prior.
+    /// Start value of searches, and the centre of its prior.
     pub start: f64,
 }
 
@@ -113,7 +115,7 @@ impl fmt::Display for Parameter {
 }
 
 impl Parameter {
-    /// CPU time of things, as far as a live host of today has it.
+    /// CPU costs that a fit to a live host uses.
     pub(crate) const ALL_COSTS: [Self; 11] = [
         Self::App,
         Self::Interrupt,
@@ -138,7 +140,7 @@ impl Parameter {
         }
     }
 
-    /// Whether it sets something that `earlier`, set before it, has set: that one would have no effect.
+    /// Whether it overwrites `earlier`, which was set before it.
     pub fn sets_again(self, earlier: Self) -> bool {
         match earlier {
             Self::RxPacket | Self::RxAny => matches!(self, Self::RxPacket | Self::RxAny),
@@ -149,7 +151,7 @@ impl Parameter {
         }
     }
 
-    /// Its value in a profile.
+    /// The value in a profile, in the parameter's unit.
     pub fn get(self, profile: &Profile) -> f64 {
         let mut costs = profile.sut.machine.costs;
         let ns = |time: Nanos| time.as_ns() as f64;
@@ -168,7 +170,8 @@ impl Parameter {
         }
     }
 
-    /// The cost that equals the parameter; `None` if the parameter is no cost or divides among several.
+    /// The cost that equals the parameter; `None` if the parameter is no cost or is divided among
+    /// several.
     const fn own_cost(self, costs: &mut Costs) -> Option<&mut Nanos> {
         Some(match self {
             Self::Interrupt => &mut costs.interrupt,
@@ -224,7 +227,7 @@ impl Parameter {
     }
 }
 
-/// Sets these parameters, in their order.
+/// Sets parameters in their order.
 pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], generators: Generators) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
@@ -258,7 +261,7 @@ fn nanos(value: f64) -> Nanos {
     Nanos::from_ns(whole(value))
 }
 
-/// Bounded, so that no step of a search makes an impossible profile.
+/// Rounds and limits a value, so that no step of a search makes an invalid profile.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
 fn whole(value: f64) -> u64 {
     value.clamp(0.0, 1e8).round() as u64

@@ -1,4 +1,5 @@
-//! What a fit comes to: each cost with an interval, what the figures fix together, and how far predictions are off.
+//! The result of a fit: costs with intervals, fixed combinations of costs, and errors of
+//! predictions.
 
 use latput_stats::order::quantile_of_sorted;
 
@@ -18,7 +19,7 @@ pub struct FittedCost {
 }
 
 impl FittedCost {
-    /// As a comment line in a file of a profile.
+    /// The cost as a comment line of a profile file.
     pub fn comment(&self) -> String {
         let Self { parameter, value, low, high } = self;
         let unit = parameter.unit();
@@ -35,10 +36,10 @@ pub struct Combination {
     pub weights: Vec<f64>,
 }
 
-/// Absolute relative errors.
+/// Summary of absolute relative errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorSummary {
-    /// How many figures.
+    /// Number of figures.
     pub count: usize,
     /// Median, ratio.
     pub median: f64,
@@ -47,7 +48,7 @@ pub struct ErrorSummary {
 }
 
 impl ErrorSummary {
-    /// Of relative errors with any sign; `None` if there are none.
+    /// Summarises relative errors of any sign; `None` without any.
     pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
         absolute.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! The search that every calibration shares: damped least squares on the logarithms of the costs, from several
-//! starts; residuals are weighed by Huber's rule so that no odd figure
-//! pulls; weak priors keep what the figures do not say near its start.
+//! The search of every calibration: damped least squares on the logarithms of the costs, from
+//! several starts. Huber's rule limits the weight of outliers. Weak priors keep costs near their
+//! start values where the figures do not fix them.
 
 use latput_sim::Profile;
 use latput_stats::linear;
@@ -10,76 +10,78 @@ use serde::Deserialize;
 use crate::parameter::{self, Fixed, Free, Generators};
 use crate::result::{Combination, FittedCost};
 
-/// Residuals up to this count fully, larger ones linearly.
+/// Residuals count quadratically up to this size, and linearly above.
 const KNEE: f64 = 0.12;
-/// One standard deviation of the prior on each cost, as a logarithm: a factor of two and a half.
+/// Standard deviation of the prior on the logarithm of each cost: a factor of two and a half.
 const PRIOR: f64 = 0.9;
-/// The share of a prediction's simulated time that a step of a short search takes.
+/// Share of a prediction's simulated time in a step of a short search.
 const EFFORT: f64 = 0.2;
-/// How far starts beyond the first three are from those of the plan, at most, as a logarithm.
+/// Largest distance, as a logarithm, of the fourth and later starts from those of the plan.
 const FAR: f64 = 0.4;
-/// The seed of the runs that errors and intervals are taken from; no search sees it.
+/// Seed of the runs for errors and intervals. No search uses it.
 pub const OTHER_SEED: u64 = 101;
-/// How far slopes look, as a logarithm: beyond the noise of a short run.
+/// Step of numerical slopes, as a logarithm. It exceeds the noise of a short run.
 const SLOPE_STEP: f64 = 0.08;
 /// The longest step, as a logarithm.
 const LONGEST: f64 = 0.4;
 
-/// The logarithm of predicted over measured of one figure, and what it weighs.
+/// The residual of one figure with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weighed {
-    /// What it weighs beside the others.
+    /// The weight of the figure.
     pub weight: f64,
-    /// The residual: the natural logarithm of predicted over measured.
+    /// Natural logarithm of predicted over measured.
     pub log: f64,
 }
 
 impl Weighed {
-    /// Of a prediction that may be missing, bounded so that one cannot outweigh all others.
+    /// The residual of a prediction, limited so that a missing one cannot outweigh all others.
     pub fn of(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
 
-    /// Of shares in per cent: five points count as much as a rate that is 10 % off.
+    /// The residual of shares in per cent: five points count like a rate that is 10 % off.
     pub fn points(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }
     }
 }
 
-/// Every figure's residual under a profile, simulated with a seed and a share of the full time (0 to 1).
+/// Computes the residual of every figure under a profile, simulated with a seed and a share of the
+/// full time (0 to 1).
 pub type Residuals<'a> = &'a dyn Fn(&Profile, u64, f64) -> Vec<Weighed>;
 
-/// A search for the `free` costs of `base`, beside which some are `fixed`.
+/// A search for the `free` parameters of `base`.
 #[expect(missing_debug_implementations, reason = "it holds a function")]
 pub struct Search<'a> {
-    /// The profile that the search begins with; what is neither fixed nor free stays.
+    /// The start profile. Fields that are neither fixed nor free stay.
     pub base: &'a Profile,
-    /// Costs that are given.
+    /// Parameters with given values.
     pub fixed: &'a [Fixed],
-    /// Costs that are searched for.
+    /// Parameters to search for.
     pub free: &'a [Free],
-    /// What becomes of the generators' costs.
+    /// Treatment of the generators' costs.
     pub generators: Generators,
     /// The figures' residuals under a profile.
     pub residuals: Residuals<'a>,
-    /// What the prior weighs beside a figure of weight 1.
+    /// Weight of the prior, relative to a figure of weight 1.
     pub prior_weight: f64,
 }
 
-/// How long a search goes on.
+/// The length of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Effort {
-    /// How many starts.
+    /// Number of starts.
     pub starts: usize,
-    /// Evaluations from each start, about.
+    /// Approximate evaluations from each start.
     pub first: usize,
-    /// More of them from the best one, and the share of a prediction's simulated time that each takes.
+    /// Further evaluations from the best start, and the share of a prediction's simulated time in
+    /// each.
     pub last: (usize, f64),
 }
 
 impl Effort {
-    /// From where a fit to more cells ended.
+    /// The effort of a fit that starts at the optimum of a fit to more cells.
     pub const PART: Self = Self { starts: 1, first: 24, last: (0, EFFORT) };
 }
 
@@ -89,7 +91,7 @@ impl Default for Effort {
     }
 }
 
-/// Logarithms of costs and what they give.
+/// A point of the search space with its objective.
 #[derive(Clone, Debug)]
 pub struct SearchPoint {
     /// The logarithms, in the order of the free costs.
@@ -119,7 +121,7 @@ impl Search<'_> {
         (0..count).map(start).collect()
     }
 
-    /// The profile with the costs of which these are the logarithms.
+    /// The profile with the costs whose logarithms these are.
     pub fn profile(&self, logs: &[f64]) -> Profile {
         let mut profile = self.base.clone();
         let fixed = self.fixed.iter().map(|fixed| (fixed.parameter, fixed.value));
@@ -141,13 +143,13 @@ impl Search<'_> {
         misfit(residuals) + self.prior_weight * prior / weights
     }
 
-    /// How far each cost is from where searches begin.
+    /// The distance of each cost from its start, as a logarithm.
     fn off_start<'a>(&'a self, at: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
         at.iter().zip(self.free).map(|(log, free)| log - free.start.max(1e-3).ln())
     }
 
-    /// The best of several starts about those of the plan, searched further; or from `only`, where that is near
-    /// enough.
+    /// Searches from several starts around the plan's values, or from `only`, and continues from
+    /// the best one.
     pub fn best(
         &self,
         only: Option<&[f64]>,
@@ -169,8 +171,8 @@ impl Search<'_> {
         found
     }
 
-    /// Steps of Levenberg (1944) and Marquardt (1963): every residual as a straight line in the logarithms of
-    /// the costs, large ones weighed down as Huber's rule has it.
+    /// Steps of Levenberg (1944) and Marquardt (1963). Each residual is linear in the logarithms of
+    /// the costs; Huber's rule reduces the weight of large ones.
     fn descend(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> SearchPoint {
         let mut best = self.point(start, share);
         let mut damping = 0.03;
@@ -237,8 +239,8 @@ impl Search<'_> {
         (information, gradient)
     }
 
-    /// Intervals from the curvature at the optimum, and which directions it fixes.
-    /// `whole` are the residuals there, simulated in full with the seed [`OTHER_SEED`].
+    /// Intervals of the costs from the curvature at the optimum, and the combinations that the
+    /// figures fix. `whole` are the residuals there, simulated in full with seed [`OTHER_SEED`].
     pub fn uncertainty(
         &self,
         at: &[f64],
@@ -300,7 +302,7 @@ impl Search<'_> {
     }
 }
 
-/// The weighted mean of the residuals under Huber's rule; not a number if there are none.
+/// Weighted mean of the residuals under Huber's rule; not a number without residuals.
 pub fn misfit(residuals: &[Weighed]) -> f64 {
     let weights: f64 = residuals.iter().map(|it| it.weight).sum();
     residuals.iter().map(|it| it.weight * huber(it.log)).sum::<f64>() / weights

@@ -1,7 +1,7 @@
-//! A twin: a simulator profile of a host pair, calibrated on a few rows that were measured there.
+//! A twin: a simulator profile of a host pair, calibrated on a few measured rows.
 //!
-//! What the rows show of the hosts (CPUs, MTU, offloads, NAPI) is taken over, and the few costs are fitted by
-//! [`Search`]. What is fitted is in `figure`.
+//! The twin takes CPUs, MTU, offloads and NAPI from the rows and fits a few costs by [`Search`].
+//! Module `figure` lists the fitted figures.
 
 mod figure;
 
@@ -20,11 +20,11 @@ use crate::parameter::{self, Free, Generators, Parameter};
 use crate::result::{Combination, ErrorSummary, FittedCost};
 use crate::search::{Effort, OTHER_SEED, Search, Weighed};
 
-/// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
+/// The rows for a calibration, as a plan for hosts with NAPI deferral.
 pub const PLAN: &str = include_str!("../../../examples/twin.toml");
-/// What a twin begins with.
+/// The start profile of a twin.
 const BASE: &str = "server-10g";
-/// The costs that are fitted, the most important first; three for five figures.
+/// Fitted costs, the most important first; at most three for five figures.
 const FREE: &[Parameter] = &[
     Parameter::App,
     Parameter::Interrupt,
@@ -35,7 +35,8 @@ const FREE: &[Parameter] = &[
     Parameter::Wake,
     Parameter::Generator,
 ];
-/// The same where packets are handed over in memory: no wire, but threads that sleep and timers.
+/// Fitted costs of hosts that hand packets over in memory: no wire, but sleeping threads and
+/// timers.
 const FREE_OF_HANDOVER: &[Parameter] = &[
     Parameter::App,
     Parameter::Wake,
@@ -50,40 +51,40 @@ const FREE_OF_HANDOVER: &[Parameter] = &[
     Parameter::Sleep,
     Parameter::RxMerged,
 ];
-/// Simulated time of a whole prediction, after [`WARMUP`].
+/// Simulated time of a full prediction, after [`WARMUP`].
 const DURATION: Nanos = Nanos::from_ms(250);
-/// Simulated time before it.
+/// Simulated time before a prediction.
 const WARMUP: Nanos = Nanos::from_ms(20);
-/// The network of hosts whose link is no limit.
+/// Rate of a link that is no limit.
 const UNLIMITED: BitsPerSecond = BitsPerSecond::new(100_000_000_000);
-/// How much the costs of a virtual machine vary: its timers and wake-ups are its hypervisor's.
+/// Variation of the costs of a virtual machine, whose hypervisor runs its timers and wake-ups.
 const UNSTEADY: f64 = 0.9;
-/// Where the search for them begins, before the rows scale the first: the hypervisor programs the timer and
+/// Start value of the timer costs, before the rows scale it. The hypervisor programs the timer and
 /// starts the CPU.
 const TIMER: Nanos = Nanos::from_us(4);
 const IDLE_EXIT: Nanos = Nanos::from_us(8);
-/// A packet that is handed over is there.
+/// Latency of a packet that is handed over in memory.
 const IN_MEMORY: Nanos = Nanos::from_ns(500);
-/// What the prior weighs beside a cell: a host may be anything.
+/// Weight of the prior. It is small, since live hosts differ widely.
 const PRIOR_WEIGHT: f64 = 0.002;
 /// `VETH_RING_SIZE` of the kernel's `drivers/net/veth.c`.
 const VETH_RING: u32 = 256;
 /// Bytes of data in a packet of Ethernet's usual MTU (RFC 879 less the timestamps of RFC 7323).
 const FULL_PACKET: u64 = 1_448;
-/// A row at this share of a link's rate may be limited by it.
+/// Share of a link's rate above which the link may limit a row.
 const FULL: f64 = 0.97;
 
-/// One cell of the rows: what was set, what flowed and what was measured.
+/// One cell of the rows: setting, workload and measured figures.
 #[derive(Clone, Debug)]
 struct LiveCell {
-    /// The setting and the workload in a few words.
+    /// The setting and the workload in words.
     label: String,
     setting: BTreeMap<Role, Setting>,
     load: Workload,
     figures: Vec<(FittedFigure, f64, f64)>,
 }
 
-/// A cell under a profile, to be simulated.
+/// A simulation of one cell under a profile.
 #[derive(Clone, Debug)]
 pub struct Job {
     profile: Profile,
@@ -94,7 +95,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Simulates it. `None` where the profile or the setting cannot be simulated.
+    /// Simulates the cell. `None` if the profile or the setting cannot be simulated.
     pub fn run(&self) -> Option<Predicted> {
         let mut profile = self.profile.clone();
         for (role, setting) in &self.setting {
@@ -110,28 +111,28 @@ impl Job {
     }
 }
 
-/// What a job came to.
+/// The predicted figures of a cell.
 #[derive(Clone, Debug)]
 pub struct Predicted(BTreeMap<FittedFigure, f64>);
 
-/// Runs jobs, in any order or in parallel; results in theirs.
+/// Runs jobs in any order or in parallel. Returns results in the order of the jobs.
 type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
 
-/// A calibrated profile and what it is worth.
+/// A calibrated profile with its costs and errors.
 #[derive(Clone, Debug)]
 pub struct Twin {
     /// The profile.
     pub profile: Profile,
     /// Each cost with a 90 % interval.
     pub costs: Vec<FittedCost>,
-    /// Which products of costs the rows fix, best known first.
+    /// Combinations of costs that the rows fix, best known first.
     pub combinations: Vec<Combination>,
-    /// Relative errors of the rates of the rows themselves.
+    /// Relative errors of the rates of the fitted rows.
     pub in_sample: Option<ErrorSummary>,
 }
 
 impl Twin {
-    /// As a file of a profile.
+    /// The text of the profile's file.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut text =
             String::from("# Made by `latput model twin`. Fitted, with 90 % intervals:\n");
@@ -140,24 +141,24 @@ impl Twin {
     }
 }
 
-/// Why there is no twin.
+/// A reason why no twin could be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TwinError {
-    /// No row has both ends.
+    /// No row has observations of both hosts.
     #[error("no row has a generator and a system under test with CPUs of their own")]
     NoHosts,
-    /// Too little to fit.
+    /// The rows have too few figures to fit.
     #[error(
         "{figures} figures of {cells} settings under workloads; a twin needs at least 8: run the plan that \
          `latput plan twin` prints"
     )]
     TooFew {
-        /// How many figures.
+        /// Number of figures.
         figures: usize,
-        /// Of how many cells.
+        /// Number of cells.
         cells: usize,
     },
-    /// Rows that the simulator cannot stand for.
+    /// The simulator cannot simulate the rows.
     #[error("`{label}` cannot be simulated: leave it out of the rows")]
     Unsimulated {
         /// The cell.
@@ -165,7 +166,7 @@ pub enum TwinError {
     },
 }
 
-/// The cells of some rows, each figure the median over its runs.
+/// The cells of the rows; each figure is the median over its runs.
 fn cells(results: &Results) -> Vec<LiveCell> {
     let mut found = Vec::new();
     for (s, set) in results.settings.iter().enumerate() {
@@ -188,7 +189,7 @@ fn cells(results: &Results) -> Vec<LiveCell> {
     found
 }
 
-/// Calibrates a profile called `name` on the rows. `said` hears of progress.
+/// Calibrates a profile called `name` on the rows. `said` receives progress texts.
 pub fn twin(
     results: &Results,
     name: &str,
@@ -254,7 +255,7 @@ pub fn twin(
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 
-/// A profile with what the rows show of their hosts, and costs to begin with.
+/// A start profile with the properties of the rows' hosts.
 fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
     let mut profile: Profile = Profile::shipped(BASE).expect("it is shipped");
     name.clone_into(&mut profile.name);
@@ -280,7 +281,7 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
         for (knob, value) in
             known.into_iter().filter_map(|knob| Some((knob, read(&host.state, knob)?)))
         {
-            // What is not simulated stays as the profile has it.
+            // Settings that are not simulated stay as in the profile.
             let _unless_refused = profile.set(role, &Setting::from([(knob, value)]));
         }
     }
@@ -298,9 +299,9 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
     Ok(profile)
 }
 
-/// The costs of `base` as many times larger or smaller as its first predictions are off: a search that begins
-/// a factor of ten away ends nowhere. What comes with each wake-up is scaled by what transactions cost, and
-/// what comes with packets and bytes by what bulk does.
+/// Scales the costs of `base` by the error of its first predictions, since a search that begins a
+/// factor of ten away does not converge. Transactions scale the costs of wake-ups; bulk scales
+/// those of packets and bytes.
 fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) -> Profile {
     let factor = |is_bulk: bool| {
         let own = cells.iter().zip(first);
@@ -334,7 +335,7 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
     base
 }
 
-/// Takes over what a host is made of.
+/// Copies the properties of an observed host.
 fn describe(profile: &mut HostProfile, host: &HostObservation) {
     profile.machine.cores = u32::try_from(host.cpus.len()).unwrap_or(1).clamp(1, 1_024);
     let queues = host.state.0.keys().filter_map(|(_, place)| match place {
@@ -349,15 +350,16 @@ fn describe(profile: &mut HostProfile, host: &HostObservation) {
     }
 }
 
-/// No interrupts that could be held back: a veth pair.
+/// Sets up a veth pair, which has no interrupts to moderate.
 fn hand_over(profile: &mut HostProfile) {
     let HostProfile { machine, nic, stack } = profile;
     nic.coalescing = latput_sim::vector::Coalescing::default();
     nic.adaptation = None;
     nic.handover = true;
     nic.rx_ring = VETH_RING;
-    // A sender that overflows the ring loses packets and has what the ring takes in flight from then on. The simulated
-    // TCP has no SACK and would collapse instead: so its window is the ring, and PAUSE stops the rest.
+    // A sender that overflows the ring loses packets, and then keeps as many in flight as the ring
+    // holds. The simulated TCP has no SACK and would collapse instead. So its window equals the
+    // ring, and PAUSE stops the rest.
     stack.receive_buffer = Bytes::new(u64::from(VETH_RING) * FULL_PACKET);
     nic.fifo = Bytes::new(65_536);
     nic.pause = true;
@@ -368,7 +370,7 @@ fn hand_over(profile: &mut HostProfile) {
     (machine.costs.timer, machine.costs.timer_arm, machine.idle_exit) = (TIMER, TIMER, IDLE_EXIT);
 }
 
-/// The value of a knob, wherever it is.
+/// The value of a knob at any place.
 fn read(state: &State, knob: Knob) -> Option<Value> {
     state.0.iter().find(|((of, _), _)| *of == knob).map(|(_, value)| value.clone())
 }

@@ -1,4 +1,4 @@
-//! flent's data files: JSON, packed with gzip, with a series of values to each figure.
+//! flent's data files: JSON in gzip, with a series of values for each figure.
 
 mod read;
 mod write;
@@ -9,7 +9,7 @@ pub use write::{FlentFile, write};
 /// The series of the ping that latput reads and writes.
 const PING: &str = "Ping (ms) ICMP";
 
-/// `2026-11-21T23:34:29.123456Z`, always UTC.
+/// Parses `2026-11-21T23:34:29.123456Z` (always UTC) to milliseconds since 1970.
 fn unix_ms(text: &str) -> Option<u64> {
     let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
@@ -30,10 +30,10 @@ fn unix_ms(text: &str) -> Option<u64> {
     u64::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()?.checked_mul(1000)
 }
 
-/// The other way; any number gives a text.
+/// Formats milliseconds since 1970 as UTC.
 fn utc(unix_ms: u64) -> String {
     let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
-    // From days since 1970 to a date, in eras of 400 years that begin in March.
+    // Convert days since 1970 to a date, in eras of 400 years that begin in March.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

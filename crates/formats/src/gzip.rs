@@ -1,4 +1,4 @@
-//! gzip, in which flent keeps its files.
+//! gzip, the compression of flent's files.
 
 use std::io::{self, Read, Write};
 
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 /// The first bytes of a gzip member (RFC 1952, section 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Whether `bytes` begin as a gzip file does.
+/// Whether `bytes` begin like a gzip file.
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
@@ -23,7 +23,8 @@ pub fn pack(text: &str) -> Vec<u8> {
         .expect("writing to memory cannot fail")
 }
 
-/// What is in a gzip file, refused when it would be longer than `limit`: a few KB can unpack to many GB.
+/// The content of a gzip file. Refuses content longer than `limit` bytes: a few KB can unpack to
+/// many GB.
 pub fn unpack(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     MultiGzDecoder::new(bytes).take(limit as u64 + 1).read_to_end(&mut unpacked)?;

@@ -1,7 +1,7 @@
-//! Files of other programs, as latput's results: iperf3's JSON, netperf's output, flent's data files.
+//! Imports files of other programs: iperf3's JSON, netperf's output, flent's data files.
 //!
-//! Pure: bytes in, results out. What a file does not say is absent in the results, never zero; what
-//! cannot be understood is refused with the file and the place.
+//! Pure: bytes in, results out. A figure that a file lacks is absent in the results, never zero. An
+//! invalid file is refused with the file and the place.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use latput_trial::{Results, Row};
 use crate::parsed::{Problem, Test};
 use crate::{flent, gzip, iperf3, netperf};
 
-/// Largest file, and largest content of a packed one.
+/// Largest file, and largest unpacked content.
 pub const LARGEST: usize = 64 << 20;
-/// Most objects, and most commas, of a JSON file: in memory an object takes some 700 bytes and a number 32.
+/// Most objects, and most commas, of a JSON file. In memory an object takes some 700 bytes and a
+/// number 32.
 const MOST_OBJECTS: usize = 500_000;
 const MOST_COMMAS: usize = 8_000_000;
 
-/// Whose files they are.
+/// The program whose files are imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
     /// `iperf3 --json` and `--json-stream`, of either end.
@@ -45,14 +46,14 @@ impl ImportFormat {
 pub struct ImportError {
     /// The file as it was named.
     pub file: String,
-    /// Where in it, with a colon and a space after it; empty for the file as a whole.
+    /// The place in the file, followed by a colon and a space; empty for the whole file.
     pub place: String,
-    /// What is wrong and how to mend it.
+    /// The problem and its remedy.
     pub problem: String,
 }
 
-/// Turns files, each with the name that errors call it by, into one run: a workload for each kind of
-/// test, and a repetition for each test of that kind.
+/// Imports named files as one run: one workload for each kind of test, one repetition for each test
+/// of that kind.
 pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Results, ImportError> {
     let mut results = Results {
         name: format!("imported from {}", format.name()),
@@ -115,7 +116,8 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     Ok(tests)
 }
 
-/// Refuses JSON that would take far more memory than the file has bytes. `serde_json` bounds the depth.
+/// Refuses JSON that would take far more memory than the file has bytes. `serde_json` limits the
+/// depth.
 fn check_json(bytes: &[u8]) -> Result<(), Problem> {
     for (what, byte, most) in [("objects", b'{', MOST_OBJECTS), ("values", b',', MOST_COMMAS)] {
         if bytes.split(|it| *it == byte).count() > most + 1 {

@@ -1,4 +1,4 @@
-//! iperf3's JSON: one document or several in a row (`--json`), or lines of events (`--json-stream`).
+//! iperf3's JSON: one or several documents (`--json`), or lines of events (`--json-stream`).
 
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::{Metric, Observation};
@@ -10,7 +10,7 @@ use crate::parsed::{Problem, Test, workload};
 /// Every test of a file.
 pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let mut tests = Vec::new();
-    // `--json-stream` gives the parts of a test one after the other.
+    // `--json-stream` prints the parts of a test one after another.
     let mut streamed: Option<Value> = None;
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
@@ -82,7 +82,7 @@ fn test(value: &Value) -> Result<Test, String> {
     if udp {
         datagrams(end, &mut observation);
     }
-    // A server's document has itself as the host.
+    // The document of a server names the server itself as the host.
     let is_client = start["connecting_to"].is_object();
     let roles = if is_client { [Role::Generator, Role::Sut] } else { [Role::Sut, Role::Generator] };
     for (role, end_name) in roles.into_iter().zip(["host", "remote"]) {
@@ -107,7 +107,7 @@ fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, Strin
         (size, whole("blksize")?.to_string()),
         ("connections", whole("num_streams")?.to_string()),
     ];
-    // Of each stream; absent before 3.9, and 0 for none.
+    // The bit rate of each stream; absent before 3.9, and 0 for none.
     if let Some(rate) = asked["target_bitrate"].as_u64().filter(|rate| *rate > 0) {
         let all = rate.saturating_mul(whole("num_streams")?);
         fields.push(("rate", format!("{all}bps")));
@@ -115,7 +115,7 @@ fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, Strin
     Ok(fields)
 }
 
-/// The sums of both ends. Before 3.7 UDP had one sum only, of the sender's bytes: it is the sender's.
+/// The sums of both ends. Before 3.7 UDP had one sum only, that of the sender.
 fn traffic(end: &Value, udp: bool) -> TrafficObservation {
     let seconds = |sum: &Value| {
         let seconds = number(sum, "seconds").unwrap_or(0.0);
@@ -134,7 +134,7 @@ fn traffic(end: &Value, udp: bool) -> TrafficObservation {
     }
 }
 
-/// Loss and jitter are the receiver's, wherever they stand.
+/// Reads loss and jitter, which are the receiver's in every version.
 fn datagrams(end: &Value, observation: &mut Observation) {
     let sum = if end["sum_received"]["lost_percent"].is_number() {
         &end["sum_received"]
@@ -165,7 +165,7 @@ fn truth(value: &Value) -> bool {
     value.as_u64().map_or_else(|| value.as_bool().unwrap_or(false), |number| number != 0)
 }
 
-/// The CPU time of iperf3's process at one end, in percent of one CPU: no service demand can be made of it.
+/// CPU time of iperf3's process at one end, in percent of one CPU. It gives no service demand.
 pub fn process_cpu(role: Role, total: f64, user: Option<f64>, system: Option<f64>) -> ProgramCpu {
     ProgramCpu {
         role,
@@ -177,12 +177,12 @@ pub fn process_cpu(role: Role, total: f64, user: Option<f64>, system: Option<f64
     }
 }
 
-/// A number of iperf3's JSON that can be a share, a time or a rate: finite and not negative.
+/// A share, time or rate in iperf3's JSON: finite and not negative.
 pub fn number(value: &Value, key: &str) -> Option<f64> {
     value[key].as_f64().filter(|number| (0.0..1e18).contains(number))
 }
 
-/// A count of iperf3's JSON. Before 3.14 it prints -1, which means unknown, as 2^64 - 1.
+/// A count in iperf3's JSON. Before 3.14 it prints -1 for "unknown" as 2^64 - 1.
 #[expect(clippy::cast_possible_truncation, reason = "bounded just before")]
 pub fn count(value: &Value, key: &str) -> Option<u64> {
     const LARGEST: f64 = 9e15; // every whole number below is a float

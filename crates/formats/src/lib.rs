@@ -1,7 +1,8 @@
-//! Files of other programs, both ways: what iperf3, netperf and flent wrote becomes latput's results, and results become
-//! data files of flent.
+//! Files of other programs in both directions: reads those of iperf3, netperf and flent as results,
+//! and writes results as flent's data files.
 //!
-//! Pure: bytes in, values out. [`import()`] is the way in, [`flent::write`] the way out; one module to a program.
+//! Pure: bytes in, values out. [`import()`] reads, [`flent::write`] writes. Each program has one
+//! module.
 
 pub mod flent;
 pub mod gzip;

@@ -1,4 +1,4 @@
-//! netperf's figures, with their units and its words for "not measured" taken for what they are.
+//! netperf's figures in latput's units. netperf marks unmeasured figures with special values.
 
 mod records;
 
@@ -133,7 +133,8 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
         (Metric::LatencyNsP99, "P99_LATENCY"),
         (Metric::LatencyNsMax, "MAX_LATENCY"),
     ] {
-        // Without -j every latency is -1, or the histogram that a long run overflowed is negative.
+        // Without -j every latency is -1. In a long run the histogram may overflow to negative
+        // values.
         if let Some(us) = number(record, key).filter(|us| *us > 0.0) {
             observation.reported_metrics.insert(metric, us * 1e3);
         }
@@ -141,7 +142,8 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
     Ok(())
 }
 
-/// What the sender's THROUGHPUT means differs with the version; what arrived has a name of its own.
+/// Reads datagram figures. The sender's THROUGHPUT differs between versions; the received rate has
+/// a name of its own.
 fn datagrams(record: &Record, observation: &mut Observation) -> Result<(), String> {
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "what arrived is not in it: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
@@ -226,7 +228,7 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
     Ok(())
 }
 
-/// A figure; netperf prints -1 for what it did not measure.
+/// A figure; `None` for -1, which netperf prints for an unmeasured one.
 fn number(record: &Record, key: &str) -> Option<f64> {
     let value: f64 = record.values.get(key)?.trim().parse().ok()?;
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)

@@ -1,10 +1,10 @@
-//! What every reader of a file gives: its tests, or the problem and its place.
+//! The result of a reader: tests, or a problem with its place.
 
 use std::collections::BTreeMap;
 
 use latput_trial::{Observation, Workload, workload};
 
-/// One test that a file tells of.
+/// One test of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) workload: Workload,
@@ -14,7 +14,7 @@ pub(crate) struct Test {
     pub(crate) notes: Vec<String>,
 }
 
-/// A problem and where in the file it is.
+/// A problem with its place in the file.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) place: String,
@@ -22,18 +22,18 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Of the file as a whole.
+    /// A problem of the whole file.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { place: String::new(), text: text.into() }
     }
 
-    /// At a place: `line 3`, `test 2`.
+    /// A problem at a place such as `line 3` or `test 2`.
     pub(crate) fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { place: place.into() + ": ", text: text.into() }
     }
 }
 
-/// A workload by the names of its fields, as plans have them.
+/// A workload from field names and values as in plans.
 pub(crate) fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
     let mut all: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();

@@ -20,10 +20,11 @@ use crate::hello::Hello;
 use crate::key::Key;
 use crate::unauthenticated::{ACCEPT_PAUSE, Accepted, UnauthenticatedConns, accept};
 
-/// Connections accepted in a row. A flood of them must not starve those that are being checked.
+/// Connections accepted in a row. The limit leaves time to check earlier connections during a
+/// flood.
 const ACCEPT_BATCH: usize = 64;
 
-/// The listening port and its thread, which ends with it.
+/// The listening port and its thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     shared: Arc<Shared>,
@@ -58,8 +59,8 @@ struct Admissions {
 }
 
 impl Acceptor {
-    /// Listens on `listener` for `places` connections; with `hands_over`, no longer than until they are
-    /// there: later ones wait in the kernel.
+    /// Listens on `listener` for `places` connections. With `hands_over` the acceptor stops once
+    /// they are authenticated; later connections wait in the kernel.
     pub(crate) fn open(
         listener: TcpListener,
         key: Key,
@@ -96,7 +97,7 @@ impl Acceptor {
         Ok(Self { shared, address, listener, places, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -121,22 +122,22 @@ impl Acceptor {
         }
     }
 
-    /// Takes the connections that were let in.
+    /// Takes the authenticated connections.
     pub(crate) fn take_admitted(&self) -> Vec<AuthenticatedConn> {
         std::mem::take(&mut self.shared.state().waiting)
     }
 
-    /// The listener, which is the traffic's once every place is taken if the acceptor hands it over.
+    /// The listener. If the acceptor hands it over, the traffic owns it once every place is taken.
     pub(crate) fn listener(&self) -> &TcpListener {
         &self.listener
     }
 
-    /// Where to count connections that do not show the key.
+    /// The counter of connections that do not prove the key.
     pub(crate) fn auth_failures_count(&self) -> &AtomicU64 {
         &self.shared.auth_failures
     }
 
-    /// Connections so far that did not show the key.
+    /// Connections so far that did not prove the key.
     pub(crate) fn auth_failures(&self) -> u64 {
         self.shared.auth_failures.load(Ordering::Relaxed)
     }
@@ -145,10 +146,10 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
-        // An eventfd takes 2^64 - 2 of these before it refuses one.
+        // An eventfd takes 2^64 - 2 of these writes before it refuses one.
         let _full = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // It holds no invariant of ours that its panic could have broken.
+            // The thread shares no invariant that its panic could have broken.
             let _panicked = thread.join();
         }
     }
@@ -168,7 +169,7 @@ struct AcceptLoop {
     places: usize,
     hands_over: bool,
     unproven: UnauthenticatedConns<Unproven>,
-    /// Whether it accepts nothing for [`ACCEPT_PAUSE`].
+    /// Whether the loop accepts nothing for [`ACCEPT_PAUSE`].
     is_paused: bool,
 }
 
@@ -203,7 +204,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Sleeps until a socket is readable, or the time of the oldest unproven connection is over.
+    /// Sleeps until a socket is readable or the oldest unproven connection expires.
     fn wait(&self) -> io::Result<()> {
         let rest = self.is_paused.then(|| now() + ACCEPT_PAUSE);
         let until = [self.unproven.until(), rest].into_iter().flatten().min();
@@ -263,7 +264,7 @@ impl AcceptLoop {
     }
 
     fn reject(&self, unproven: &Unproven) {
-        // It is counted before it is closed: the peer that sees it closed also sees it counted.
+        // Count before closing: a peer that sees the close also sees the count.
         self.shared.auth_failures.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(peer = %unproven.peer, "a connection did not show the run's key");
     }
@@ -274,7 +275,8 @@ impl AcceptLoop {
             tracing::warn!(peer = %connection.peer, "closed a connection beyond the test's own");
             return;
         }
-        // A fresh connection's send buffer takes an answer whole; if it is gone, its run will say so.
+        // The send buffer of a fresh connection takes the whole answer. The traffic reports a lost
+        // peer.
         let _gone = connection.socket.write_all(connection.hello.answer());
         if let Err(failure) = connection.socket.set_nonblocking(false) {
             state.failure = Some(failure);

@@ -1,4 +1,4 @@
-//! Monotonic time of this host, and the window that counts.
+//! Monotonic time of this host, and the measured window.
 
 use latput_units::Nanos;
 use rustix::thread::ClockId as SleepClock;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// How long traffic goes on after its window, so that the other end's window, which started up to this
-/// much later, is still full of traffic.
+/// How long traffic continues after its window. The other end's window may start up to this much
+/// later and must still be full of traffic.
 pub const COOL_DOWN: Nanos = Nanos::from_ms(100);
 
-/// When traffic that hangs in a blocked call is ended after its time.
+/// Extra time after which traffic in a blocked call is ended.
 pub(crate) const OVERTIME: Nanos = Nanos::from_ms(20);
 
 /// Longest window or warm-up: a day.
 const LONGEST: Nanos = Nanos::from_s(86_400);
 
-/// Most slices of a window: what is kept of each stays small beside what a run needs anyway.
+/// Most slices of a window. The bound limits the memory of their counts.
 const MOST_SLICES: u32 = 1000;
 
-/// The part of a trial that is measured, in instants of this host's `CLOCK_MONOTONIC`. Traffic before
-/// its start is warm-up and is cut.
+/// The measured part of a trial, in instants of this host's `CLOCK_MONOTONIC`. Traffic before its
+/// start is warm-up and is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     start: Nanos,
@@ -29,26 +29,26 @@ pub struct Window {
     slices: Option<Slices>,
 }
 
-/// How a window is cut: `count` slices of `length`, one after the other without a gap; the first `cut`
-/// of each is not measured.
+/// The division of a window: `count` slices of `length` without gaps. The first `cut` of each slice
+/// is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slices {
-    /// Length of each, its cut included.
+    /// Length of each slice, including its cut.
     pub length: Nanos,
-    /// The part at the head of each that is not measured.
+    /// The unmeasured part at the start of each slice.
     pub cut: Nanos,
-    /// How many, 1 to 1000.
+    /// Number of slices, 1 to 1000.
     pub count: u32,
 }
 
 impl Slices {
-    /// All slices together.
+    /// Length of all slices together.
     pub fn total(&self) -> Nanos {
         self.length.saturating_mul(u64::from(self.count))
     }
 
-    /// The part of each slice that is measured.
+    /// Length of the measured part of each slice.
     pub const fn measured(&self) -> Nanos {
         self.length.saturating_sub(self.cut)
     }
@@ -60,8 +60,8 @@ impl Window {
         Self::starting_after(now(), warm_up, length)
     }
 
-    /// The window that starts `warm_up` after `instant` of [`now`]'s clock and lasts `length`. Two ends
-    /// on one kernel that are told the same instant have exactly the same window.
+    /// The window that starts `warm_up` after `instant` of [`now`]'s clock and lasts `length`. Two
+    /// ends on one kernel that use the same instant have the same window.
     pub fn starting_after(instant: Nanos, warm_up: Nanos, length: Nanos) -> Result<Self, Error> {
         let start = instant.as_ns().checked_add(warm_up.as_ns());
         let latest = now().as_ns().saturating_add(LONGEST.as_ns());
@@ -74,23 +74,23 @@ impl Window {
         }
     }
 
-    /// Its first instant.
+    /// The first instant of the window.
     pub const fn start(self) -> Nanos {
         self.start
     }
 
-    /// The first instant that is no longer in it.
+    /// The first instant after the window.
     pub const fn end(self) -> Nanos {
         self.end
     }
 
-    /// How long it is.
+    /// The length of the window.
     pub const fn length(self) -> Nanos {
         self.end.saturating_sub(self.start)
     }
 
-    /// The window from this one's start, as long as `slices` together. Refused are slices without a
-    /// measured part, none, more than 1000, and more than a day.
+    /// The window from this one's start that is as long as all `slices`. Refuses slices without a
+    /// measured part, a count of 0 or above 1000, and a total of more than a day.
     pub fn in_slices(self, slices: Slices) -> Result<Self, Error> {
         let counted = (1..=MOST_SLICES).contains(&slices.count);
         if !counted || slices.cut >= slices.length || slices.total() > LONGEST {
@@ -99,31 +99,31 @@ impl Window {
         Ok(Self { start: self.start, end: self.start + slices.total(), slices: Some(slices) })
     }
 
-    /// How it is cut, if it is.
+    /// The slices of the window; `None` for an undivided window.
     pub const fn slices(&self) -> Option<Slices> {
         self.slices
     }
 
-    /// How many slices it has; a window that is not cut is one.
+    /// Number of slices; 1 for an undivided window.
     pub(crate) fn slice_count(&self) -> u32 {
         self.slices.map_or(1, |slices| slices.count)
     }
 
-    /// The measured part of slice `idx`, counted from 0: from its cut's end to its end.
+    /// The measured part of slice `idx` (from 0): from the end of its cut to the end of the slice.
     pub fn slice(&self, idx: u32) -> Self {
         let Some(slices) = self.slices else { return *self };
         let start = self.slice_start(idx);
         Self { start: start + slices.cut, end: start + slices.length, slices: None }
     }
 
-    /// Where slice `idx` begins, its cut included.
+    /// The start of slice `idx`, including its cut.
     pub(crate) fn slice_start(&self, idx: u32) -> Nanos {
         let before = self.slices.map_or(Nanos::ZERO, |slices| slices.length);
         self.start + before.saturating_mul(u64::from(idx))
     }
 
-    /// The slice that `instant` falls in, cut included; before the window the first, after it the number
-    /// of slices.
+    /// The number of the slice at `instant`, including its cut. Before the window it is 0, after it
+    /// the number of slices.
     pub(crate) fn number_at(&self, instant: Nanos) -> u32 {
         match self.slices {
             _ if instant < self.start => 0,
@@ -136,7 +136,7 @@ impl Window {
         }
     }
 
-    /// The slice whose measured part `instant` falls in; `None` in a cut and outside the window.
+    /// The slice whose measured part contains `instant`; `None` in a cut and outside the window.
     pub(crate) fn slice_at(&self, instant: Nanos) -> Option<u32> {
         let number = self.number_at(instant);
         let is_measured = number < self.slice_count() && instant >= self.slice(number).start;
@@ -144,7 +144,7 @@ impl Window {
     }
 }
 
-/// This host's `CLOCK_MONOTONIC`, read without a system call where the kernel has a vDSO.
+/// This host's `CLOCK_MONOTONIC`. With a vDSO the read needs no system call.
 #[inline]
 pub fn now() -> Nanos {
     from_timespec(clock_gettime(ClockId::Monotonic))

@@ -1,14 +1,14 @@
-//! Connect, request, response, close: a connection to each transaction.
+//! Connect, request, response, close: one connection per transaction.
 //!
-//! A transaction is from just before connect(2) until the client has seen the server's end of the
-//! connection. **The server closes first**, as HTTP servers do: `TIME_WAIT` then stays with the
-//! server, where it binds no local port and a new connection may take its place (RFC 6191), and the
-//! client's port is free at once; the other way round a client could open some 470 connections a second
-//! (28 232 ports of `ip_local_port_range`, a minute each). No `SO_LINGER` is set: nothing is reset, and
-//! the whole of TCP's closing is measured.
+//! A transaction lasts from just before connect(2) until the client sees the server's end of the
+//! connection. **The server closes first**, as HTTP servers do. `TIME_WAIT` then stays at the
+//! server, where it binds no local port and a new connection may replace it (RFC 6191). The
+//! client's port is free at once. If the client closed first, it could open some 470 connections a
+//! second (28 232 ports of `ip_local_port_range`, a minute each). No `SO_LINGER` is set, so nothing
+//! is reset and TCP's whole close is measured.
 //!
-//! The key is shown at the head of each request and no welcome is awaited, so that a transaction has the
-//! packets that it would have without a key: 50 byte more of payload in the request are all.
+//! Each request begins with the proof of the key, and no answer to the proof is awaited. A
+//! transaction therefore has the same packets as without a key, with 50 bytes more in the request.
 
 mod client;
 mod server;
@@ -20,19 +20,19 @@ pub(crate) use self::server::{Guard, run as serve};
 
 use crate::limits;
 
-/// Largest read from a socket, and most that is handed to the kernel at once.
+/// Largest read from a socket, and largest write to it.
 const PIECE_BYTES: usize = 128 * 1024;
-/// The thread's own connection, whose end is the end of the run.
+/// The id of the thread's control connection. The run ends when it closes.
 const CONTROL: usize = usize::MAX >> 1;
 
-/// One transaction.
+/// Sizes and options of the transactions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
-    /// Sizes of request and response, without the key.
+    /// Size of a request in bytes, without the proof of the key.
     pub(crate) request: usize,
     pub(crate) response: usize,
     pub(crate) nodelay: bool,
-    /// Transactions under way at the same time, over all threads.
+    /// Concurrent transactions over all threads.
     pub(crate) connections: usize,
 }
 

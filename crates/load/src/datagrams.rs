@@ -1,8 +1,8 @@
-//! The UDP sockets of a load: one for each flow, at both ends, each connected to the other.
+//! UDP sockets of the traffic. Each flow has one socket at each end, connected to the other.
 //!
-//! The generator names the port of each flow on the TCP connection that shows the key for it; the
-//! reflector answers to nobody else, since the kernel takes datagrams on a connected socket from its
-//! peer only.
+//! The generator sends the port of each flow on the authenticated TCP connection of that flow. The
+//! reflector answers nobody else: on a connected socket the kernel accepts datagrams from its peer
+//! only.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -24,7 +24,7 @@ pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind((any, 0))
 }
 
-/// At the generator: a socket toward `peer` for each of `flows`.
+/// Generator end: one socket toward `peer` for each of `flows`.
 pub(crate) fn open(
     peer: SocketAddr,
     flows: usize,
@@ -40,8 +40,8 @@ pub(crate) fn open(
     (0..flows).map(open).collect()
 }
 
-/// At the reflector: a socket for each flow, on the port that `reserved` holds, toward the address that
-/// showed the key for it.
+/// Reflector end: one socket for each flow on the port that `reserved` holds, connected to the
+/// authenticated address of the flow.
 pub(crate) fn direct(
     reserved: UdpSocket,
     sockets: &[TcpStream],
@@ -50,8 +50,8 @@ pub(crate) fn direct(
 ) -> Result<Vec<UdpSocket>, Error> {
     let failed = |source| Error::io("direct a UDP socket to the generator", source);
     let here = reserved.local_addr().map_err(failed)?;
-    // The one that holds the port is connected last: until then there is a socket for every datagram,
-    // and no generator is told that the port is closed.
+    // The reserved socket is connected last. Until then it takes every datagram, so no generator
+    // gets a "port unreachable".
     let others = (1..hellos.len()).map(|_| socket::bind_datagrams(here).map_err(failed));
     let mut directed = others.collect::<Result<Vec<_>, _>>()?;
     directed.push(reserved);
@@ -64,17 +64,17 @@ pub(crate) fn direct(
     Ok(directed)
 }
 
-/// A thread's flows at the generator, where the tag of the run's first flow is `tag`.
+/// The flows of one generator thread. `tag` is the tag of the run's first flow.
 pub(crate) fn flows(sockets: &[UdpSocket], first: usize, tag: u32) -> Vec<Flow<'_>> {
     (first..).zip(sockets).map(|(place, socket)| Flow { socket, tag: tag_of(tag, place) }).collect()
 }
 
-/// Tells the datagrams of flow `place` from those of the others.
+/// The tag of flow `place`, different for each flow of a run.
 pub(crate) fn tag_of(tag: u32, place: usize) -> u32 {
     tag.wrapping_add(u32::try_from(place).expect("connections are counted in 32 bits"))
 }
 
-/// The port of a socket, as it is told to the other end.
+/// The local port of a socket; 0 without a socket.
 pub(crate) fn port(socket: Option<&UdpSocket>) -> Result<u16, Error> {
     let port = socket.map(|socket| socket.local_addr().map(|address| address.port()));
     let failed = |source: io::Error| Error::io("read the port of a UDP socket", source);

@@ -1,15 +1,15 @@
-//! File descriptors: a connection takes one, and a process may have only so many.
+//! The limit on open files: each connection needs a file descriptor.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::Error;
 
-/// What an end needs beside its connections and what is open already: epoll instances, event and timer
-/// descriptors of its threads, files that are read meanwhile.
+/// Descriptors beside the connections and those open already: epoll instances, event and timer
+/// descriptors of the threads, and files read meanwhile.
 const SPARE: u64 = 64;
 
-/// Makes room for `connections` (and `threads`, each with a few descriptors of its own) before the
-/// first of them is opened: raises the soft limit to the hard one where it is too low.
+/// Raises the soft limit on open files, at most to the hard limit, for `connections` connections
+/// and `threads` threads with a few descriptors each.
 pub(crate) fn provide(connections: usize, threads: usize) -> Result<(), Error> {
     let wanted = open_now() + connections as u64 + 4 * threads as u64 + SPARE;
     let limit = getrlimit(Resource::Nofile);
@@ -24,7 +24,7 @@ pub(crate) fn provide(connections: usize, threads: usize) -> Result<(), Error> {
         .map_err(|errno| Error::io("raise the limit on open files (RLIMIT_NOFILE)", errno))
 }
 
-/// Descriptors that this process has open; 0 where `/proc` is not there to tell.
+/// Descriptors that this process has open; 0 without `/proc`.
 fn open_now() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
 }

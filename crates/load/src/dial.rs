@@ -1,5 +1,5 @@
-//! The generator's way in: opens its connections and shows the key on each, many at a time, so that ten
-//! thousand take a few hundred round trips and not twenty thousand.
+//! Opens the generator's connections and authenticates them, many at a time: ten thousand take a
+//! few hundred round trips instead of twenty thousand.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,13 +13,13 @@ use crate::clock::{now, timespec};
 use crate::error::Error;
 use crate::hello::{ANSWER, Hello};
 
-/// How long a connection and its welcome may take.
+/// Time limit of a connection and its handshake.
 pub(crate) const AUTH_TIMEOUT: Nanos = Nanos::from_s(5);
-/// Connections that show the key at the same time: fewer than the reflector holds unproven.
+/// Concurrent handshakes. The reflector accepts more unauthenticated connections than this.
 const GROUP: usize = 32;
 
-/// Opens a connection to `peer` for each of `hellos`, in their order; `prepare` sets options before it
-/// connects.
+/// Opens a connection to `peer` for each of `hellos`, in their order. `prepare` sets socket options
+/// before the connect.
 pub(crate) fn dial(
     peer: SocketAddr,
     hellos: &[Hello],
@@ -49,7 +49,7 @@ pub(crate) fn dial(
     Ok(sockets)
 }
 
-/// Starts to connect.
+/// Starts a connect without waiting for it.
 pub(crate) fn begin(
     peer: SocketAddr,
     prepare: impl Fn(&Socket) -> Result<(), Error>,
@@ -66,8 +66,9 @@ pub(crate) fn begin(
     }
 }
 
-/// Serves each of `sockets` when it is ready, in whatever order that is, until `serve` says that it is done with each:
-/// who had to ask twice for its connection must not make the others late, which have a second to show the key.
+/// Calls `serve` for each socket that is ready, in any order, until `serve` has finished all of
+/// them. A connection whose SYN was lost does not delay the others, which have one second to prove
+/// the key.
 fn serve(
     sockets: &[TcpStream],
     flags: PollFlags,
@@ -104,11 +105,11 @@ fn show_key(mut socket: &TcpStream, hello: &Hello, peer: SocketAddr) -> Result<(
     {
         return Err(unreachable(peer, source));
     }
-    // A fresh connection's send buffer takes a hello whole.
+    // The send buffer of a fresh connection takes the whole hello.
     socket.write_all(&hello.encode()).map_err(|source| in_handshake(peer, source))
 }
 
-/// What the reflector has said so far.
+/// The part of the reflector's answer received so far.
 #[derive(Clone, Copy, Default)]
 struct PartialAnswer {
     bytes: [u8; ANSWER],
@@ -116,7 +117,7 @@ struct PartialAnswer {
 }
 
 impl PartialAnswer {
-    /// Reads on; returns whether it is whole, and proves that the reflector has the key.
+    /// Reads more of the answer. Returns whether it is complete and proves the key.
     fn read(
         &mut self,
         mut socket: &TcpStream,
@@ -148,7 +149,7 @@ fn in_handshake(peer: SocketAddr, source: io::Error) -> Error {
     }
 }
 
-/// What it means that `peer` cannot be connected to.
+/// The error for a failed connect to `peer`.
 pub(crate) fn unreachable(peer: SocketAddr, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::ConnectionRefused => Error::Refused { peer },

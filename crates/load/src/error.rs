@@ -1,4 +1,4 @@
-//! What can go wrong between two ends of traffic, each with its mend.
+//! Errors of the traffic between two ends, each with its remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use latput_units::{Bytes, CpuSet, Nanos};
 
 use crate::clock::Slices;
 
-/// Why traffic could not start or had to end.
+/// A reason why traffic could not start or had to end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
         /// The reflector's address.
         peer: SocketAddr,
     },
-    /// No way to the peer.
+    /// No route to the peer.
     #[error("no route to {peer}: check the address and the interface that leads there")]
     NoRoute {
         /// The reflector's address.
@@ -36,7 +36,7 @@ pub enum Error {
         /// How long we waited.
         waited: Nanos,
     },
-    /// The reflector closed a connection instead of welcoming it.
+    /// The reflector closed a connection in the handshake.
     #[error(
         "{peer} closed the connection in the handshake: the key is of another run, or all connections of its test are taken"
     )]
@@ -44,25 +44,25 @@ pub enum Error {
         /// The reflector's address.
         peer: SocketAddr,
     },
-    /// Whatever answered is not a reflector that has the run's key.
+    /// The answering program is not a reflector with the run's key.
     #[error(
         "what listens at {peer} is not this run's reflector, or of another version: check the port"
     )]
     NotReflector {
-        /// Its address.
+        /// The peer's address.
         peer: SocketAddr,
     },
-    /// The other end went away before the window was over.
+    /// The other end closed before the end of the window.
     #[error(
         "{peer} went away {before_end} before the end of the measurement: see that host's agent for the reason"
     )]
     PeerGone {
         /// The other end.
         peer: SocketAddr,
-        /// How much of the window was left (the warm-up included, if it went that early).
+        /// Rest of the window (including the warm-up, if that was not over).
         before_end: Nanos,
     },
-    /// The connections stand but nothing came through in the whole window.
+    /// The connections are open but no data arrived in the whole window.
     #[error(
         "nothing came through from {peer} in the whole window: check for loss, an MTU mismatch or a firewall on the path"
     )]
@@ -73,25 +73,25 @@ pub enum Error {
     /// The port is taken.
     #[error("{address} is in use: choose another port, or 0 for any")]
     PortInUse {
-        /// Where we wanted to listen.
+        /// The listening address.
         address: SocketAddr,
     },
     /// The address is not one of this host's.
     #[error("{address} is not an address of this host: check the testbed's address")]
     AddressNotHere {
-        /// Where we wanted to listen.
+        /// The listening address.
         address: SocketAddr,
     },
-    /// The generator did not come.
+    /// The generator did not connect in time.
     #[error(
         "{shown} of {wanted} connections came in time ({auth_failures} with a wrong key): check that the generator runs and has this run's key"
     )]
     NotReady {
-        /// Connections that showed the key.
+        /// Connections that proved the key.
         shown: usize,
-        /// Connections that the traffic has.
+        /// Connections of the workload.
         wanted: usize,
-        /// Connections that showed another key.
+        /// Connections that did not prove the key.
         auth_failures: u64,
     },
     /// A datagram does not fit one packet.
@@ -102,7 +102,7 @@ pub enum Error {
         /// Payload of one datagram.
         bytes: Bytes,
     },
-    /// The kernel lets us send no ICMP echo.
+    /// The kernel refuses to send ICMP echo.
     #[error(
         "no permission for ICMP echo: run as root, grant CAP_NET_RAW, or widen the sysctl net.ipv4.ping_group_range"
     )]
@@ -111,19 +111,19 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// More connections than this process may have open files.
+    /// The connections need more open files than this process may have.
     #[error(
         "{connections} connections need {wanted} open files and this process may have {limit}: raise the hard limit (`ulimit -Hn`, LimitNOFILE= of its systemd unit), or use fewer connections"
     )]
     TooFewDescriptors {
-        /// Connections of this end.
+        /// Connections at this end.
         connections: usize,
-        /// Open files that it takes, those of now included.
+        /// Open files needed, including those open now.
         wanted: u64,
         /// The hard limit.
         limit: u64,
     },
-    /// Every local port towards the peer is taken.
+    /// Every local port toward the peer is in use.
     #[error(
         "no local port is left for a connection to {peer}: widen the sysctl net.ipv4.ip_local_port_range, set net.ipv4.tcp_tw_reuse = 1, or wait a minute for closed connections to be forgotten"
     )]
@@ -131,12 +131,12 @@ pub enum Error {
         /// The reflector's address.
         peer: SocketAddr,
     },
-    /// The kernel has no such congestion control.
+    /// The kernel lacks the congestion control.
     #[error(
         "this host has no congestion control `{name}`: choose one of the sysctl net.ipv4.tcp_available_congestion_control, or load its module (modprobe tcp_{name})"
     )]
     NoCongestionControl {
-        /// What was asked for.
+        /// The congestion control of the workload.
         name: String,
     },
     /// A socket option that needs more rights.
@@ -144,7 +144,7 @@ pub enum Error {
     OptionPermission {
         /// The option.
         option: &'static str,
-        /// Another way, or nothing.
+        /// An alternative to the option, or an empty text.
         otherwise: &'static str,
     },
     /// The kernel has no such socket option.
@@ -160,24 +160,24 @@ pub enum Error {
     BufferTooLarge {
         /// `SO_SNDBUF` or `SO_RCVBUF`.
         option: &'static str,
-        /// What the workload wants.
+        /// Size that the workload asks for.
         asked: Bytes,
-        /// What the kernel gave.
+        /// Size that the kernel granted.
         granted: Bytes,
-        /// The limit's name.
+        /// The sysctl that limits it.
         sysctl: &'static str,
     },
-    /// CPUs of the workload that are not the host's.
+    /// The workload names CPUs that this host may not use.
     #[error(
         "the workload binds this end to CPUs {asked}, but this host's are {host}: choose among them, or change the testbed's `cpus`"
     )]
     NotItsCpus {
-        /// Asked for.
+        /// CPUs of the workload.
         asked: CpuSet,
-        /// The host's.
+        /// CPUs of the host.
         host: CpuSet,
     },
-    /// The connections that came are not those of the traffic.
+    /// The connections do not belong to this traffic.
     #[error(
         "{peer} did not number its connections as this version does: install the same latput on both"
     )]
@@ -185,7 +185,7 @@ pub enum Error {
         /// The generator.
         peer: SocketAddr,
     },
-    /// A traffic thread got no CPU until its window had begun.
+    /// A traffic thread got its first CPU time after the start of the window.
     #[error(
         "a traffic thread started {late_by} after its window had begun: the host is overloaded, or the warm-up too short"
     )]
@@ -196,34 +196,34 @@ pub enum Error {
     /// A field of the workload is out of range.
     #[error(transparent)]
     BadTraffic(#[from] latput_trial::workload::FieldError),
-    /// A window that cannot be.
+    /// The length or the start of a window is out of range.
     #[error(
         "cannot measure {length} after a warm-up of {warm_up}: the window must last between 1 ns and a day, and start within a day from now"
     )]
     BadWindow {
-        /// Asked for before the window.
+        /// The requested warm-up.
         warm_up: Nanos,
-        /// Asked for as window.
+        /// The requested length.
         length: Nanos,
     },
-    /// Slices that a window cannot be cut into.
+    /// The slices are out of range.
     #[error(
         "cannot cut a window into {} slices of {} without the first {} of each: a slice must be longer than its cut, and there are 1 to 1000 of them in at most a day",
         slices.count, slices.length, slices.cut
     )]
     BadSlices {
-        /// Asked for.
+        /// The requested slices.
         slices: Slices,
     },
-    /// The workload ends when it has counted so many, but the window has slices.
+    /// A workload that ends after a count cannot be measured in slices.
     #[error(
         "a workload with a `count` cannot be measured in slices: give it a duration instead, or measure it in trials of its own"
     )]
     CountInSlices,
-    /// The far end is another program, which knows of no slices.
+    /// The peer is a third-party program, which does not support slices.
     #[error("traffic with a program that is not latput's cannot be measured in slices")]
     ForeignSlices,
-    /// The threads cannot be held to the CPUs.
+    /// The kernel refuses to bind the threads to the CPUs.
     #[error(
         "cannot bind traffic to CPUs {cpus}: name CPUs that are online and allowed for this process"
     )]
@@ -237,34 +237,34 @@ pub enum Error {
     /// The stop flag was raised.
     #[error("stopped before the end of the measurement")]
     Stopped,
-    /// Any other answer of the kernel.
+    /// Any other error of the kernel.
     #[error("cannot {doing}")]
     Io {
-        /// What we were doing.
+        /// The failed operation.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// What a caller can do about an [`Error`].
+/// The class of an [`Error`], which says what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request cannot be met by anyone: change it.
+    /// The request is impossible on any host.
     Invalid,
-    /// More rights are needed.
+    /// The process needs more rights.
     Permission,
-    /// The other end, or the way to it; trying again may help.
+    /// The other end or the path to it failed; a retry may help.
     Peer,
-    /// The caller asked for it.
+    /// The caller stopped the traffic.
     Stopped,
-    /// This host.
+    /// This host failed.
     System,
 }
 
 impl Error {
-    /// What a caller can do about it.
+    /// The class of the error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::BadTraffic(_)
@@ -290,13 +290,13 @@ impl Error {
         }
     }
 
-    /// Whether the traffic was up and broke, so that the same may go well another time.
+    /// Whether established traffic broke, so that a retry may succeed.
     pub fn is_transient(&self) -> bool {
         use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
 
         match self {
             Self::PeerGone { .. } | Self::Stalled { .. } | Self::LateThread { .. } => true,
-            // A link that went down: without a way there nothing would have come so far.
+            // The link went down: without a route the connections would not have been established.
             Self::Io { source, .. } => {
                 matches!(source.kind(), HostUnreachable | NetworkDown | NetworkUnreachable)
             }

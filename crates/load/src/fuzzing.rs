@@ -1,18 +1,18 @@
-//! Everything that reads bytes of the network, for the fuzz targets in `fuzz/`: none may panic.
+//! Entry points of the fuzz targets in `fuzz/`: every parser of network bytes. None may panic.
 
 use latput_units::Nanos;
 
 use crate::hello::Hello;
 use crate::{probe, udp, udp_rr};
 
-/// The first bytes on a data connection. Nobody who lacks the key is believed.
+/// Parses the first bytes on a data connection. Bytes without the key must be refused.
 pub fn hello(bytes: &[u8]) {
     let Some(shown) = bytes.first_chunk() else { return };
     let key = "7".repeat(64).parse().expect("it is a key");
     assert!(Hello::decode(shown, &key).is_none());
 }
 
-/// A run of datagrams, each of the first byte's size: as those of a stream, as requests and responses,
+/// Parses datagrams, each of the size in the first byte: as a stream, as requests and responses,
 /// and as echo replies.
 pub fn datagrams(bytes: &[u8]) {
     let Some((size, bytes)) = bytes.split_first() else { return };

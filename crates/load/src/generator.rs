@@ -1,4 +1,4 @@
-//! The end of the traffic that makes the load.
+//! The generator: the end that makes the load.
 
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::panic::resume_unwind;
@@ -34,17 +34,17 @@ use crate::udp;
 use crate::udp_rr;
 use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
-/// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
+/// The generator of a trial. Its connections stay open from [`Generator::connect`] until the drop.
 #[derive(Debug)]
 pub struct Generator {
     sockets: Vec<TcpStream>,
-    /// For each connection of a datagram load, the socket of its flow.
+    /// For each connection of a datagram workload, the socket of its flow.
     datagrams: Vec<UdpSocket>,
-    /// What every connection shows first, but for its number and port.
+    /// The hello of every connection, without its number and port.
     hello: Hello,
-    /// Of the probe beside the traffic.
+    /// Sends the probe beside the traffic.
     prober: Option<Prober>,
-    /// Of traffic that is ICMP echo itself.
+    /// Sends ICMP echo that is itself the traffic.
     pinger: Option<Prober>,
     peer: SocketAddr,
     workload: Workload,
@@ -54,9 +54,9 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Connects to the reflector at `peer` and shows the key on every connection, and opens what the
-    /// workload's probe needs. `cpus` are this host's, if it has not all of them; the threads are held
-    /// to those of them that the workload names.
+    /// Connects to the reflector at `peer`, authenticates every connection, and opens the sockets
+    /// of the workload's probe. `cpus` are the CPUs that this host may use (`None`: all); the
+    /// workload may name some of them.
     pub fn connect(
         peer: IpAddr,
         port: u16,
@@ -106,13 +106,13 @@ impl Generator {
         })
     }
 
-    /// A look at how far the traffic has come, also while it runs.
+    /// The progress of the traffic; it can be read while the traffic runs.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// Makes the load from now until a cool-down after `window`, and counts what happened in it: an
-    /// outcome for each slice, and one for a window without slices.
+    /// Makes the load from now until a cool-down after `window`. Returns one outcome per slice, and
+    /// one for an undivided window.
     pub fn run(self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
         limits::check_window(&self.workload, window)?;
         let ended = AtomicBool::new(false);
@@ -142,7 +142,7 @@ impl Generator {
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let work = |worker: &WorkerContext<'_>| self.take_part(worker);
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
-        // The reflector need not wait for the probe.
+        // Closes the connections first: the reflector need not wait for the probe.
         for socket in &self.sockets {
             let _gone = socket.shutdown(Shutdown::Both);
         }
@@ -158,9 +158,9 @@ impl Generator {
         Ok(slices)
     }
 
-    /// Whether nothing came through although something should have.
+    /// Whether no data arrived although some was due.
     fn is_silent(&self, slice: &SenderOutcome) -> bool {
-        // At a low offered rate nothing may be due in the window; otherwise there is always something.
+        // At a low offered rate nothing may be due in the window.
         let nothing_due = slice.schedule.is_some_and(|schedule| schedule.due == 0);
         let bytes = match self.workload.traffic {
             Traffic::TcpBulk { .. } => slice.sent_bytes + slice.received_bytes,
@@ -169,7 +169,7 @@ impl Generator {
         bytes == 0 && !nothing_due && slice.datagrams.is_none()
     }
 
-    /// One thread's share of the traffic.
+    /// Runs one thread's share of the traffic.
     fn take_part(&self, worker: &WorkerContext<'_>) -> Result<Vec<SenderOutcome>, Error> {
         let mut meter = Meter::leading(worker);
         match self.workload.traffic {
@@ -229,7 +229,7 @@ impl Generator {
         Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
     }
 
-    /// The same of the kinds that are not made of connections.
+    /// Runs one thread's share of datagram traffic.
     fn take_datagram_part(
         &self,
         worker: &WorkerContext<'_>,
@@ -267,18 +267,18 @@ impl Generator {
         }
     }
 
-    /// Tells generators apart, the same way in every trial.
+    /// The local address of the connections, which identifies the generator in every trial.
     fn address(&self) -> Option<IpAddr> {
         self.sockets.first()?.local_addr().ok().map(|address| address.ip())
     }
 
-    /// A thread's part of the load.
+    /// One thread's share of the connections.
     fn share(&self, worker: &WorkerContext<'_>) -> Share {
         let (connections, of) = (worker.places.len(), self.sockets.len());
         Share { thread: worker.thread, connections, of, generator: self.address() }
     }
 
-    /// A thread's flows of datagrams.
+    /// The datagram flows of one thread.
     fn flows(&self, worker: &WorkerContext<'_>) -> Vec<udp::Flow<'_>> {
         datagrams::flows(
             &self.datagrams[worker.places.clone()],
@@ -288,7 +288,7 @@ impl Generator {
     }
 }
 
-/// What is said first on each of `connections`, with the port of its datagrams if there are such.
+/// The hellos of `connections`, with the port of the datagrams if there are any.
 fn hellos(
     key: &Key,
     tag: u32,

@@ -1,29 +1,30 @@
-//! The first bytes on every data connection: who is there, proven before anything else is believed.
+//! The handshake on every data connection. Each end proves the key before the other trusts it.
 //!
-//! Generator to reflector, all of fixed length: magic, a proof, the generator's UDP port (0 without UDP), the run's
-//! tag for datagrams and the connection's number. Reflector to generator: a proof of its own, or it closes. Each
-//! proof is the keyed hash of what was said, with the run's key, which never crosses the wire itself.
-//! Tag and number are said once in a run, so the reflector's proof cannot be an older one.
+//! Generator to reflector, in fixed lengths: magic, proof, the generator's UDP port (0 without
+//! UDP), the run's tag for datagrams, and the connection's number. Reflector to generator: its own
+//! proof, or a close. Each proof is the hash of the message, keyed with the run's key; the key
+//! itself is never sent on a data connection. Tag and number occur once in a run, so a recorded
+//! answer is not valid again.
 
 use crate::key::{Key, Proof, is_same};
 
 /// Names the protocol and its version.
 const MAGIC: [u8; 8] = *b"latput-3";
-/// What is said of a connection: UDP port, tag, number.
+/// Length of the connection's UDP port, tag and number.
 const WORDS: usize = 2 + 4 + 4;
-/// Before the words that the reflector's proof is of, so that it is not the generator's.
+/// Prefix of the reflector's hashed message, so that its proof differs from the generator's.
 const REFLECTOR: [u8; 8] = *b"welcome2";
-/// Length of the reflector's answer: half a proof, which nobody can guess either.
+/// Length of the reflector's answer: half a proof.
 pub(crate) const ANSWER: usize = Proof::BYTES / 2;
 
-/// What the generator says first.
+/// The generator's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// Where the generator's datagrams come from; 0 if there are none.
+    /// The generator's UDP port; 0 without datagrams.
     pub(crate) udp_port: u16,
-    /// Marks this run's datagrams.
+    /// The tag in this run's datagrams.
     pub(crate) tag: u32,
-    /// Which connection of the traffic it is, from 0.
+    /// The number of the connection, from 0.
     pub(crate) connection: u32,
     proof: Proof,
     answer: [u8; ANSWER],
@@ -52,7 +53,7 @@ impl Hello {
         wire
     }
 
-    /// What the reflector answers.
+    /// The reflector's answer.
     pub(crate) const fn answer(&self) -> &[u8; ANSWER] {
         &self.answer
     }
@@ -62,7 +63,7 @@ impl Hello {
         is_same(&self.answer, &answer)
     }
 
-    /// `None` if the bytes are not of this protocol, or not from somebody who has the key.
+    /// Decodes a hello. `None` for bytes of another protocol or of a sender without the key.
     pub(crate) fn decode(wire: &[u8; Self::BYTES], key: &Key) -> Option<Self> {
         let (magic, rest) = wire.split_first_chunk::<8>()?;
         let (proof, rest) = rest.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! The secret that both ends of a data connection prove to have before they believe each other.
+//! The secret key of a run, which both ends of a data connection must prove.
 
 use std::fmt;
 use std::hint::black_box;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// A random 256-bit key, one per run. It travels over the agents' control channel and never over a data
-/// connection; `Debug` does not print it.
+/// A random 256-bit key, one per run. It is sent on the agents' control channel only. `Debug` does
+/// not print it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key([u8; Self::BYTES]);
@@ -18,18 +18,18 @@ impl Key {
     /// Size of a key.
     pub(crate) const BYTES: usize = 32;
 
-    /// A fresh key from the operating system's generator.
+    /// A new key from the operating system's random generator.
     pub fn generate() -> Result<Self, Error> {
         random().map(Self)
     }
 
-    /// What only who has the key can say to `words`: their keyed BLAKE3 hash.
+    /// The keyed BLAKE3 hash of `words`, which proves the key.
     pub(crate) fn prove(&self, words: &[u8]) -> Proof {
         Proof(blake3::keyed_hash(&self.0, words).into())
     }
 }
 
-/// A proof that somebody has the key. Compared in the same time wherever two differ.
+/// A proof of the key. Comparisons take constant time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof([u8; Self::BYTES]);
 
@@ -45,7 +45,7 @@ impl Proof {
         &self.0
     }
 
-    /// Its first half.
+    /// The first half of the proof.
     pub(crate) fn half(&self) -> &[u8; Self::BYTES / 2] {
         self.0.first_chunk().expect("it is longer")
     }
@@ -59,7 +59,7 @@ impl PartialEq for Proof {
 
 impl Eq for Proof {}
 
-/// Whether both are alike; takes the same time wherever they differ.
+/// Compares in constant time.
 pub(crate) fn is_same<const N: usize>(first: &[u8; N], second: &[u8; N]) -> bool {
     let pairs = first.iter().zip(second);
     pairs.fold(0, |acc, (a, b)| black_box(acc | (a ^ b))) == 0
@@ -78,7 +78,7 @@ impl From<Key> for String {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes of the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -88,7 +88,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// A text that is not a key. The text itself is not repeated: it may be one, slightly wrong.
+/// A text that is no key. The error does not repeat the text, which may be a mistyped key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key is 64 hexadecimal digits")]
 pub struct BadKey;

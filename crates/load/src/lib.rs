@@ -1,10 +1,10 @@
-//! The traffic engine: makes the load of a trial between two hosts and measures what the
-//! applications at both ends saw.
+//! The traffic engine: makes the load of a trial between two hosts and measures it at the
+//! applications of both ends.
 //!
-//! A [`Reflector`] runs on the system under test, a [`Generator`] on the load generator; each spreads
-//! its connections over threads of its own, held to the CPUs it was given, and returns its half of the
-//! figures, which [`combine`] joins. No async runtime: blocking calls for one connection,
-//! level-triggered epoll for many.
+//! A [`Reflector`] runs on the system under test, a [`Generator`] on the load generator. Each
+//! divides its connections among its threads, bound to its CPUs, and returns its half of the
+//! figures. [`combine`] joins the halves. There is no async runtime: one connection uses blocking
+//! calls, many use level-triggered epoll.
 
 mod acceptor;
 mod clock;

@@ -1,5 +1,6 @@
-//! What the traffic engine needs of a workload: its connections, threads, descriptors and CPUs. What is out of range
-//! is refused before a socket is opened; the ranges are those of the fields in `latput-trial`.
+//! Resources that a workload needs: connections, threads, descriptors and CPUs. A workload out of
+//! range is refused before a socket is opened. The ranges are those of the fields in
+//! `latput-trial`.
 
 use latput_trial::workload::PROBE_HZ;
 use latput_trial::{Direction, Probe, Traffic, Workload};
@@ -8,13 +9,13 @@ use latput_units::{Bytes, CpuSet};
 use crate::clock::Window;
 use crate::error::Error;
 
-/// Refuses a workload that is out of range. The bounds also keep a plan from taking all memory.
+/// Refuses a workload that is out of range. The ranges also bound the memory of a plan.
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
     workload.probe.map_or(Ok(()), check_probe)?;
     Ok(workload.traffic.check()?)
 }
 
-/// Refuses a window with slices for a workload that ends when it has counted enough.
+/// Refuses slices for a workload that ends after a count.
 pub(crate) fn check_window(workload: &Workload, window: Window) -> Result<(), Error> {
     if workload.count.is_some() && window.slices().is_some() {
         return Err(Error::CountInSlices);
@@ -22,12 +23,12 @@ pub(crate) fn check_window(workload: &Workload, window: Window) -> Result<(), Er
     Ok(())
 }
 
-/// Refuses a probe that cannot be sent.
+/// Refuses a probe that is out of range.
 pub(crate) fn check_probe(probe: Probe) -> Result<(), Error> {
     Ok(PROBE_HZ.check(probe.rate_hz.into())?)
 }
 
-/// Whether a trial in which nothing came to the reflector's application may be sound.
+/// Whether a trial may be valid although the reflector received no data.
 pub(crate) fn may_be_silent(traffic: &Traffic) -> bool {
     match traffic {
         Traffic::UdpStream { .. } | Traffic::Ping { .. } => true,
@@ -35,7 +36,7 @@ pub(crate) fn may_be_silent(traffic: &Traffic) -> bool {
     }
 }
 
-/// How many flows of datagrams there are, each with a socket at both ends.
+/// Number of datagram flows, each with a socket at both ends.
 pub(crate) fn flows(traffic: &Traffic) -> usize {
     match traffic {
         Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => connections(traffic),
@@ -43,9 +44,9 @@ pub(crate) fn flows(traffic: &Traffic) -> usize {
     }
 }
 
-/// How many TCP connections show the key before the traffic starts: those of the traffic itself, one for
-/// each flow of datagrams, one for each thread that opens its connections as it goes; one at least, whose
-/// end is the end of the run.
+/// Number of TCP connections that authenticate before the traffic starts: those of the traffic
+/// itself, one per datagram flow, and one per thread that opens connections during the traffic.
+/// There is at least one; its close ends the run.
 pub(crate) fn connections(traffic: &Traffic) -> usize {
     match traffic {
         Traffic::TcpCrr { .. } => threads(traffic),
@@ -54,7 +55,7 @@ pub(crate) fn connections(traffic: &Traffic) -> usize {
     }
 }
 
-/// How many streams of requests, bulk or datagrams the workload names.
+/// Number of streams of requests, bulk or datagrams.
 fn streams(traffic: &Traffic) -> usize {
     let named = traffic.value("connections").or_else(|| traffic.value("clients"));
     named.map_or(1, as_size)
@@ -64,8 +65,8 @@ fn as_size(value: u64) -> usize {
     usize::try_from(value).expect("the field's range is within the address space")
 }
 
-/// Whether `TCP_NODELAY` is set: nothing that waits for an answer should wait for Nagle's algorithm,
-/// unless the workload says so.
+/// Whether `TCP_NODELAY` is set. It is, unless the workload switches it off, so that Nagle's
+/// algorithm delays no request or response.
 pub(crate) fn nodelay(traffic: &Traffic) -> bool {
     match traffic.value("nodelay") {
         Some(nodelay) => nodelay != 0,
@@ -73,8 +74,8 @@ pub(crate) fn nodelay(traffic: &Traffic) -> bool {
     }
 }
 
-/// Whether the traffic flows on the connections that showed the key, so that what they sent again is
-/// what it sent again.
+/// Whether the traffic uses the authenticated connections, so that their retransmissions are the
+/// traffic's.
 pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
     matches!(
         traffic,
@@ -85,18 +86,18 @@ pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
     )
 }
 
-/// How many connections with the key an end may have open at once.
+/// Number of connections that one end may have open at once.
 pub(crate) fn descriptors(traffic: &Traffic) -> usize {
     match traffic {
-        // A client's next connection may come before its last is seen to be over.
+        // A client's next connection may come before the end of its last one is seen.
         Traffic::TcpCrr { .. } => 2 * streams(traffic) + threads(traffic),
-        // Each flow has a socket beside the connection that shows the key.
+        // Each flow has a UDP socket beside its TCP connection.
         Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => 2 * connections(traffic),
         _ => connections(traffic),
     }
 }
 
-/// How many threads each end has: no more than there are connections for.
+/// Number of threads at each end, at most one per connection.
 pub(crate) fn threads(traffic: &Traffic) -> usize {
     let asked = traffic.value("threads").or_else(|| traffic.value("clients"));
     let connections = match traffic {
@@ -106,8 +107,8 @@ pub(crate) fn threads(traffic: &Traffic) -> usize {
     asked.map_or(1, as_size).min(connections).max(1)
 }
 
-/// The CPUs of an end: those that the workload binds it to, or else all that are the host's. An empty
-/// set of the host's CPUs is all there are.
+/// The CPUs of an end: those that the workload names, or else all of `host`. An empty set means
+/// every CPU.
 pub(crate) fn cpus(host: CpuSet, binding: Option<&CpuSet>) -> Result<CpuSet, Error> {
     match binding {
         None => Ok(host),
@@ -116,7 +117,7 @@ pub(crate) fn cpus(host: CpuSet, binding: Option<&CpuSet>) -> Result<CpuSet, Err
     }
 }
 
-/// A size that [`check`] let through.
+/// A size that [`check`] accepted, in bytes.
 pub(crate) fn size(bytes: Bytes) -> usize {
     usize::try_from(bytes.get()).expect("sizes are checked to be at most 16 MiB")
 }

@@ -1,15 +1,14 @@
-//! Where in a trial we are, and what a traffic thread counts there.
+//! The phase of a trial, and the counts of one traffic thread in it.
 //!
-//! A window may be cut into slices. The meter keeps the counts of the slice under way, and changes them
-//! at the boundaries: the counts of a slice are put away in the cut of the next one, where nothing is
-//! measured.
+//! A window may be divided into slices. The meter counts the current slice. It stores a finished
+//! slice in the cut of the next one, where nothing is measured.
 //!
-//! What belongs to which slice: bytes and messages to that in whose measured part they came or went,
-//! and in a cut to none, since a rate is what passed meanwhile. The **time** of a round trip counts in
-//! the slice in which it ended, but not if it began before that slice, cut included: it was under way
-//! while another setting was in force. Round trips that began in the cut count, else every connection
-//! would lose one in each slice, and rather a long one than a short one. So a round trip that is no
-//! longer than the cut is neither missed nor charged to the wrong slice.
+//! Bytes and messages count in the slice in whose measured part they were sent or received, and in
+//! a cut nowhere. The **time** of a round trip counts in the slice in which it ended, unless it
+//! began before that slice and its cut: another setting was in force then. Round trips that began
+//! in the cut count; otherwise every connection would lose one in each slice, and long ones more
+//! often than short ones. A round trip no longer than the cut is thus neither lost nor counted in
+//! the wrong slice.
 
 use latput_stats::Histogram;
 use latput_units::Nanos;
@@ -22,36 +21,35 @@ use crate::tally::{Tally, Usage};
 use crate::udp::Flow;
 use crate::workers::WorkerContext;
 
-/// The part of a trial that an instant falls in.
+/// The phase of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,
-    /// In the window, at the head of a slice: nothing counts.
+    /// The unmeasured start of a slice.
     Cut,
     Window,
     CoolDown,
     Over,
 }
 
-/// Tells the phase of an instant for one comparison, and takes the marks when a phase begins.
+/// Finds the phase of an instant with one comparison, and reads the counters at each phase change.
 #[derive(Debug)]
 pub(crate) struct Meter<'a> {
     worker: &'a WorkerContext<'a>,
-    /// Sockets of this thread whose drops are read at the boundaries.
+    /// Sockets of this thread whose drop counters are read at phase changes.
     flows: &'a [Flow<'a>],
     over: Nanos,
     phase: Phase,
     next: Nanos,
-    /// The slice under way.
+    /// The current slice.
     slice: u32,
-    /// Where it began, its cut included; round trips that began before it are left out. Without
-    /// slices there is nothing before.
+    /// The start of the current slice with its cut. Earlier round trips are left out.
     since: Nanos,
     units: u64,
     at_start: Option<UsageSnapshot>,
-    /// Of the slice under way; which parts there are is set before the traffic begins.
+    /// Counts of the current slice. The optional parts are set before the traffic begins.
     pub(crate) tally: Tally,
-    /// Of those before it.
+    /// Counts of the finished slices.
     finished: Vec<Tally>,
 }
 
@@ -63,12 +61,12 @@ struct UsageSnapshot {
 }
 
 impl<'a> Meter<'a> {
-    /// For the end that decides when the traffic is over: a cool-down after the window.
+    /// A meter for the end that decides when the traffic ends: a cool-down after the window.
     pub(crate) fn leading(worker: &'a WorkerContext<'a>) -> Self {
         Self::until(worker, worker.window.end() + clock::COOL_DOWN)
     }
 
-    /// For the end that goes on until the other one closes, with its flows of datagrams.
+    /// A meter for the end that continues until the other one closes, with its datagram flows.
     pub(crate) fn following(worker: &'a WorkerContext<'a>, flows: &'a [Flow<'a>]) -> Self {
         Self { flows, ..Self::until(worker, Nanos::from_ns(u64::MAX)) }
     }
@@ -89,7 +87,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// The phase that `now` falls in. Instants must not go back.
+    /// The phase at `now`. Instants must not decrease.
     #[inline]
     pub(crate) fn phase(&mut self, now: Nanos) -> Phase {
         if now >= self.next {
@@ -98,13 +96,13 @@ impl<'a> Meter<'a> {
         self.phase
     }
 
-    /// Whether what happens at the instant of the last [`Meter::phase`] counts.
+    /// Whether events at the instant of the last [`Meter::phase`] count.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.phase == Phase::Window
     }
 
-    /// The slice that what happens at that instant counts in.
+    /// The slice in which events at that instant count.
     #[inline]
     pub(crate) fn slice(&self) -> Option<u32> {
         self.counts().then_some(self.slice)
@@ -127,7 +125,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Counts the time of round trips from `began` to `now`, where they are measured.
+    /// Counts `count` round trips from `began` to `now`, if round trips are measured.
     #[inline]
     pub(crate) fn round_trips(&mut self, began: Nanos, now: Nanos, count: u64) {
         if let Some(latency) = &mut self.tally.latency
@@ -138,7 +136,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Counts a round trip of an open loop: from when it was due, and from when it was sent.
+    /// Counts an open-loop round trip, both from its due time and from its send time.
     #[inline]
     pub(crate) fn open_round_trip(&mut self, due: Nanos, sent_at: Nanos, now: Nanos) {
         self.round_trips(due, now, 1);
@@ -150,8 +148,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// The counts of a slice that has begun, for what belongs to the slice in which something was sent;
-    /// `None` for `None`.
+    /// The counts of a current or finished slice. `None` for `None` or a later slice.
     pub(crate) fn of_slice(&mut self, slice: Option<u32>) -> Option<&mut Tally> {
         let slice = slice?;
         if slice == self.slice {
@@ -160,16 +157,15 @@ impl<'a> Meter<'a> {
         self.finished.get_mut(slice as usize)
     }
 
-    /// From now on measures what an open loop has: times from when requests were due and from when they
-    /// were sent, and how far the schedule is kept.
+    /// Starts to measure an open loop: times from due and from send, and how far the schedule is
+    /// kept.
     pub(crate) fn measure_open_loop(&mut self) {
         self.tally.latency = Some(Histogram::new());
         self.tally.latency_raw = Some(Histogram::new());
         self.tally.schedule = Some(ScheduleKept::default());
     }
 
-    /// Enters a request of an open loop that was due at `due` and sent at `sent_at`: each counts in the
-    /// slice that it falls in.
+    /// Counts an open-loop request due at `due` and sent at `sent_at`, each in its own slice.
     pub(crate) fn enter_scheduled(&mut self, due: Nanos, sent_at: Nanos) {
         self.phase(sent_at);
         let window = self.worker.window;
@@ -179,7 +175,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Enters what was due before the window's end and never taken from the schedule.
+    /// Counts requests that were due before the window's end and never sent.
     pub(crate) fn close_schedule(&mut self, mut schedule: Schedule) {
         let (_, end) = self.worker.window_so_far();
         while let Some(due) = schedule.take_before(end) {
@@ -187,8 +183,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Enters a request that was due at `due` and is sent in slice `sent_in`, or never (the number of
-    /// slices): it is of the backlog at the end of each slice between.
+    /// Counts a request due at `due` and sent in slice `sent_in`, or never (the number of slices).
+    /// It belongs to the backlog at the end of each slice in between.
     fn enter_due(&mut self, due: Nanos, sent_in: u32) {
         let window = self.worker.window;
         if let Some(kept) = self.schedule_of(window.slice_at(due)) {
@@ -205,8 +201,9 @@ impl<'a> Meter<'a> {
         self.of_slice(slice)?.schedule.as_mut()
     }
 
-    /// Counts `units` more, done at `now`, if that is in the window. The last of those that were asked
-    /// for ends the traffic of every thread; what the leading end does until it notices counts too.
+    /// Counts `units` done at `now`, if that is in the window. The last unit of a workload with a
+    /// count ends the traffic of all threads. Units that the leading end does until it sees that
+    /// count too.
     #[inline]
     pub(crate) fn done(&mut self, now: Nanos, units: u64) {
         if !matches!(self.phase, Phase::Window | Phase::Cut) {
@@ -222,13 +219,13 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// What was counted in each slice; one whose end traffic never reached ends here.
+    /// The counts of each slice. A slice that the traffic did not reach is empty.
     pub(crate) fn finish(mut self) -> Vec<Tally> {
         if self.phase == Phase::Window {
             self.tally.usage = self.used_until(self.mark());
         }
         if self.worker.window.slices().is_none() {
-            // What was sent in the window may be dropped after it.
+            // Datagrams sent in the window may be dropped after it.
             self.tally.usage.dropped = self.used_until(self.mark()).dropped;
             return vec![self.tally]; // nothing to pack
         }
@@ -262,7 +259,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// What follows the slice under way.
+    /// The phase after the current slice, and its end.
     fn next_slice(&mut self) -> (Phase, Nanos) {
         let window = self.worker.window;
         if self.slice + 1 == window.slice_count() {

@@ -1,8 +1,8 @@
-//! Requests on TCP that leave when they are due, whatever came back (an open loop).
+//! Open-loop requests on TCP: each leaves at its due time, whether or not responses came.
 //!
-//! A closed loop waits for a slow answer before it asks again, and so never sees what it would have
-//! been to ask meanwhile (coordinated omission). Here every request keeps the time at which it was due;
-//! what could not leave then, because the host or the peer stood still, counts from that time.
+//! A closed loop waits for a slow response before it sends the next request, so it does not measure
+//! the requests that it delayed (coordinated omission). Here every request keeps its due time. A
+//! request that leaves late counts from its due time.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ use crate::workers::WorkerContext;
 const READ_BYTES: usize = 128 * 1024;
 /// Requests sent before responses are read again.
 const GROUP: usize = 64;
-/// Longest wait without a look at the phase of the trial.
+/// Longest wait without a check of the trial's phase.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
 
 /// The exchange of one thread.
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     pub(crate) share: Share,
 }
 
-/// Asks until the meter says that it is over, or the other end closes.
+/// Sends requests until the meter reports the end or the other end closes.
 pub(crate) fn ask(
     worker: &WorkerContext<'_>,
     exchange: &Exchange,
@@ -83,37 +83,37 @@ pub(crate) fn ask(
     Ok(())
 }
 
-/// The asking end of one thread.
+/// The requesting end of one thread.
 struct Client<'a> {
     exchange: &'a Exchange,
     message: &'a [u8],
     flags: SendFlags,
     connections: Vec<Connection<'a>>,
-    /// Connections that were blocked, or are no longer, since the kernel was last told.
+    /// Connections whose blocked state changed since epoll was last updated.
     changed: Vec<usize>,
     turn: usize,
     buffer: Vec<u8>,
 }
 
-/// One connection: TCP keeps order, so the first response belongs to the first request.
+/// One connection. TCP keeps order, so the first response belongs to the first request.
 struct Connection<'a> {
     socket: &'a TcpStream,
-    /// When each request under way was due, and sent.
+    /// Due time and send time of each request in flight.
     in_flight: VecDeque<(Nanos, Nanos)>,
-    /// Bytes of a response that came in so far.
+    /// Received bytes of an incomplete response.
     partial_in: usize,
-    /// Bytes of the request under way that are sent; 0: none is under way.
+    /// Sent bytes of an incomplete request; 0 without one.
     partial_out: usize,
-    /// Its buffer took no more; it is asked again when it does.
+    /// Whether the send buffer is full. Epoll reports when it has room.
     blocked: bool,
     watched: bool,
 }
 
-/// Why a connection ended: an error of it, or (`None`) its end of file.
+/// The reason for the end of a connection: its error, or `None` for the end of file.
 type Closed = Option<Errno>;
 
 impl Client<'_> {
-    /// What a connection is ready for: reading, and going on with what could not be sent.
+    /// Serves a ready connection: reads responses and continues blocked sends.
     fn turn(
         &mut self,
         idx: usize,
@@ -141,7 +141,7 @@ impl Client<'_> {
         connection.partial_in %= self.exchange.response;
         meter.done(now, responses as u64);
         for _ in 0..responses {
-            // The peer may send more than was asked for; that is no round trip.
+            // Extra responses of the peer are no round trips.
             let Some((due, sent_at)) = connection.in_flight.pop_front() else { break };
             meter.received(0, 1);
             meter.open_round_trip(due, sent_at, now);
@@ -150,8 +150,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends what is due by `now`, on the connections in turn; those whose buffer is full are passed
-    /// over, and the requests stay due.
+    /// Sends the requests due by `now` on the connections in turn. Skips connections with a full
+    /// send buffer; their requests stay due.
     fn send_due(
         &mut self,
         schedule: &mut Schedule,
@@ -181,7 +181,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Goes on with a request that was sent in part, and lets the connection take others again.
+    /// Continues an incomplete request, then unblocks the connection.
     fn go_on(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<(), Closed> {
         self.connections[idx].blocked = false;
         self.changed.push(idx);
@@ -191,7 +191,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends the rest of a request; returns how many bytes the kernel took.
+    /// Sends the rest of a request. Returns how many bytes the kernel took.
     fn push(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<usize, Closed> {
         let connection = &mut self.connections[idx];
         let rest = &self.message[connection.partial_out..];
@@ -213,7 +213,7 @@ impl Client<'_> {
         self.connections.iter().all(|connection| connection.blocked)
     }
 
-    /// Has the kernel tell when those that took no more do again.
+    /// Updates epoll for connections whose blocked state changed.
     fn watch_blocked(&mut self, waiter: &Waiter) -> Result<(), Closed> {
         for idx in self.changed.drain(..) {
             let connection = &mut self.connections[idx];

@@ -1,4 +1,4 @@
-//! What each end brings home, and how the two halves become an observation.
+//! The outcome of each end, and the observation made of both halves.
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
@@ -21,18 +21,18 @@ pub struct SenderOutcome {
     pub received_bytes: u64,
     /// Completed transactions, of a request/response load; objects of a `fetch`.
     pub transactions: Option<u64>,
-    /// Their round-trip times; of an open loop, from when a request was due. Of a slice without those
-    /// that were under way before it began, cut included.
+    /// Round-trip times; in an open loop from the due time of the request. A slice leaves out
+    /// requests in flight before its start, cut included.
     pub latency: Option<Histogram>,
-    /// Of an open loop, the round-trip times from when a request was really sent.
+    /// Round-trip times from the send time of the request, in an open loop.
     pub latency_raw: Option<Histogram>,
-    /// Of an open loop, how far the schedule was kept.
+    /// How far the schedule was kept, in an open loop.
     pub schedule: Option<ScheduleKept>,
-    /// TCP segments that this end sent again.
+    /// TCP segments that this end retransmitted.
     pub retransmits: Option<u64>,
     /// CPU time of the traffic threads.
     pub cpu: Nanos,
-    /// CPU time of that thread which used most.
+    /// CPU time of the busiest traffic thread.
     #[serde(default)]
     pub busiest_cpu: Nanos,
     /// Datagrams, of a datagram load.
@@ -55,25 +55,25 @@ pub struct ScheduleKept {
     pub backlog: u64,
 }
 
-/// Requests sent in the sender's window, and what came of them.
+/// Requests sent in the sender's window, and their fates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsExchanged {
     /// Requests that the kernel took.
     pub sent: u64,
-    /// Of those, answered in time.
+    /// Requests answered in time.
     pub answered: u64,
-    /// Of those, not answered in time.
+    /// Requests not answered in time.
     pub lost: u64,
-    /// Responses that came after their request had counted as lost.
+    /// Responses that came after their request counted as lost.
     pub late: u64,
-    /// Responses to a request that was answered before.
+    /// Responses to requests that were answered before.
     pub duplicates: u64,
-    /// Datagrams from the reflector's port that were no response of this run.
+    /// Datagrams from the reflector's port that were no responses of this run.
     pub foreign: u64,
 }
 
-/// What the sender of datagrams did in its window.
+/// Counts of the datagram sender in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsSent {
@@ -81,17 +81,17 @@ pub struct DatagramsSent {
     pub sent: u64,
     /// Payload of each.
     pub bytes: Bytes,
-    /// The rate that was asked for; `None`: as fast as it goes.
+    /// The requested rate; `None` for as fast as possible.
     pub offered: Option<BitsPerSecond>,
-    /// How many were sent together: 1 up to one in 50 us, then more.
+    /// Datagrams sent together: 1 up to one datagram per 50 us, then more.
     pub group: u64,
-    /// How many the kernel cut from one send at most; 1: it cut none.
+    /// Most datagrams that the kernel cut from one send; 1 without segmentation.
     pub cut: u64,
-    /// Datagrams left out because the sender was held up for longer than it makes up for.
+    /// Datagrams left out because the sender was delayed for too long.
     pub skipped: u64,
 }
 
-/// What the receiver counted of the datagrams that were sent in the sender's window.
+/// Counts of the datagram receiver, of datagrams sent in the sender's window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsReceived {
@@ -101,18 +101,18 @@ pub struct DatagramsReceived {
     pub duplicates: u64,
     /// Received after a later one (RFC 4737, section 3.3).
     pub reordered: u64,
-    /// Interarrival jitter at the last datagram of the window or slice (RFC 3550, section 6.4.1), in nanoseconds, of the
-    /// instants at which the application got them; over several flows, their mean by datagrams.
+    /// Interarrival jitter at the last datagram of the window or slice (RFC 3550, section 6.4.1) in
+    /// nanoseconds, at the application. Over several flows it is their mean, weighted by datagrams.
     pub jitter_ns: f64,
-    /// Datagrams that this host's kernel dropped because the socket's buffer was full, in the slice or,
-    /// without slices, since the warm-up; `None` where it does not tell.
+    /// Datagrams that this host's kernel dropped at a full socket buffer, in the slice or, without
+    /// slices, since the warm-up. `None` if the kernel has no count.
     pub dropped_by_kernel: Option<u64>,
     /// Datagrams from the generator's port that were not of this run.
     pub foreign: u64,
 }
 
 impl DatagramsSent {
-    /// Adds what another thread sent of the same load.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.skipped += other.skipped;
@@ -126,7 +126,7 @@ impl DatagramsSent {
 }
 
 impl DatagramsReceived {
-    /// Adds what was counted of other flows.
+    /// Adds the counts of other flows.
     pub(crate) fn add(&mut self, other: &Self) {
         let (ours, theirs) = (self.received as f64, other.received as f64);
         if theirs > 0.0 {
@@ -142,7 +142,7 @@ impl DatagramsReceived {
 }
 
 impl DatagramsExchanged {
-    /// Adds what another thread exchanged.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.answered += other.answered;
@@ -154,7 +154,7 @@ impl DatagramsExchanged {
 }
 
 impl ScheduleKept {
-    /// Adds how far another thread kept its part.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.due += other.due;
         self.sent += other.sent;
@@ -162,21 +162,21 @@ impl ScheduleKept {
     }
 }
 
-/// What came of the probe in the generator's window.
+/// Counts of the probe in the generator's window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeOutcome {
-    /// Echo requests sent, of those that were due in the window or slice.
+    /// Echo requests sent, of those due in the window or slice.
     pub sent: u64,
-    /// Of those, answered within a second of the window's end.
+    /// Requests answered within a second of the window's end.
     pub received: u64,
-    /// Requests left out because the prober was held up for longer than it makes up for.
+    /// Requests left out because the prober was delayed for too long.
     pub skipped: u64,
-    /// Of the answers, those whose arrival the kernel stamped.
+    /// Answers with a receive timestamp of the kernel.
     #[serde(default)]
     pub stamped: u64,
-    /// Round-trip times, from just before a request is handed to the kernel until the kernel got its answer
-    /// or, without a stamp, until it was read.
+    /// Round-trip times, from just before the send until the kernel received the answer or, without
+    /// a timestamp, until the read.
     pub rtt: Histogram,
 }
 
@@ -191,25 +191,25 @@ pub struct ReceiverOutcome {
     /// Payload bytes that the kernel took.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// Requests that came in whole, of a request/response load.
+    /// Complete requests received, of a request/response load.
     pub requests: Option<u64>,
-    /// TCP segments that this end sent again.
+    /// TCP segments that this end retransmitted.
     pub retransmits: Option<u64>,
     /// CPU time of the traffic threads.
     pub cpu: Nanos,
-    /// Connections that showed another key, or none in time, since the port was opened: the same in
-    /// every slice.
+    /// Connections that did not prove the key in time, since the port was opened; the same in every
+    /// slice.
     pub auth_failures: u64,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsReceived>,
-    /// Datagrams in the window that were no request of this run, of a load that is made of them.
+    /// Datagrams in the window that were no requests of this run.
     #[serde(default)]
     pub foreign: u64,
 }
 
-/// The share of the offered rate that counts as having kept it.
+/// Least share of the offered rate that counts as kept.
 const KEPT: f64 = 0.99;
-/// The share of its window that a thread may compute before it, and not the network, sets the rate.
+/// Share of CPU time above which a thread, and not the network, may limit the rate.
 const SATURATED: f64 = 0.97;
 
 impl SenderOutcome {
@@ -248,7 +248,7 @@ impl ReceiverOutcome {
     }
 }
 
-/// The threads' slices, each with those of the same number of the others.
+/// Merges the slices of all threads by their number.
 pub(crate) fn merged<T>(threads: Vec<Vec<T>>, merge: impl Fn(&mut T, T)) -> Vec<T> {
     let mut threads = threads.into_iter();
     let mut all = threads.next().expect("there is at least one thread");
@@ -258,20 +258,20 @@ pub(crate) fn merged<T>(threads: Vec<Vec<T>>, merge: impl Fn(&mut T, T)) -> Vec<
     all
 }
 
-/// Adds what another thread has of a part that every thread has, or none.
+/// Adds a part that every thread has, or none.
 fn both<T>(ours: &mut Option<T>, theirs: Option<T>, add: impl Fn(&mut T, &T)) {
     if let (Some(ours), Some(theirs)) = (ours, theirs) {
         add(ours, &theirs);
     }
 }
 
-/// Of two threads' figures; what one of them could not tell, their sum cannot.
+/// The sum of two figures; `None` if either is unknown.
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one + other)
 }
 
-/// Joins the two halves of `workload`, and checks what can be checked from them. Sums saturate: either half may
-/// hold any number.
+/// Joins the two halves of `workload` and checks them against each other. Sums saturate, since
+/// either half may hold any number.
 pub fn combine(
     workload: &Workload,
     sender: &SenderOutcome,
@@ -318,7 +318,8 @@ pub fn combine(
     (traffic, probe, checks)
 }
 
-/// Loss is what was sent in the sender's window and never came; both ends mean the same datagrams.
+/// Computes the loss: datagrams sent in the sender's window that never arrived. Both ends count the
+/// same datagrams.
 fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<DatagramObservation> {
     if let Some(exchange) = sender.exchange {
         return Some(DatagramObservation {
@@ -356,7 +357,7 @@ fn auth_failures(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
     )
 }
 
-/// `None` for a sender that was to go as fast as it could.
+/// Checks that the offered rate was kept; `None` for a sender without a rate.
 fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Option<Check> {
     let DatagramsSent { sent, bytes, offered, group, skipped, .. } = *datagrams;
     let offered = offered?.get() as f64;
@@ -376,7 +377,7 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Optio
 fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
     let ScheduleKept { due, sent, backlog } = *schedule;
     let answered = sender.transactions.unwrap_or(0);
-    // One request may be under way at each end of the window.
+    // One request may be in flight at each end of the window.
     let is_kept = |count: u64| count.saturating_add(1) as f64 >= due as f64 * KEPT;
     let rate = |count| per_s(count, sender.window).unwrap_or(0.0);
     check(
@@ -396,7 +397,7 @@ fn per_s(count: u64, window: Nanos) -> Option<f64> {
     (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
 }
 
-/// Bulk at a rate: each end that sends must have got rid of what was offered.
+/// Checks, for bulk at a rate, that each sending end sent what was offered.
 fn bulk_rate_kept(
     traffic: &Traffic,
     sender: &SenderOutcome,
@@ -445,7 +446,7 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
 fn sender_saturated(sender: &SenderOutcome) -> Check {
     let busy = busy(sender);
     let rate = sender.transactions.and_then(|count| per_s(count, sender.window));
-    // What it would do at the same cost if it never waited.
+    // The rate that the same CPU cost would allow without waiting.
     let ceiling = rate.filter(|_| busy > 0.0).map_or_else(String::new, |rate| {
         format!(": its own ceiling is about {:.0} transactions per second", rate / busy)
     });
@@ -456,7 +457,7 @@ fn sender_saturated(sender: &SenderOutcome) -> Check {
     check("sender-saturated", busy < SATURATED, detail)
 }
 
-/// The share of the window that the busiest sending thread was on a CPU.
+/// The largest share of the window that a sending thread was on a CPU.
 fn busy(sender: &SenderOutcome) -> f64 {
     let window = sender.window.as_secs_f64();
     if window > 0.0 { sender.busiest_cpu.as_secs_f64() / window } else { 0.0 }

@@ -1,7 +1,7 @@
 //! Traffic on TCP connections to a third-party peer, such as an iperf3 server.
 //!
-//! The caller opens the connections, speaks the peer's protocol, and tells the peer when to begin and
-//! to end. The loops are those of latput's own traffic. Only the stop flag and a deadline close a
+//! The caller opens the connections, speaks the peer's protocol, and tells the peer when to begin
+//! and to end. The traffic loops are latput's own. Only the stop flag and a deadline close a
 //! connection, since the peer may send its results after the traffic.
 
 use std::net::{SocketAddr, TcpStream};
@@ -38,15 +38,15 @@ pub struct Exchange {
     pub request: Bytes,
     /// Size of a response.
     pub response: Bytes,
-    /// Requests in flight on each connection beside the first.
+    /// Requests in flight on each connection, beside the first.
     pub burst: u32,
     /// Whether each request leaves as a segment of its own.
     pub separate: bool,
 }
 
 impl PeerTraffic {
-    /// Takes over `sockets`, at least one. They are spread over `threads` threads, which run on `cpus`;
-    /// an empty set means any CPU.
+    /// Takes over `sockets`, at least one, and divides them among `threads` threads on `cpus`. An
+    /// empty set means any CPU.
     pub fn new(
         sockets: Vec<TcpStream>,
         nodelay: bool,
@@ -64,12 +64,12 @@ impl PeerTraffic {
         Ok(Self { sockets, peer, threads, cpus })
     }
 
-    /// The connections, for what is to be said or read after the traffic.
+    /// The connections, for the peer's protocol after the traffic.
     pub fn sockets(&self) -> &[TcpStream] {
         &self.sockets
     }
 
-    /// Requests and responses until a cool-down after `window`.
+    /// Exchanges requests and responses until a cool-down after `window`.
     pub fn exchange(
         &self,
         exchange: Exchange,
@@ -90,8 +90,8 @@ impl PeerTraffic {
         })
     }
 
-    /// Bulk without pause until a cool-down after `window`; of both directions the first half of the
-    /// connections is for what is sent.
+    /// Sends or receives bulk until a cool-down after `window`. For both directions the first half
+    /// of the connections sends.
     pub fn bulk(
         &self,
         direction: Direction,

@@ -1,5 +1,5 @@
-//! ICMP echo as the whole load: the same prober as beside traffic, and a connection that says when it
-//! is over.
+//! ICMP echo as the whole load. It uses the prober of the latency probe and one connection that
+//! signals the end.
 
 use latput_units::{Bytes, CpuSet, Nanos};
 
@@ -10,30 +10,31 @@ use crate::outcome::{DatagramsExchanged, ProbeOutcome, SenderOutcome};
 use crate::probe::Prober;
 use crate::workers::WorkerContext;
 
-/// Longest sleep without a look whether the run should end.
+/// Longest sleep without a check for the end of the run.
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 
-/// Sends echo requests in the window, and takes answers for a while after it. Requests, answers and
-/// times count in the slice in which the request was sent.
+/// Sends echo requests in the window and receives answers for a while after it. A request and its
+/// answer count in the slice of the request.
 pub(crate) fn ask(
     worker: &WorkerContext<'_>,
     prober: &Prober,
     meter: &mut Meter<'_>,
 ) -> Result<Vec<ProbeOutcome>, Error> {
     meter.phase(now());
-    // After the window only answers are waited for, which the supervisor need not.
+    // After the window only answers are awaited. The supervisor need not wait for them.
     let is_ending = || now() < worker.window.end() && (worker.is_ending() || worker.peer_closed());
     let probes = match prober.run(worker.window, &CpuSet::new(), is_ending) {
         Err(Error::Stopped) => return Err(worker.closed(None).err().unwrap_or(Error::Stopped)),
         probes => probes?,
     };
-    // The last answer may be there before the window is over; the far end would take that for a loss.
+    // All answers may arrive before the window's end. An early close would look like a loss to the
+    // far end.
     sleep_until(worker.window.end());
     meter.phase(now());
     Ok(probes)
 }
 
-/// The figures of one slice, of which `outcome` has what its thread used.
+/// The figures of one slice. `outcome` has the resource use of its thread.
 pub(crate) fn outcome(
     probe: ProbeOutcome,
     payload: Bytes,
@@ -56,7 +57,7 @@ pub(crate) fn outcome(
     }
 }
 
-/// At the other end the kernel answers; here is only waited until the connection is closed.
+/// At the other end the kernel answers. This end waits for the close of the connection.
 pub(crate) fn wait(worker: &WorkerContext<'_>, meter: &mut Meter<'_>) -> Result<(), Error> {
     loop {
         let now = now();

@@ -18,12 +18,12 @@ const EVENTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Poll(OwnedFd);
 
-/// A list that [`Poll::wait`] fills.
+/// An empty event list for [`Poll::wait`].
 pub(crate) fn events() -> Vec<Event> {
     Vec::with_capacity(EVENTS)
 }
 
-/// Which socket an event is about.
+/// The id of the socket of an event.
 pub(crate) fn id(event: &Event) -> usize {
     usize::try_from(event.data.u64()).expect("an index that we gave to epoll")
 }
@@ -41,7 +41,7 @@ impl Poll {
             .map_err(|errno| Error::io("watch a connection with epoll", errno))
     }
 
-    /// Watches `socket` no more.
+    /// Stops watching `socket`.
     pub(crate) fn remove(&self, socket: impl AsFd) -> Result<(), Error> {
         epoll::delete(&self.0, socket)
             .map_err(|errno| Error::io("stop watching a socket with epoll", errno))
@@ -56,7 +56,7 @@ impl Poll {
         epoll::modify(&self.0, socket, EventData::new_u64(id as u64), flags)
     }
 
-    /// Puts what happened into `events`: waits for something, but not beyond `until`.
+    /// Waits for events until `until` and stores them in `events`.
     #[inline]
     pub(crate) fn wait(&self, events: &mut Vec<Event>, until: Option<Nanos>) -> Result<(), Error> {
         events.clear();

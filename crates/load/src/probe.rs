@@ -1,7 +1,7 @@
-//! Latency under load: ICMP echo at even distances beside the traffic.
+//! Latency under load: ICMP echo at even intervals beside the traffic.
 //!
-//! Requests leave on schedule whatever comes back, so that a slow answer does not hide the ones that
-//! would have been slow after it (no coordinated omission).
+//! Requests leave on schedule, whether or not answers came. A slow answer therefore does not hide
+//! later ones that would also have been slow (no coordinated omission).
 
 mod icmp;
 mod stamp;
@@ -25,19 +25,20 @@ use crate::outcome::ProbeOutcome;
 use crate::udp::sharpen_sleep;
 use crate::workers::bind_to;
 
-/// How long after the window answers are waited for at most.
+/// Longest wait for answers after the window.
 const DRAIN: Nanos = Nanos::from_s(1);
-/// And at least; between the two, this many times the longest round trip so far.
+/// Shortest wait for answers. In between, the wait is this many times the longest round trip so
+/// far.
 const SHORTEST_DRAIN: Nanos = Nanos::from_ms(100);
 const DRAIN_ROUND_TRIPS: u64 = 8;
-/// Longest wait without a look whether the run should end.
+/// Longest wait without a check for the end of the run.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
-/// Payload of an echo request beside traffic: what `ping` sends.
+/// Payload of an echo request beside traffic, as of ping(8).
 const PROBE_PAYLOAD: Bytes = Bytes::new(56);
-/// Requests that a held-up prober makes up for; the others it leaves out, and says so.
+/// Requests that a delayed prober makes up for. It leaves out and counts the others.
 const CATCH_UP: u64 = 10;
 
-/// An open echo socket.
+/// An open ICMP echo socket.
 #[derive(Debug)]
 pub struct Prober {
     socket: Socket,
@@ -45,7 +46,7 @@ pub struct Prober {
     with_ip_header: bool,
     tag: u64,
     interval: Nanos,
-    /// Of a message, its header included.
+    /// Bytes of a message with its header.
     bytes: usize,
 }
 
@@ -56,14 +57,15 @@ impl Prober {
         Self::with_payload(peer, probe.rate_hz, PROBE_PAYLOAD)
     }
 
-    /// Opens an echo socket toward `peer`, for `rate_hz` requests a second with `payload` each.
+    /// Opens an echo socket toward `peer` for `rate_hz` requests a second with `payload` bytes
+    /// each.
     pub(crate) fn with_payload(peer: IpAddr, rate_hz: u32, payload: Bytes) -> Result<Self, Error> {
         let (version, domain, protocol) = match peer {
             IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
         };
-        // A datagram socket needs no capability where net.ipv4.ping_group_range allows it, a raw one
-        // needs CAP_NET_RAW.
+        // A datagram socket needs no capability where net.ipv4.ping_group_range allows it. A raw
+        // one needs CAP_NET_RAW.
         let datagram = Socket::new(domain, Type::DGRAM, Some(protocol));
         let raw = datagram.is_err();
         let socket = datagram.or_else(|_| Socket::new(domain, Type::RAW, Some(protocol))).map_err(
@@ -86,9 +88,9 @@ impl Prober {
         })
     }
 
-    /// Sends requests through `window` and takes answers for a while after it, on the calling
-    /// thread; ends early when `is_ending`. What became of a request, and when, counts in the slice in
-    /// which it was sent: one outcome for each, and one for a window without slices.
+    /// Sends requests in `window` and receives answers for a while after it, on the calling thread.
+    /// Ends early when `is_ending` returns true. Each request counts in the slice in which it was
+    /// sent. Returns one outcome per slice, and one for an undivided window.
     pub fn run(
         &self,
         window: Window,
@@ -127,7 +129,7 @@ impl Prober {
         }
     }
 
-    /// How many requests to give up on, of those that were due from `due` until before `until`.
+    /// Number of requests to leave out, of those due from `due` until before `until`.
     fn left_out(&self, due: Nanos, until: Nanos) -> u64 {
         until.saturating_sub(due).as_ns().div_ceil(self.interval.as_ns()).saturating_sub(CATCH_UP)
     }
@@ -137,7 +139,7 @@ impl Prober {
         let request = icmp::request(self.version, Echo { tag: self.tag, sequence }, self.bytes);
         echoes.enter_sent(due, now());
         match send(&self.socket, &request, SendFlags::DONTWAIT) {
-            // What the host could not send counts as sent and not answered, like any other loss.
+            // A request that the host could not send counts as sent and lost.
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
             Err(errno) if is_from_the_path(errno) => Ok(()),
             Err(Errno::MSGSIZE) => {
@@ -149,7 +151,7 @@ impl Prober {
     }
 
     fn receive(&self, echoes: &mut EchoTable) -> Result<(), Error> {
-        // Only what is needed to know it again is taken of a reply.
+        // Only the identifying part of a reply is read.
         let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::SMALLEST];
         loop {
             let (bytes, stamp) = match stamp::receive(&self.socket, &mut packet) {
@@ -170,7 +172,7 @@ impl Prober {
     }
 }
 
-/// Reads anything as an echo reply, for the fuzz target.
+/// Parses any bytes as an echo reply, for the fuzz target.
 pub(crate) fn read_any(packet: &[u8]) {
     for version in [Version::V4, Version::V6] {
         for with_ip_header in [false, true] {
@@ -179,39 +181,39 @@ pub(crate) fn read_any(packet: &[u8]) {
     }
 }
 
-/// Errors that an ICMP message from the path leaves on the socket: the request is lost, no more.
+/// Whether an ICMP error message of the path caused the error. The request is then lost.
 fn is_from_the_path(errno: Errno) -> bool {
     matches!(errno, Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::CONNREFUSED | Errno::HOSTDOWN)
 }
 
-/// One request that is not answered yet.
+/// One unanswered request.
 #[derive(Clone, Copy)]
 struct Asked {
     sequence: u64,
     sent_at: Nanos,
-    /// The slice that it counts in.
+    /// The slice in which it counts.
     slice: Option<u32>,
 }
 
-/// When each request left, and what came of it.
+/// Send times and fates of requests.
 struct EchoTable {
     sent: u64,
     received: u64,
-    /// Between two requests.
+    /// Interval between two requests.
     interval: Nanos,
     window: Window,
-    /// What came of the requests of each slice.
+    /// Counts of each slice.
     slices: Vec<ProbeOutcome>,
-    /// Slices before this one get no more answers.
+    /// Slices below this number are final.
     packed: usize,
     longest: Option<Nanos>,
-    /// Requests that are not answered yet, by their number modulo the length.
+    /// Unanswered requests by their number modulo the length.
     unanswered: Vec<Option<Asked>>,
 }
 
 impl EchoTable {
     fn new(window: Window, interval: Nanos) -> Self {
-        // Answers are of use for as long as the drain lasts.
+        // Answers count for as long as the longest drain.
         let slots = DRAIN.as_ns() / interval.as_ns().max(1) + 1;
         Self {
             sent: 0,
@@ -225,8 +227,8 @@ impl EchoTable {
         }
     }
 
-    /// A request counts in the slice in which it was due. One that was held up until the next slice
-    /// counts nowhere: it met another setting.
+    /// Counts a request in the slice in which it was due. A request delayed into the next slice
+    /// counts nowhere, since another setting was in force.
     fn enter_sent(&mut self, due: Nanos, sent_at: Nanos) {
         let (slot, sent_in) = (self.slot(self.sent), self.window.number_at(sent_at));
         let is_last = sent_in == self.window.slice_count();
@@ -239,7 +241,7 @@ impl EchoTable {
         self.pack_before(sent_at);
     }
 
-    /// Enters that of the requests from `due` on so many were left out.
+    /// Counts `count` requests from `due` on as left out.
     fn enter_skipped(&mut self, due: Nanos, count: u64) {
         for number in 0..count {
             let due = due + self.interval.saturating_mul(number);
@@ -253,7 +255,7 @@ impl EchoTable {
         self.slices.get_mut(slice? as usize)
     }
 
-    /// Packs the round trips of the slices that get no more at `now`.
+    /// Packs the histograms of slices that are final at `now`.
     fn pack_before(&mut self, now: Nanos) {
         let over = self.window.number_at(now.saturating_sub(DRAIN)) as usize;
         while self.packed < over {
@@ -262,8 +264,8 @@ impl EchoTable {
         }
     }
 
-    /// An answer counts once, and only to what was asked.
-    /// It came at `stamp` of the realtime clock if the kernel says so, and was read at `at`.
+    /// Counts an answer once, and only to a request of ours. It arrived at `stamp` of the realtime
+    /// clock if the kernel stamped it, and was read at `at`.
     fn enter_received(&mut self, sequence: u64, at: Nanos, stamp: Option<Nanos>) {
         let slot = self.slot(sequence);
         let asked = self.unanswered[slot].take_if(|asked| asked.sequence == sequence);
@@ -280,7 +282,7 @@ impl EchoTable {
         }
     }
 
-    /// How long after the window it makes sense to wait for answers on this path.
+    /// How long to wait for answers after the window on this path.
     fn drain(&self) -> Nanos {
         let longest = self.longest.unwrap_or(DRAIN);
         longest.saturating_mul(DRAIN_ROUND_TRIPS).clamp(SHORTEST_DRAIN, DRAIN)

@@ -1,4 +1,4 @@
-//! The end of the traffic on the system under test.
+//! The reflector: the end of the traffic on the system under test.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -34,12 +34,12 @@ use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
 /// How long after its window the reflector waits for the generator to close.
 const GRACE: Nanos = Nanos::from_s(1);
-/// Connections that the kernel completes before we accept them; it allows as many as the sysctl
-/// net.core.somaxconn says (4096 by default).
+/// Established connections that wait for accept(2). The kernel allows at most the sysctl
+/// net.core.somaxconn (4096 by default).
 const BACKLOG: i32 = 4096;
 
-/// Answers requests, receives bulk and sends it. It listens from [`Reflector::open`] until it is
-/// dropped, and talks only to connections that showed the run's key.
+/// Answers requests, receives bulk and sends it. It listens from [`Reflector::open`] until the drop
+/// and serves only connections that proved the run's key.
 #[derive(Debug)]
 pub struct Reflector {
     acceptor: Acceptor,
@@ -52,9 +52,8 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Opens the data port at `bind` (port 0: any free one) for the generator of `workload`. `cpus` are
-    /// this host's, if it has not all of them; the threads are held to those of them that the workload
-    /// names.
+    /// Opens the data port at `bind` (port 0: any free one) for the generator of `workload`. `cpus`
+    /// are the CPUs that this host may use (`None`: all); the workload may name some of them.
     pub fn open(
         bind: SocketAddr,
         key: Key,
@@ -81,23 +80,23 @@ impl Reflector {
         Ok(Self { acceptor, key, datagrams, workload, threads, cpus, progress })
     }
 
-    /// The port that the generator connects to.
+    /// The data port.
     pub fn port(&self) -> u16 {
         self.acceptor.address().port()
     }
 
-    /// Waits until every connection of the traffic is there and has shown the key.
+    /// Waits until every connection of the traffic is authenticated.
     pub fn wait_ready(&self, deadline: Nanos) -> Result<(), Error> {
         self.acceptor.wait_full(deadline)
     }
 
-    /// A look at whether the traffic has ended its window, also while it runs.
+    /// The progress of the traffic; it can be read while the traffic runs.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// Takes part in the traffic until the generator ends it, and counts what came in `window`: an
-    /// outcome for each slice, and one for a window without slices.
+    /// Serves the traffic until the generator ends it and counts it in `window`. Returns one
+    /// outcome per slice, and one for an undivided window.
     pub fn run(mut self, window: Window, stop: &Stop) -> Result<Vec<ReceiverOutcome>, Error> {
         limits::check_window(&self.workload, window)?;
         self.acceptor.wait_full(Nanos::ZERO)?;
@@ -123,8 +122,8 @@ impl Reflector {
         };
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut slices = merged(parts, ReceiverOutcome::merge);
-        // Of datagrams, all may be lost, an open loop may have nothing due, and echo requests go to the
-        // kernel; else it is no measurement.
+        // All datagrams may be lost, an open loop may have nothing due, and the kernel answers echo
+        // requests. Other traffic without data is no measurement.
         let may_be_silent = limits::may_be_silent(&self.workload.traffic);
         if slices.iter().all(|it| it.received_bytes + it.sent_bytes == 0) && !may_be_silent {
             return Err(Error::Stalled { peer });
@@ -138,8 +137,8 @@ impl Reflector {
         Ok(slices)
     }
 
-    /// One thread's share of the traffic; `hellos` are what its connections said first, `flows` its
-    /// flows of datagrams, `guard` looks at connections that come meanwhile.
+    /// Serves one thread's share of the traffic. `hellos` are those of its connections, `flows` its
+    /// datagram flows. `guard` authenticates connections that come during the traffic.
     fn take_part(
         &self,
         worker: &WorkerContext<'_>,
@@ -209,7 +208,7 @@ impl Reflector {
     }
 }
 
-/// The figures of one slice of a datagram stream: what the thread saw, and what came of the datagrams.
+/// The figures of one slice of a datagram stream.
 fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> ReceiverOutcome {
     let (dropped_by_kernel, foreign) = (tally.usage.dropped, tally.foreign);
     ReceiverOutcome {
@@ -220,7 +219,7 @@ fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> R
     }
 }
 
-/// The connections as the generator numbered them, which is what its threads are divided by.
+/// The connections in the generator's order, by which its threads divide them.
 fn in_order(
     mut connections: Vec<AuthenticatedConn>,
 ) -> Result<(Vec<TcpStream>, Vec<Hello>, SocketAddr), Error> {
@@ -234,7 +233,7 @@ fn in_order(
     Ok((sockets, hellos, peer))
 }
 
-/// Listens on `bind` with the options that what is accepted inherits.
+/// Listens on `bind` with the socket options that accepted connections inherit.
 fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
@@ -256,7 +255,7 @@ fn listen_on_both(
     bind: SocketAddr,
     workload: &Workload,
 ) -> Result<(TcpListener, UdpSocket), Error> {
-    /// A free TCP port whose number is taken on UDP is rare; so many in a row are a misconfiguration.
+    /// Most attempts. A free TCP port is rarely in use on UDP.
     const ATTEMPTS: usize = 16;
     let mut attempt = 1;
     loop {

@@ -1,9 +1,9 @@
-//! Reads as of NFS: each client keeps reads outstanding, the server thinks about each by itself and
-//! answers in whatever order it is done.
+//! Reads like those of NFS: each client keeps reads outstanding. The server delays each read on its
+//! own and answers in the order of completion.
 //!
-//! A call and the head of its reply are of 128 byte, about what a READ call of NFS version 3 and its reply
-//! take beside the data (RFC 1813, section 3.3.6, on RFC 5531 with `AUTH_SYS`); both begin with the call's
-//! number, as RPC's transaction id does. The data follows the head.
+//! A call and the header of its reply have 128 bytes each, about as many as a READ call of NFS
+//! version 3 and its reply without data (RFC 1813, section 3.3.6, on RFC 5531 with `AUTH_SYS`).
+//! Both begin with the number of the call, like RPC's transaction id. The data follows the header.
 
 mod client;
 mod server;
@@ -13,19 +13,19 @@ pub(crate) use self::server::run as serve;
 
 use latput_trial::Think;
 
-/// Size of a call, and of the head of a reply.
+/// Size of a call, and of the header of a reply.
 pub(crate) const HEAD_BYTES: usize = 128;
 /// Largest read from a socket.
 const RECEIVE_BYTES: usize = 128 * 1024;
 
-/// What clients ask for.
+/// The reads of the clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reads {
     /// Reads that a client keeps outstanding.
     pub(crate) outstanding: u32,
     /// Data of one read.
     pub(crate) bytes: usize,
-    /// How long the server thinks about each.
+    /// Delay of the server before each reply.
     pub(crate) think: Think,
 }
 
@@ -36,17 +36,17 @@ impl Reads {
     }
 }
 
-/// Cuts a stream into messages and tells the number at the head of each.
+/// Divides a stream into messages and reads the number at the start of each.
 #[derive(Debug, Default)]
 struct Framing {
     number: [u8; 4],
-    /// Bytes of the message under way.
+    /// Received bytes of an incomplete message.
     filled: usize,
 }
 
 impl Framing {
-    /// Takes `bytes`, of messages that are `length` long; calls `whole` with the number of each that
-    /// they complete.
+    /// Takes `bytes` of messages with `length` bytes each. Calls `whole` with the number of each
+    /// completed message.
     fn take(&mut self, mut bytes: &[u8], length: usize, mut whole: impl FnMut(u32)) {
         while !bytes.is_empty() {
             let taken = bytes.len().min(length - self.filled);

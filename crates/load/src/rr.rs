@@ -1,8 +1,8 @@
-//! Request and response on TCP, and objects that are fetched: the loop of both ends.
+//! Request and response on TCP, and fetched objects: the loop of both ends.
 //!
-//! Both ends do the same thing: read as many bytes as there are, count the messages that they complete,
-//! answer each with one message. The generator starts with its messages in flight and measures; the
-//! reflector starts with none.
+//! Both ends do the same: read the available bytes, count the messages that they complete, and
+//! answer each with one message. The generator begins with its messages in flight and measures. The
+//! reflector begins with none.
 
 mod blocking;
 mod epoll;
@@ -17,25 +17,26 @@ use crate::error::Error;
 use crate::meter::Meter;
 use crate::workers::WorkerContext;
 
-/// Size of a request to `fetch` an object, about that of a small HTTP GET.
+/// Size of a request of `fetch`, about that of a small HTTP GET.
 pub(crate) const FETCH_BYTES: usize = 128;
-/// Messages handed to the kernel in one system call at most.
+/// Most messages of one send call.
 const SEND_BATCH: usize = 64;
-/// Of a larger message, so much is handed to the kernel at once.
+/// Most bytes of a larger message in one send call.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Largest read.
 const READ_BYTES: usize = 128 * 1024;
-/// What a small segment occupies in a receive buffer beside its payload (`skb->truesize`), rounded up.
+/// Memory of a small segment in a receive buffer beside its payload (`skb->truesize`), rounded up.
 const SEGMENT_OVERHEAD: usize = 2048;
-/// What surely fits the receive buffer of a fresh connection (`net.ipv4.tcp_rmem` starts at 128 KB).
+/// Bytes that always fit the receive buffer of a fresh connection (`net.ipv4.tcp_rmem` starts at
+/// 128 KB).
 const ALWAYS_BUFFERED: usize = 64 * 1024;
 
-/// One end's view of the exchange.
+/// The exchange from the view of one end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
-    /// Size of a message that comes in.
+    /// Size of a received message.
     pub(crate) incoming: usize,
-    /// Size of a message that goes out.
+    /// Size of a sent message.
     pub(crate) outgoing: usize,
     /// Messages in flight on each connection.
     pub(crate) in_flight: u32,
@@ -45,7 +46,7 @@ pub(crate) struct Side {
     pub(crate) leads: bool,
 }
 
-/// Exchanges messages until the meter says that it is over, or the other end closes.
+/// Exchanges messages until the meter reports the end or the other end closes.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     side: &Side,
@@ -59,8 +60,8 @@ pub(crate) fn run(
 }
 
 impl Side {
-    /// Whether a blocking send can never wait for a peer that itself waits in a send: with one message
-    /// in flight the peer is always reading, and few small ones fit its receive buffer.
+    /// Whether a blocking send can never wait for a peer that itself waits in a send. With one
+    /// message in flight the peer always reads, and a few small ones fit its receive buffer.
     fn never_fills_buffers(&self) -> bool {
         let largest = self.incoming.max(self.outgoing) + SEGMENT_OVERHEAD;
         let in_one_send = self.outgoing <= CHUNK_BYTES;
@@ -68,8 +69,8 @@ impl Side {
             || largest.saturating_mul(self.in_flight as usize) <= ALWAYS_BUFFERED
     }
 
-    /// `MSG_EOR` keeps the kernel from appending the next message to this one's segment, also when it
-    /// could not send at once (congestion window, autocorking).
+    /// Flags of a send. `MSG_EOR` keeps the kernel from appending the next message to this one's
+    /// segment, even if it could not send at once (congestion window, autocorking).
     fn send_flags(&self) -> SendFlags {
         if self.separate { SendFlags::NOSIGNAL | SendFlags::EOR } else { SendFlags::NOSIGNAL }
     }
@@ -79,7 +80,7 @@ impl Side {
         vec![0; in_flight.clamp(1, READ_BYTES)]
     }
 
-    /// How many messages `bytes` more complete; `partial` keeps what is left over.
+    /// The number of messages that `bytes` more complete. `partial` keeps the remaining bytes.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a read is at most 128 KiB")]
     fn completed(&self, partial: &mut usize, bytes: usize) -> u32 {
@@ -94,8 +95,8 @@ impl Side {
     }
 }
 
-/// The messages in flight on one connection, oldest first: TCP keeps order, so the first response
-/// belongs to the first request. Those that were sent together share an entry.
+/// The messages in flight on one connection, oldest first. TCP keeps order, so the first response
+/// belongs to the first request. Messages that were sent together share an entry.
 #[derive(Debug, Default)]
 struct InFlight(VecDeque<(Nanos, u32)>);
 
@@ -104,11 +105,11 @@ impl InFlight {
         self.0.push_back((at, messages));
     }
 
-    /// Takes the oldest `messages` and counts their round trips, which ended at `now`.
+    /// Removes the oldest `messages` and counts their round trips, which ended at `now`.
     #[inline]
     fn answered(&mut self, now: Nanos, mut messages: u32, meter: &mut Meter<'_>) {
         while messages > 0 {
-            // The peer may send more than was asked for; that is no round trip.
+            // Extra responses of the peer are no round trips.
             let Some((at, waiting)) = self.0.front_mut() else { return };
             let answered = messages.min(*waiting);
             meter.round_trips(*at, now, u64::from(answered));

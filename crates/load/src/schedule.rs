@@ -1,40 +1,41 @@
-//! When the requests of an open loop are due: decided beforehand, whatever comes back. Pure.
+//! Due times of open-loop requests. They do not depend on responses. Pure.
 
 use std::net::IpAddr;
 
 use latput_trial::{Arrivals, Distribution};
 use latput_units::{Nanos, Rng};
 
-/// Every trial has the same gaps, so that settings are compared under the same load.
+/// Seed of the gaps. Every trial has the same gaps, so that settings are compared under the same
+/// load.
 const SEED: u64 = 0x006c_6174_7075_7421;
 
-/// The part of a load that one thread makes.
+/// One thread's part of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Which thread, from 0.
+    /// The number of the thread, from 0.
     pub(crate) thread: usize,
-    /// Its connections.
+    /// Connections of the thread.
     pub(crate) connections: usize,
-    /// The connections of all threads.
+    /// Connections of all threads.
     pub(crate) of: usize,
-    /// Where this generator sends from: with several, each has gaps of its own.
+    /// The address of this generator. Each of several generators has its own gaps.
     pub(crate) generator: Option<IpAddr>,
 }
 
-/// One thread's requests. They are taken in the order of their times, which no delay moves.
+/// The requests of one thread, in the order of their due times. A delay does not move later ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     start: Nanos,
-    /// Mean distance of the thread's requests.
+    /// Mean gap of the thread's requests in nanoseconds.
     gap_ns: f64,
-    /// When the next one is due, after the start.
+    /// Due time of the next request in nanoseconds after the start.
     next_ns: f64,
-    /// For gaps that differ.
+    /// Draws random gaps; `None` for even gaps.
     rng: Option<Rng>,
 }
 
 impl Schedule {
-    /// The requests from `start` on. Threads with even gaps take turns.
+    /// The schedule from `start` on. Threads with even gaps alternate.
     pub(crate) fn new(arrivals: Arrivals, share: Share, start: Nanos) -> Self {
         let gap_over_all_ns = 1e9 / f64::from(arrivals.rate_per_s.max(1));
         let gap_ns = gap_over_all_ns * share.of as f64 / share.connections.max(1) as f64;
@@ -52,15 +53,15 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due.
+    /// Due time of the next request.
     #[inline]
     pub(crate) fn next(&self) -> Nanos {
-        // Doubles hold whole nanoseconds for 100 days.
+        // Doubles represent whole nanoseconds exactly up to 100 days.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         self.start.saturating_add(Nanos::from_ns(self.next_ns as u64))
     }
 
-    /// Takes the next request if it is due before `instant`; returns when it was due.
+    /// Takes the next request if it is due before `instant`. Returns its due time.
     #[inline]
     pub(crate) fn take_before(&mut self, instant: Nanos) -> Option<Nanos> {
         let due = self.next();
@@ -79,7 +80,7 @@ impl Schedule {
     }
 }
 
-/// The bytes of an address, folded.
+/// The bytes of an address, combined into a seed.
 fn salt(generator: Option<IpAddr>) -> u64 {
     let bytes = match generator {
         Some(IpAddr::V4(address)) => u128::from(address.to_bits()),

@@ -1,4 +1,4 @@
-//! The socket options and calls that neither `std`, `socket2` nor `rustix` has.
+//! Socket options and calls that `std`, `socket2` and `rustix` lack.
 #![allow(
     unsafe_code,
     reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and UDP_SEGMENT have no safe wrapper"
@@ -18,17 +18,17 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
 
-/// How long a connection may go unacknowledged before it counts as lost.
+/// Time without an acknowledgement after which a connection counts as lost.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
-/// How long a call on a datagram socket may block: the thread then looks whether it should end.
+/// Longest blocking call on a datagram socket. The thread then checks for the end of the run.
 const DATAGRAM_WAIT: Duration = Duration::from_millis(20);
-/// Wanted size of a datagram socket's buffers: 5 ms of 10 Gbit/s, as the kernel counts it.
+/// Requested size of a datagram socket's buffers: 5 ms of 10 Gbit/s, in the kernel's accounting.
 const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
 /// `SO_MEMINFO` of `include/uapi/asm-generic/socket.h`, which libc lacks.
 const SO_MEMINFO: c_int = 55;
 
-/// Sets what every data connection has: prompt small segments if wanted, and an end to waiting when
-/// the other host vanishes without a word.
+/// Sets the options of every data connection: `TCP_NODELAY` if wanted, and a timeout for a host
+/// that disappears.
 pub(crate) fn prepare(socket: &impl AsFd, nodelay: bool) -> Result<(), Error> {
     let keepalive = TcpKeepalive::new()
         .with_time(UNACKNOWLEDGED)
@@ -42,16 +42,16 @@ pub(crate) fn prepare(socket: &impl AsFd, nodelay: bool) -> Result<(), Error> {
         .map_err(|source| Error::io("set the options of a TCP connection", source))
 }
 
-/// Makes a close a reset, for an end that may leave bulk unread: shut down, it would announce no more
-/// room, and the sender would wait for room until its patience ends.
+/// Makes a close reset the connection, for an end that leaves bulk unread. A shutdown would
+/// announce a zero window, and the sender would wait for its timeout.
 pub(crate) fn reset_on_close(socket: &impl AsFd) -> Result<(), Error> {
     SockRef::from(socket)
         .set_linger(Some(Duration::ZERO))
         .map_err(|source| Error::io("set SO_LINGER on a connection", source))
 }
 
-/// Sets what the workload asks of its sockets: before they connect or listen, since the window that TCP
-/// announces follows from the receive buffer. What is accepted inherits it.
+/// Sets the workload's socket options before connect or listen, since TCP's window scale follows
+/// from the receive buffer. Accepted connections inherit the options.
 pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), Error> {
     let fd = socket.as_fd();
     if let Some(asked) = options.send_buffer {
@@ -77,7 +77,7 @@ pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), E
     Ok(())
 }
 
-/// The kernel cuts what is over its limit without a word, and doubles what it grants (socket(7)).
+/// Sets a buffer size. The kernel silently limits the size and doubles what it grants (socket(7)).
 fn buffer(
     fd: BorrowedFd<'_>,
     asked: Bytes,
@@ -125,12 +125,12 @@ fn set_permitted(
     })
 }
 
-/// Sets what a datagram socket has: large buffers, calls that come back, and no fragmentation, so that
-/// a datagram is a packet and one that does not fit is an error.
+/// Sets the options of a datagram socket: large buffers, calls with a timeout, and no
+/// fragmentation, so that each datagram is one packet or an error.
 pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
     use rustix::net::sockopt;
     let failed = |source| Error::io("set the options of a UDP socket", source);
-    // Past net.core.rmem_max only with CAP_NET_ADMIN; what the buffer was too small for is reported.
+    // Only CAP_NET_ADMIN may exceed net.core.rmem_max. Drops at a small buffer are reported.
     sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAM_BUFFER_BYTES)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, DATAGRAM_BUFFER_BYTES))
         .map_err(|errno| failed(errno.into()))?;
@@ -144,8 +144,8 @@ pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
     write_option(socket.as_raw_fd(), level, name, value).map_err(failed)
 }
 
-/// A UDP socket at `address` that shares the port with its siblings of this process and user: each is
-/// then connected to its own peer, so that the kernel sorts the flows.
+/// A UDP socket at `address` that shares the port with other sockets of this process and user. Each
+/// is then connected to its own peer, so that the kernel separates the flows.
 pub(crate) fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
@@ -153,35 +153,37 @@ pub(crate) fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Lets the kernel cut each send into datagrams of `bytes` (`UDP_SEGMENT`, Linux 4.18); whether it can.
+/// Lets the kernel cut each send into datagrams of `bytes` (`UDP_SEGMENT`, Linux 4.18). Returns
+/// whether it can.
 pub(crate) fn segment_sends(socket: &UdpSocket, bytes: u16) -> bool {
     let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
     write_option(socket.as_raw_fd(), level, name, bytes.into()).is_ok()
 }
 
-/// Lets the kernel join datagrams of one flow and size on receipt (`UDP_GRO`, Linux 5.0); whether it can.
+/// Lets the kernel join received datagrams of one flow and size (`UDP_GRO`, Linux 5.0). Returns
+/// whether it can.
 pub(crate) fn join_receipts(socket: &UdpSocket) -> bool {
     write_option(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
-/// Segments that this end of the connection sent again since it was opened; `None` where the kernel
-/// does not tell.
+/// TCP segments that this end retransmitted since the connection was opened; `None` if the kernel
+/// has no count.
 ///
-/// `tcpi_total_retrans` is at byte 100 of `struct tcp_info` (`include/uapi/linux/tcp.h`), which only
-/// grows at its tail. libc's structure has another size with every C library, so the length that the
-/// kernel returns decides whether the field is there.
+/// `tcpi_total_retrans` is at byte 100 of `struct tcp_info` (`include/uapi/linux/tcp.h`), which
+/// only grows at its end. The size of libc's struct varies between C libraries, so the length that
+/// the kernel returns decides whether the field exists.
 pub(crate) fn retransmits(socket: &TcpStream) -> Option<u64> {
     read_words::<26>(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, 25)
 }
 
-/// Datagrams that the kernel dropped since the socket was opened because its buffer was full; `None`
-/// where the kernel does not tell.
+/// Datagrams that the kernel dropped at a full buffer since the socket was opened; `None` if the
+/// kernel has no count.
 pub(crate) fn dropped_datagrams(socket: &UdpSocket) -> Option<u64> {
     const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
     read_words::<9>(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, DROPS)
 }
 
-/// Word `idx` of a socket option that is made of 32-bit words.
+/// Word `idx` of a socket option made of 32-bit words.
 fn read_words<const N: usize>(socket: RawFd, level: c_int, name: c_int, idx: usize) -> Option<u64> {
     let mut words = [0_u32; N];
     let mut length = socklen_t::try_from(size_of_val(&words)).ok()?;

@@ -1,10 +1,10 @@
-//! The flag that ends traffic early: Ctrl-C, or an agent that lost its controller.
+//! The flag that ends traffic early, after Ctrl-C or when an agent lost its controller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that is raised, and may be raised again by who does not want to wait any longer. Its clones are the
-/// same flag. Traffic ends within 50 ms of it.
+/// A stop flag, which can be raised twice: the second time asks not to wait for cleanup. Clones
+/// share the flag. Traffic ends within 50 ms of the first raise.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Flags>);
 
@@ -12,7 +12,7 @@ pub struct Stop(Arc<Flags>);
 struct Flags {
     raised: Arc<AtomicBool>,
     again: AtomicBool,
-    /// A signal has come that nobody has looked at yet.
+    /// A signal that no check has seen yet.
     signalled: Arc<AtomicBool>,
 }
 
@@ -22,32 +22,31 @@ impl Stop {
         Self::default()
     }
 
-    /// Ends the traffic.
+    /// Raises the flag, which ends the traffic.
     pub fn raise(&self) {
         if self.0.raised.swap(true, Ordering::Relaxed) {
             self.0.again.store(true, Ordering::Relaxed);
         }
     }
 
-    /// For a signal handler that stores `true` to it, which raises the flag and, however often it comes, never
-    /// raises it again.
+    /// The flag for a signal handler that stores `true`. Any number of signals raises it once.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0.raised)
     }
 
-    /// For a signal handler that stores `true` to it, which raises the flag and then raises it again. Signals
-    /// that come between two looks at the flag count as one.
+    /// The flag for a signal handler that stores `true`. The first signal raises it, a later one
+    /// raises it again. Signals between two checks of the flag count as one.
     pub fn on_signal(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0.signalled)
     }
 
-    /// Whether it was raised.
+    /// Whether the flag was raised.
     pub fn is_raised(&self) -> bool {
         self.take_signal();
         self.0.raised.load(Ordering::Relaxed)
     }
 
-    /// Whether it was raised twice.
+    /// Whether the flag was raised twice.
     pub fn is_raised_again(&self) -> bool {
         self.take_signal();
         self.0.again.load(Ordering::Relaxed)

@@ -1,5 +1,4 @@
-//! Bulk on TCP, either way or both: senders send without pause or at a rate, receivers count what they
-//! got.
+//! Bulk on TCP in one or both directions. Senders send without pause or at a rate, receivers count.
 
 mod pace;
 
@@ -20,31 +19,32 @@ use crate::poll::{self, Poll};
 use crate::udp::sharpen_sleep;
 use crate::workers::WorkerContext;
 
-/// Size of a read: four of the default sends, and still inside a core's second-level cache.
+/// Size of a read: four default sends, which fit a core's second-level cache.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Turns that the ready connections have before epoll is asked again: with few connections a question for
-/// each message costs several per cent of the rate, and other connections wait for this many messages at most.
+/// Rounds over the ready connections before epoll is called again. With few connections one epoll
+/// call per message costs several per cent of the rate. Other connections wait for this many
+/// messages at most.
 const TURNS: u32 = 8;
 
-/// Messages that a connection's turn hands the kernel with one call: the packets of all leave as one burst, and
-/// a burst wakes the far end's NAPI once.
+/// Messages of one vectored send. Their packets leave as one burst, which wakes the far end's NAPI
+/// once.
 const VECTOR: usize = 8;
 
-/// What flows.
+/// The bulk traffic of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bulk {
     pub(crate) direction: Direction,
     /// Size of one send.
     pub(crate) message: usize,
-    /// Payload rate over all connections that send one way.
+    /// Payload rate of all connections in one direction.
     pub(crate) rate: Option<BitsPerSecond>,
-    /// Whether a turn among several connections hands over several messages at once.
+    /// Whether a thread with several connections sends several messages in one call.
     pub(crate) vectored: bool,
 }
 
-/// Moves bulk on this thread's connections until the meter says that it is over, or the other end
-/// closes. The first half of the connections of both directions leads to the system under test.
+/// Moves bulk on this thread's connections until the meter reports the end or the other end closes.
+/// For both directions the first half of the connections leads to the system under test.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     bulk: &Bulk,
@@ -85,27 +85,27 @@ pub(crate) fn run(
     }
 }
 
-/// One thread's work.
+/// The state of one thread.
 struct Mover<'a, 'm> {
     worker: &'a WorkerContext<'a>,
     meter: &'a mut Meter<'m>,
     message: Vec<u8>,
     buffer: Vec<u8>,
-    /// Messages that a turn hands over.
+    /// Messages of one send call.
     vector: usize,
-    /// Bytes of a unit that is counted, and those of the next one so far.
+    /// Bytes of a counted unit, and received bytes of the next one.
     unit: u64,
     part_of_unit: u64,
 }
 
-/// Why the traffic ended.
+/// The reason for the end of the traffic.
 enum End {
     Over,
     Closed(Option<Errno>),
 }
 
 impl Mover<'_, '_> {
-    /// One connection: blocking calls.
+    /// Serves one connection with blocking calls.
     fn without_pause(&mut self, socket: &TcpStream, sends: bool) -> End {
         loop {
             let end = if sends {
@@ -119,8 +119,8 @@ impl Mover<'_, '_> {
         }
     }
 
-    /// Many connections, or a pace: a send or read on each that is ready, in turn, for as long as they take or
-    /// give all that was asked of them.
+    /// Serves many connections, or one with a rate: one send or read on each ready connection in
+    /// turn, while the kernel completes them.
     fn take_turns(
         &mut self,
         sockets: &[TcpStream],
@@ -138,7 +138,7 @@ impl Mover<'_, '_> {
         }
         let senders: Vec<&TcpStream> =
             sockets.iter().zip(sends).filter(|(_, sends)| **sends).map(|(it, _)| it).collect();
-        // What is due does not wait for reads.
+        // Due messages do not wait for reads.
         let turns = if pace.is_some() { 1 } else { TURNS };
         let mut events = poll::events();
         let mut next = 0;
@@ -170,7 +170,7 @@ impl Mover<'_, '_> {
         }
     }
 
-    /// One send or read; returns whether the kernel took or gave all that was asked of it.
+    /// Makes one send or read. Returns whether the kernel completed it.
     #[inline]
     fn turn(&mut self, socket: &TcpStream, sends: bool) -> Result<bool, End> {
         if sends {
@@ -180,7 +180,7 @@ impl Mover<'_, '_> {
         Ok(got == self.buffer.len())
     }
 
-    /// Hands over the messages of a turn; returns whether the kernel took them all.
+    /// Sends several messages in one call. Returns whether the kernel took them all.
     #[inline]
     fn send_several(&mut self, socket: &TcpStream) -> Result<bool, End> {
         let messages = [IoSlice::new(&self.message); VECTOR];
@@ -191,7 +191,7 @@ impl Mover<'_, '_> {
         Ok(self.count_sent(sent)? == all)
     }
 
-    /// Sends what is due, to the connections in turn.
+    /// Sends the due messages on the connections in turn.
     fn send_due(
         &mut self,
         pace: &mut Pace,
@@ -219,7 +219,7 @@ impl Mover<'_, '_> {
         Ok(())
     }
 
-    /// Sends a message, or `most` bytes of it; returns how many the kernel took.
+    /// Sends a message, or `most` bytes of it. Returns how many the kernel took.
     #[inline]
     fn send(&mut self, socket: &TcpStream, most: usize, flags: SendFlags) -> Result<usize, End> {
         let message = &self.message[..self.message.len().min(most)];
@@ -236,7 +236,7 @@ impl Mover<'_, '_> {
         }
     }
 
-    /// Reads once; returns how many bytes there were.
+    /// Reads once. Returns the number of bytes.
     #[inline]
     fn receive(&mut self, socket: &TcpStream, flags: RecvFlags) -> Result<usize, End> {
         match recv(socket, &mut self.buffer[..], flags) {

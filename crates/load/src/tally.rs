@@ -1,5 +1,5 @@
-//! What one traffic thread counts in one slice of the window. Every kind of traffic counts in the same
-//! place, so that a boundary between slices is the same for all.
+//! Counts of one traffic thread in one slice. All kinds of traffic share them, so that slices begin
+//! and end at the same instants for all.
 
 use latput_stats::Histogram;
 use latput_units::Nanos;
@@ -11,15 +11,15 @@ use crate::outcome::{DatagramsExchanged, ReceiverOutcome, ScheduleKept, SenderOu
 pub(crate) struct Tally {
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
-    /// Messages that came in whole; at the sender of a datagram stream, the datagrams that it sent.
+    /// Messages received in whole; at the sender of a datagram stream, datagrams sent.
     pub(crate) messages: u64,
-    /// Round trips, at the end that measures them.
+    /// Round-trip times, at the end that measures them.
     pub(crate) latency: Option<Histogram>,
-    /// Of an open loop, the same from when a request was really sent.
+    /// Round-trip times from the send time, in an open loop.
     pub(crate) latency_raw: Option<Histogram>,
-    /// Of an open loop.
+    /// How far the schedule was kept, in an open loop.
     pub(crate) schedule: Option<ScheduleKept>,
-    /// Of requests and responses in datagrams.
+    /// Counts of datagram requests and responses.
     pub(crate) exchange: Option<DatagramsExchanged>,
     /// Datagrams that a sender left out.
     pub(crate) skipped: u64,
@@ -28,18 +28,18 @@ pub(crate) struct Tally {
     pub(crate) usage: Usage,
 }
 
-/// What the thread and its sockets used between the ends of a slice.
+/// Resource use of the thread and its sockets in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Nanos,
     pub(crate) retransmits: Option<u64>,
-    /// Datagrams that the kernel dropped because a socket's buffer was full.
+    /// Datagrams that the kernel dropped at a full socket buffer.
     pub(crate) dropped: Option<u64>,
 }
 
 impl Tally {
-    /// Takes out what was counted and starts anew at nothing. The histograms taken out are packed: a
-    /// window may have hundreds of slices.
+    /// Takes the counts and starts again at zero. Packs the histograms, since a window may have
+    /// hundreds of slices.
     pub(crate) fn take(&mut self) -> Self {
         let latency = self.latency.as_mut().map(Histogram::take);
         let latency_raw = self.latency_raw.as_mut().map(Histogram::take);
@@ -55,7 +55,7 @@ impl Tally {
 }
 
 impl From<Tally> for SenderOutcome {
-    /// Without what only some kinds have, and without the window's length.
+    /// Leaves out the parts of single kinds of traffic and the window's length.
     fn from(tally: Tally) -> Self {
         Self {
             sent_bytes: tally.sent_bytes,
@@ -74,7 +74,7 @@ impl From<Tally> for SenderOutcome {
 }
 
 impl From<Tally> for ReceiverOutcome {
-    /// Without what only some kinds have, and without the window's length.
+    /// Leaves out the parts of single kinds of traffic and the window's length.
     fn from(tally: Tally) -> Self {
         Self {
             sent_bytes: tally.sent_bytes,

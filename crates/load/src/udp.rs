@@ -1,10 +1,9 @@
-//! Datagrams at an offered rate, or as fast as they go: the sender keeps the pace, the receiver counts
-//! what arrives.
+//! Datagrams at an offered rate, or as fast as possible. The sender paces them, the receiver counts
+//! them.
 //!
-//! A flow is a pair of sockets, each connected to the other; a thread has some of them. Each datagram
-//! says in which slice of the sender's window it was sent, so that loss is exact whatever the clocks of the
-//! two ends. The TCP connection that showed the key for a flow stays open beside it: its end is the
-//! end of the run.
+//! A flow is a pair of connected sockets; each thread has some flows. Each datagram carries the
+//! number of the sender's slice, so that loss is exact whatever the clocks of the two ends. The
+//! authenticated TCP connection of a flow stays open; its close ends the run.
 
 mod arrivals;
 pub(crate) mod batch;
@@ -33,32 +32,33 @@ use crate::workers::WorkerContext;
 
 /// Messages taken from the kernel at once.
 const RECEIVE_BATCH: usize = 32;
-/// The same where a message may be 64 KiB of joined datagrams: what stays in a core's second-level cache.
+/// Messages taken from the kernel at once if each may have 64 KiB of joined datagrams. They fit a
+/// core's second-level cache.
 const JOINED_BATCH: usize = 8;
-/// Large sends handed to the kernel at once, of a sender without a rate.
+/// Large messages of one send call, for a sender without a rate.
 const LARGE_SENDS: usize = 2;
 /// Size of the largest message that datagrams can be joined to.
 const LARGEST_JOINED: usize = 65_535;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 64;
-/// Longest sleep without a look whether the run should end.
+/// Longest sleep without a check for the end of the run.
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
-/// How long after the sender closed nothing may come before the receiver believes that nothing will.
+/// Time without datagrams after the sender's close, after which the receiver stops.
 const QUIET: Nanos = Nanos::from_ms(200);
 
 /// One flow's socket at this end, connected to the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow<'a> {
     pub(crate) socket: &'a UdpSocket,
-    /// Tells this flow's datagrams of this run from others.
+    /// The tag of this flow's datagrams in this run.
     pub(crate) tag: u32,
 }
 
-/// What is sent on the flows of a thread, and how fast.
+/// The datagrams of one thread and their rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) datagram: Bytes,
-    /// Over all flows of the thread; `None`: as fast as it goes.
+    /// Rate over all flows of the thread; `None` for as fast as possible.
     pub(crate) rate: Option<BitsPerSecond>,
     /// Whether the kernel may cut and join datagrams.
     pub(crate) segmentation: bool,
@@ -70,8 +70,8 @@ pub(crate) fn share_of(rate: BitsPerSecond, share: Share) -> BitsPerSecond {
     BitsPerSecond::new(u64::try_from(bits).unwrap_or(u64::MAX).max(1))
 }
 
-/// Sends on `flows` in turn until the meter says that it is over.
-/// Returns what is the same in every slice.
+/// Sends on `flows` in turn until the meter reports the end. Returns the counts that are the same
+/// in every slice.
 pub(crate) fn send(
     worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
@@ -137,13 +137,13 @@ pub(crate) fn send(
     })
 }
 
-/// The flows of a sending thread, which take turns.
+/// The flows of a sending thread, used in turn.
 struct Sender<'a> {
     flows: &'a [Flow<'a>],
     next_sequences: Vec<u64>,
     turn: usize,
     batch: Outgoing,
-    /// Datagrams in a turn without a pace.
+    /// Datagrams sent at once without a rate.
     burst: usize,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Sender<'a> {
         Self { flows, next_sequences: vec![0; flows.len()], turn: 0, batch, burst: slots }
     }
 
-    /// Sends `count` datagrams on the flow whose turn it is; returns how many the kernel took.
+    /// Sends `count` datagrams on the next flow. Returns how many the kernel took.
     fn send(&mut self, count: usize, slice: Option<u32>, sent_at: Nanos) -> Result<usize, Errno> {
         let Flow { socket, tag } = self.flows[self.turn];
         let first = self.next_sequences[self.turn];
@@ -174,7 +174,8 @@ impl<'a> Sender<'a> {
             Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
                 if self.batch.per_message() > 1 =>
             {
-                // Some paths (IPsec, old drivers) cannot cut; a datagram too large says so again.
+                // Some paths (IPsec, old drivers) cannot cut. A datagram that is too large fails
+                // again below.
                 tracing::info!("the kernel does not cut datagrams on this path");
                 for flow in self.flows {
                     segment_sends(flow.socket, 0);
@@ -190,8 +191,8 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Receives on `flows` until the sender closed and nothing more comes. Returns what came of the datagrams
-/// of each of the sender's slices.
+/// Receives on `flows` until the sender closed and no more datagrams come. Returns the counts for
+/// each of the sender's slices.
 pub(crate) fn receive(
     worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
@@ -244,15 +245,15 @@ pub(crate) fn receive(
     Ok(receiver.close())
 }
 
-/// The flows of a receiving thread, with what arrived on each.
+/// The flows of a receiving thread with their arrivals.
 struct Receiver<'a> {
     flows: &'a [Flow<'a>],
     arrivals: Vec<FlowArrivals>,
     batch: Incoming,
     size: usize,
-    /// `None` for a single flow, which blocks.
+    /// `None` for a single flow, which uses blocking calls.
     poll: Option<OwnedFd>,
-    /// What came of each of the sender's slices.
+    /// Counts of each of the sender's slices.
     received: Vec<Received>,
     foreign: u64,
     messages: u64,
@@ -274,7 +275,7 @@ impl<'a> Receiver<'a> {
                 Some(poll)
             }
         };
-        // Without joining, one byte more, so that a longer datagram is seen to be another's.
+        // Without joining, one extra byte reveals a datagram that is too long.
         let batch = if joins {
             Incoming::new(JOINED_BATCH, LARGEST_JOINED)
         } else {
@@ -293,12 +294,12 @@ impl<'a> Receiver<'a> {
         })
     }
 
-    /// Enters what one flow has.
+    /// Receives the datagrams of one flow.
     fn take(&mut self, idx: usize, may_wait: bool) -> Result<(), Error> {
         let Flow { socket, tag } = self.flows[idx];
         let count = match self.batch.receive(socket, may_wait) {
             Ok(count) => count,
-            // A refusal is the sender's host saying that its port is closed; the connection tells.
+            // The sender's host refuses: its port is closed. The TCP connection reports that.
             Err(Errno::INTR | Errno::AGAIN | Errno::CONNREFUSED) => 0,
             Err(errno) => return Err(Error::io("receive datagrams", errno)),
         };
@@ -321,12 +322,12 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Reads anything as the datagrams of a flow, for the fuzz target.
+/// Parses any bytes as the datagrams of a flow, for the fuzz target.
 pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
     let mut arrivals = FlowArrivals::among(usize::MAX);
     let mut received = [Received::default(); 2];
     for (at, datagram) in datagrams {
-        // The tag that it names: nothing is turned away that could be ours.
+        // Uses the tag of the datagram itself, so that none is refused for its tag.
         let tag = datagram.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(stamp) = decode(datagram, size, tag) {
             arrivals.enter(stamp, *at, &mut received);
@@ -339,15 +340,15 @@ pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
     }
 }
 
-/// Lets this thread's sleeps end when they should: the kernel may otherwise add 50 us to each to save
-/// wake-ups.
+/// Makes this thread's sleeps exact. By default the kernel may add 50 us to each to save wake-ups.
 pub(crate) fn sharpen_sleep() {
-    // Where it is not allowed, sleeps are a little longer; the pace says if they are too long.
+    // If refused, sleeps are a little longer. The pace counts datagrams that are too late.
     let _refused = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Tag (4 byte), number (6), slice from 1 or 0 for none (2), time (6), big-endian: 18 byte, the payload of
-/// the smallest Ethernet frame that carries UDP on IPv4. Of number and time the low 48 bits are sent.
+/// Header: tag (4 bytes), number (6), slice from 1, or 0 for none (2), time (6), big-endian. Its 18
+/// bytes are the payload of the smallest Ethernet frame with UDP on IPv4. Number and time are cut
+/// to their low 48 bits.
 fn encode(datagram: &mut [u8], tag: u32, stamp: Stamp) {
     let slice = stamp.slice.and_then(|slice| u16::try_from(slice + 1).ok()).unwrap_or(0);
     datagram[..4].copy_from_slice(&tag.to_be_bytes());
@@ -356,7 +357,7 @@ fn encode(datagram: &mut [u8], tag: u32, stamp: Stamp) {
     datagram[12..18].copy_from_slice(&stamp.sent_at.as_ns().to_be_bytes()[2..]);
 }
 
-/// `None` if the datagram is not of this run.
+/// `None` if the datagram does not belong to this run.
 fn decode(datagram: &[u8], size: usize, tag: u32) -> Option<Stamp> {
     if datagram.len() != size {
         return None;

@@ -1,8 +1,8 @@
-//! Request and response on UDP that survives loss: each request has a number, a response that does not
-//! come in time counts as lost and the next request goes.
+//! Request and response on UDP with loss. Each request has a number. A request without a response
+//! in time counts as lost, and the next request follows.
 //!
-//! Closed loop: every flow keeps its requests in flight. Open loop: requests leave when they are due,
-//! on the flows in turn. A request that the host could not send counts as lost, like any other.
+//! Closed loop: every flow keeps its requests in flight. Open loop: requests leave at their due
+//! times on the flows in turn. A request that the host could not send counts as lost.
 
 mod in_flight;
 mod server;
@@ -26,11 +26,11 @@ use crate::udp::{Flow, sharpen_sleep};
 use crate::wait::Waiter;
 use crate::workers::WorkerContext;
 
-/// Datagrams handed to or taken from the kernel at once.
+/// Datagrams sent or received at once.
 const BATCH: usize = 32;
-/// Longest wait without a look whether the run should end; also how long a blocking receive may take.
+/// Longest wait without a check for the end of the run, and longest blocking receive.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
-/// What a message starts with: its flow's tag and its number.
+/// Length of a message's header: the tag of its flow and its number.
 pub(crate) const HEADER: usize = 4 + 8;
 
 /// The exchange of one thread.
@@ -38,7 +38,7 @@ pub(crate) const HEADER: usize = 4 + 8;
 pub(crate) struct Exchange {
     pub(crate) request: usize,
     pub(crate) response: usize,
-    /// Requests in flight on each flow, of a closed loop.
+    /// Requests in flight on each flow, in a closed loop.
     pub(crate) in_flight: u32,
     pub(crate) timeout: Nanos,
     pub(crate) arrivals: Option<Arrivals>,
@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// That of `traffic`, if it is one, for a thread with `share` of it.
+    /// The exchange of a thread with `share` of `traffic`; `None` for other traffic.
     pub(crate) fn of(traffic: &Traffic, share: Share) -> Option<Self> {
         let Traffic::UdpRr { request_bytes, response_bytes, burst, timeout, arrivals, .. } =
             *traffic
@@ -64,7 +64,7 @@ impl Exchange {
     }
 }
 
-/// Asks on `flows` until the meter says that it is over.
+/// Sends requests on `flows` until the meter reports the end.
 pub(crate) fn ask(
     worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
@@ -112,7 +112,7 @@ pub(crate) fn ask(
             Some(schedule) => client.send_due(schedule, now, meter)?,
         }
     }
-    // What was sent in the window and is not answered by now has waited for the whole cool-down.
+    // Requests of the window that are still unanswered have waited for the whole cool-down.
     client.expire(Nanos::from_ns(u64::MAX), meter);
     if let Some(schedule) = schedule {
         meter.close_schedule(schedule);
@@ -120,23 +120,23 @@ pub(crate) fn ask(
     Ok(())
 }
 
-/// The asking end of one thread.
+/// The requesting end of one thread.
 struct Client<'a> {
     worker: &'a WorkerContext<'a>,
     flows: &'a [Flow<'a>],
     in_flight: InFlightTable,
-    /// Requests that each flow has to send, of a closed loop.
+    /// Requests that each flow has to send, in a closed loop.
     owed: Vec<u32>,
-    /// Some flow owes one.
+    /// Whether any flow has requests to send.
     owes: bool,
     turn: usize,
     outgoing: Outgoing,
     incoming: Incoming,
     request: usize,
     response: usize,
-    /// `None` for a closed loop on one flow, which blocks.
+    /// `None` for a closed loop on one flow, which uses blocking calls.
     waiter: Option<Waiter>,
-    /// Whether requests leave when they are due.
+    /// Whether this is an open loop.
     open: bool,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Client<'a> {
     ) -> Result<Self, Error> {
         let waiter = match flows {
             [flow] if exchange.arrivals.is_none() => {
-                // A loss is seen when the receive comes back.
+                // The receive timeout bounds how late a loss is seen.
                 let wait = exchange.timeout.min(LONGEST_WAIT).as_duration();
                 flow.socket
                     .set_read_timeout(Some(wait))
@@ -176,7 +176,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Waits for responses, the next request or the next loss, and takes what came.
+    /// Waits for responses, the next due time or the next loss, and receives.
     fn wait(&mut self, schedule: Option<&Schedule>, meter: &mut Meter<'_>) -> Result<(), Error> {
         let mut until = now() + LONGEST_WAIT;
         for instant in [schedule.map(Schedule::next), self.in_flight.next_expiry()] {
@@ -190,12 +190,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Takes the responses of one flow; in a closed loop each lets a request go, at once.
+    /// Receives the responses of one flow. In a closed loop each response triggers a request at
+    /// once.
     fn receive(&mut self, flow: usize, may_wait: bool, meter: &mut Meter<'_>) -> Result<(), Error> {
         let Flow { socket, tag } = self.flows[flow];
         let count = match self.incoming.receive(socket, may_wait) {
             Ok(count) => count,
-            // A refusal is the peer's host saying that its port is closed; the connection tells.
+            // The peer's host refuses: its port is closed. The TCP connection reports that.
             Err(Errno::INTR | Errno::AGAIN | Errno::CONNREFUSED) => return Ok(()),
             Err(errno) => return Err(Error::io("receive responses", errno)),
         };
@@ -226,7 +227,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Sends what the flows owe.
+    /// Sends the requests that the flows have to send.
     fn pay_all(&mut self, meter: &mut Meter<'_>) -> Result<(), Error> {
         if std::mem::take(&mut self.owes) {
             for flow in 0..self.flows.len() {
@@ -247,14 +248,14 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Sends what is due by `now`; what takes long to send makes the next ones late, which shows.
+    /// Sends the requests due by `now`. A slow send makes later requests late, which is measured.
     fn send_due(
         &mut self,
         schedule: &mut Schedule,
         now: Nanos,
         meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
-        // A bound, so that responses are read meanwhile.
+        // The bound lets responses be read in between.
         for _ in 0..BATCH {
             let Some(due) = schedule.take_before(now) else { break };
             let flow = self.turn;
@@ -296,7 +297,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Gives up what has waited too long.
+    /// Counts requests that waited too long as lost.
     fn expire(&mut self, now: Nanos, meter: &mut Meter<'_>) {
         while let Some(request) = self.in_flight.expire(now) {
             self.lose(Some(request), meter);
@@ -315,7 +316,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The counts of the requests that were sent in `slice`.
+/// The counts of the requests sent in `slice`.
 fn exchange_of<'m>(
     meter: &'m mut Meter<'_>,
     slice: Option<u32>,
@@ -323,8 +324,8 @@ fn exchange_of<'m>(
     meter.of_slice(slice)?.exchange.as_mut()
 }
 
-/// Enters a response of `bytes` that came at `now`: what became of a request counts where it was sent,
-/// its time and bytes where it was answered.
+/// Counts a response of `bytes` received at `now`. Its request counts in the slice of the send, its
+/// time and bytes in the slice of the receipt.
 fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
     let sent_in = match meaning {
         Meaning::Answer(it) | Meaning::Late(it) | Meaning::Duplicate(it) => it.slice,
@@ -344,7 +345,7 @@ fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
     }
 }
 
-/// Reads anything as responses to requests of which some were sent, for the fuzz target.
+/// Parses any bytes as responses, after some requests were sent, for the fuzz target.
 pub(crate) fn read_any(responses: &[(Nanos, &[u8])], size: usize) {
     let mut in_flight = InFlightTable::new(Nanos::from_us(10));
     let mut answered = 0;

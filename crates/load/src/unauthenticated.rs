@@ -1,7 +1,7 @@
-//! Connections that have not proved the key yet. Their number and their time are bounded.
+//! Connections that have not proved the key yet. Their number and their time are limited.
 //!
-//! All threads of a reflector share one budget, so that such connections cannot take the descriptors
-//! that the traffic needs.
+//! All threads of a reflector share one limit, so that such connections cannot use up the
+//! descriptors of the traffic.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
@@ -11,12 +11,12 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 
-/// Unauthenticated connections at the same time, at most. One more closes the oldest.
+/// Most unauthenticated connections at the same time. One more closes the oldest.
 pub(crate) const MAX_UNAUTHENTICATED: usize = 256;
 /// How long a connection may take to prove the key.
 const AUTH_TIMEOUT: Nanos = Nanos::from_s(1);
-/// How long nothing is accepted where the system has no descriptor or memory for another connection,
-/// and no unauthenticated connection can be closed for it.
+/// Pause of accepting when the system has no descriptor or memory for another connection and no
+/// unauthenticated connection can be closed for it.
 pub(crate) const ACCEPT_PAUSE: Nanos = Nanos::from_ms(10);
 
 /// Unauthenticated connections, oldest first.
@@ -29,7 +29,7 @@ pub(crate) struct UnauthenticatedConns<T> {
 /// A connection that has not proved the key yet.
 #[derive(Debug)]
 pub(crate) struct UnauthenticatedConn<T> {
-    /// Its number among all that came; later ones have greater numbers.
+    /// The number of the connection, in the order of acceptance.
     pub(crate) number: u64,
     until: Nanos,
     pub(crate) connection: T,
@@ -40,21 +40,21 @@ impl<T> UnauthenticatedConns<T> {
         Self { next: 0, all: VecDeque::new() }
     }
 
-    /// The number of a connection that was accepted `now`. It is not among the others yet.
+    /// Numbers a connection accepted at `now`. It is not stored yet.
     pub(crate) fn enter(&mut self, connection: T, now: Nanos) -> UnauthenticatedConn<T> {
         self.next += 1;
         UnauthenticatedConn { number: self.next, until: now + AUTH_TIMEOUT, connection }
     }
 
-    /// Puts a connection among the others, in the order in which they came. Gives the oldest, which is
-    /// to be closed, where there are too many.
+    /// Stores a connection in the order of acceptance. Returns the oldest, which must be closed, if
+    /// there are too many.
     pub(crate) fn put(&mut self, conn: UnauthenticatedConn<T>) -> Option<UnauthenticatedConn<T>> {
         let place = self.all.partition_point(|other| other.number < conn.number);
         self.all.insert(place, conn);
         if self.all.len() > MAX_UNAUTHENTICATED { self.all.pop_front() } else { None }
     }
 
-    /// Takes connection `number` out; `None` where it was pushed out before.
+    /// Removes connection `number`; `None` if it was pushed out before.
     pub(crate) fn take(&mut self, number: u64) -> Option<UnauthenticatedConn<T>> {
         let place = self.all.binary_search_by_key(&number, |conn| conn.number).ok()?;
         self.all.remove(place)
@@ -64,12 +64,12 @@ impl<T> UnauthenticatedConns<T> {
         self.all.pop_front()
     }
 
-    /// Takes out the oldest if its time has passed.
+    /// Removes the oldest connection if it has expired.
     pub(crate) fn take_expired(&mut self, now: Nanos) -> Option<UnauthenticatedConn<T>> {
         if self.all.front()?.until <= now { self.take_oldest() } else { None }
     }
 
-    /// When the time of the oldest has passed.
+    /// When the oldest connection expires.
     pub(crate) fn until(&self) -> Option<Nanos> {
         self.all.front().map(|conn| conn.until)
     }
@@ -78,26 +78,26 @@ impl<T> UnauthenticatedConns<T> {
         self.all.iter()
     }
 
-    /// Takes all out.
+    /// Removes all connections.
     pub(crate) fn take_all(&mut self) -> VecDeque<UnauthenticatedConn<T>> {
         std::mem::take(&mut self.all)
     }
 }
 
-/// What a listener gave.
+/// The result of an accept.
 #[derive(Debug)]
 pub(crate) enum Accepted {
     /// A connection, nonblocking.
     Connection(OwnedFd, Option<SocketAddr>),
-    /// There was one, and it is gone.
+    /// The connection was closed before the accept.
     Gone,
-    /// No connection waits.
+    /// No connection is waiting.
     None,
-    /// No descriptor or no memory is left for it. It waits in the kernel.
+    /// The system has no descriptor or memory for the connection, which waits in the kernel.
     NoRoom,
 }
 
-/// Accepts one connection. What an outsider can cause is no error.
+/// Accepts one connection. Failures that a remote host can cause are no errors.
 pub(crate) fn accept(listener: &TcpListener) -> Result<Accepted, Errno> {
     match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok((socket, peer)) => {
@@ -106,7 +106,7 @@ pub(crate) fn accept(listener: &TcpListener) -> Result<Accepted, Errno> {
         }
         Err(Errno::AGAIN) => Ok(Accepted::None),
         Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Ok(Accepted::NoRoom),
-        // accept(2) passes errors of the new connection on.
+        // accept(2) also returns pending errors of the new connection.
         Err(
             Errno::INTR
             | Errno::CONNABORTED

@@ -1,4 +1,4 @@
-//! Sockets that are waited on for something to read until an instant: [`Poll`] with its list of events.
+//! Waits for readable sockets until an instant: [`Poll`] with its list of events.
 
 use std::os::fd::AsFd;
 use std::vec::Drain;
@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::poll::{self, Poll};
 
-/// Sockets that are watched, each by a number ([`poll::id`] of its events).
+/// Watched sockets, each with a number ([`poll::id`] of its events).
 pub(crate) struct Waiter {
     poll: Poll,
     events: Vec<Event>,
 }
 
 impl Waiter {
-    /// Watches `sockets` for something to read; their numbers count from 0.
+    /// Watches `sockets` for reading. Their numbers count from 0.
     pub(crate) fn reading(sockets: impl IntoIterator<Item = impl AsFd>) -> Result<Self, Error> {
         let poll = Poll::new()?;
         for (number, socket) in sockets.into_iter().enumerate() {
@@ -26,7 +26,7 @@ impl Waiter {
         Ok(Self { poll, events: poll::events() })
     }
 
-    /// From now on also tells, or no longer tells, when `socket` takes bytes again.
+    /// Starts or stops to watch `socket` for writing as well.
     pub(crate) fn set_writing(
         &self,
         socket: impl AsFd,
@@ -37,7 +37,7 @@ impl Waiter {
         self.poll.modify(socket, number, flags)
     }
 
-    /// Waits until something is ready, or at most until `until`; it may return earlier with nothing.
+    /// Waits until a socket is ready, at most until `until`. It may return early without events.
     pub(crate) fn wait(&mut self, until: Nanos) -> Result<Drain<'_, Event>, Error> {
         self.poll.wait(&mut self.events, Some(until))?;
         Ok(self.events.drain(..))

@@ -1,8 +1,8 @@
-//! The traffic threads of one end: starts them on its CPUs, supervises and ends them.
+//! The traffic threads of one end: starts them on its CPUs, watches them and ends them.
 //!
-//! The hot loops on connections have no timeouts and read no flag. The stop flag, a deadline, another
-//! thread's failure or the workload's count ends them by shutting all sockets down. That wakes a blocked
-//! call at once, and costs nothing until then.
+//! The inner loops on connections have no timeouts and read no flag. The stop flag, a deadline, the
+//! failure of another thread or the workload's count ends them by a shutdown of all sockets. That
+//! wakes a blocked call at once and costs nothing before.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::stop::Stop;
 
-/// How often the supervisor looks at the stop flag and the deadline.
+/// How often the supervisor checks the stop flag and the deadline.
 const TICK: Duration = Duration::from_millis(20);
 /// A thread is late if it starts this long after its window, and after 1/[`LATE_SHARE`] of it.
 const LATE: Nanos = Nanos::from_ms(100);
@@ -33,13 +33,13 @@ const STOPPED: u8 = 2;
 const COUNTED: u8 = 3;
 const FAILED: u8 = 4;
 
-/// One end's part of a trial: what its traffic threads share.
+/// One end's part of a trial, shared by its traffic threads.
 #[derive(Debug)]
 pub(crate) struct TrafficRun<'a> {
     pub(crate) sockets: &'a [TcpStream],
     pub(crate) peer: SocketAddr,
     pub(crate) window: Window,
-    /// Whether this end decides when the traffic is over.
+    /// Whether this end decides when the traffic ends.
     pub(crate) leads: bool,
     /// Units after which the window ends early.
     pub(crate) goal: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct TrafficRun<'a> {
 }
 
 impl<'a> TrafficRun<'a> {
-    /// The part of the end that decides when it is over, or the one that follows.
+    /// The state of the leading or the following end.
     pub(crate) fn new(
         sockets: &'a [TcpStream],
         peer: SocketAddr,
@@ -60,25 +60,25 @@ impl<'a> TrafficRun<'a> {
         Self { sockets, peer, window, leads, goal, progress, ending }
     }
 
-    /// How long the window was, which `goal` may have cut short.
+    /// The length of the window, which `goal` may have shortened.
     pub(crate) fn window_length(&self) -> Nanos {
         let end = self.window.end();
         let ended_at = self.progress.ended_early().map_or(end, |early| early.min(end));
         ended_at.saturating_sub(self.window.start())
     }
 
-    /// How much of it is measured, of each slice if it has slices.
+    /// The measured length of the window, or of each slice.
     pub(crate) fn measured_length(&self) -> Nanos {
         self.window.slices().map_or_else(|| self.window_length(), |slices| slices.measured())
     }
 
-    /// Ends the traffic of every thread at `now`, for the goal is reached.
+    /// Ends the traffic of every thread at `now`, since the goal is reached.
     pub(crate) fn reached_goal(&self, now: Nanos) {
         self.progress.end_early(now);
         self.end(COUNTED);
     }
 
-    /// The share of thread number `thread` of `threads`.
+    /// The context of thread `thread` of `threads`.
     pub(crate) fn thread(&'a self, thread: usize, threads: usize) -> WorkerContext<'a> {
         let place = |thread| self.sockets.len() * thread / threads;
         let places = place(thread)..place(thread + 1);
@@ -86,7 +86,7 @@ impl<'a> TrafficRun<'a> {
         WorkerContext { run: self, thread, places, sockets, peer: self.peer, window: self.window }
     }
 
-    /// Ends the traffic; only the first reason is kept.
+    /// Ends the traffic. Only the first reason is kept.
     fn end(&self, ending: u8) {
         let order = Ordering::Relaxed;
         if self.ending.compare_exchange(RUNNING, ending, order, order).is_ok() {
@@ -97,13 +97,13 @@ impl<'a> TrafficRun<'a> {
     }
 }
 
-/// What one traffic thread has of a [`TrafficRun`].
+/// One traffic thread's view of a [`TrafficRun`].
 #[derive(Debug)]
 pub(crate) struct WorkerContext<'a> {
     pub(crate) run: &'a TrafficRun<'a>,
-    /// Which thread it is, from 0.
+    /// The number of the thread, from 0.
     pub(crate) thread: usize,
-    /// Its connections among all of the run.
+    /// The range of its connections in the run.
     pub(crate) places: Range<usize>,
     pub(crate) sockets: &'a [TcpStream],
     pub(crate) peer: SocketAddr,
@@ -137,7 +137,7 @@ impl WorkerContext<'_> {
         }
     }
 
-    /// Whether the other end closed this thread's first connection, on which nothing more is expected.
+    /// Whether the other end closed this thread's first connection. No more data is expected on it.
     pub(crate) fn peer_closed(&self) -> bool {
         let Some(socket) = self.sockets.first() else { return false };
         match recv(socket, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -146,13 +146,13 @@ impl WorkerContext<'_> {
         }
     }
 
-    /// The window's first instant and its end, which the workload's count may have brought forward.
+    /// The start and the end of the window. The workload's count may have shortened it.
     pub(crate) fn window_so_far(&self) -> (Nanos, Nanos) {
         let start = self.window.start();
         (start, start + self.run.window_length())
     }
 
-    /// Whether the traffic was told to end.
+    /// Whether the traffic must end.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.load(Ordering::Relaxed) != RUNNING
     }
@@ -208,14 +208,15 @@ pub(crate) fn run_workers<T: Send>(
             worker.join().unwrap_or_else(|panic| resume_unwind(panic))
         };
         match all_or_first_error(workers.into_iter().map(join).collect()) {
-            // Where both ends are stopped at once, this end may see the other one leave first.
+            // If both ends are stopped at once, this end may see the other close first.
             Err(Error::PeerGone { .. }) if stop.is_raised() => Err(Error::Stopped),
             result => result,
         }
     })
 }
 
-/// The error that ended the others: a thread that another one's failure ended gives [`Error::Stopped`].
+/// Returns the results or the error that came first. A thread that another's failure ended returns
+/// [`Error::Stopped`].
 fn all_or_first_error<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
     let mut stopped = None;
     let mut all = Vec::with_capacity(results.len());
@@ -229,7 +230,7 @@ fn all_or_first_error<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error
     stopped.map_or(Ok(all), Err)
 }
 
-/// Tells the supervisor that a thread exits, also when it panics.
+/// Tells the supervisor that a thread exits, also after a panic.
 struct ExitNotice {
     sender: Sender<bool>,
     succeeded: bool,
@@ -252,7 +253,7 @@ fn start(run: &TrafficRun<'_>, cpus: &CpuSet) -> Result<(), Error> {
     Ok(())
 }
 
-/// Holds the calling thread to `cpus`; an empty set leaves it where it is.
+/// Binds the calling thread to `cpus`. An empty set changes nothing.
 pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
     use rustix::thread::{CpuSet as Mask, sched_setaffinity};
     if cpus.is_empty() {

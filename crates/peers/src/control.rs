@@ -1,5 +1,5 @@
-//! The control connection to a stock peer: every wait has a deadline and sees the stop flag, and every
-//! length that comes in is bounded before it is believed.
+//! The control connection to a third-party peer. Every wait has a deadline and checks the stop
+//! flag. Every received length is limited before it is used.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,9 +14,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
 
-/// How long connecting, and one step of a conversation, may take.
+/// Longest connect, and longest step of a dialogue.
 pub(crate) const PATIENCE: Nanos = Nanos::from_s(5);
-/// How often a wait looks at the stop flag.
+/// Interval of the checks of the stop flag.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A control connection.
@@ -28,7 +28,7 @@ pub(crate) struct ControlConnection {
 }
 
 impl ControlConnection {
-    /// Connects; `command` is what should be listening.
+    /// Connects. `command` is the program that should listen, for error texts.
     pub(crate) fn connect(
         peer: SocketAddr,
         command: &'static str,
@@ -57,8 +57,8 @@ impl ControlConnection {
         })
     }
 
-    /// Fills `bytes` within `patience`. Meanwhile whatever comes in on `drained` is thrown away, so that
-    /// a peer that blocks in its last send gets on.
+    /// Fills `bytes` within `patience`. Meanwhile discards data from `drained`, so that a peer that
+    /// blocks in its last send can continue.
     pub(crate) fn receive(
         &self,
         bytes: &mut [u8],
@@ -109,8 +109,8 @@ pub(crate) fn connect(peer: SocketAddr, command: &'static str) -> Result<TcpStre
     connect_with(peer, command, &SocketOptions::default())
 }
 
-/// Opens a TCP connection whose socket has the workload's options from before it connects, so that the
-/// receive buffer bounds the window.
+/// Opens a TCP connection. Sets the workload's socket options before the connect, so that the
+/// receive buffer limits the window.
 pub(crate) fn connect_with(
     peer: SocketAddr,
     command: &'static str,
@@ -156,10 +156,10 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Throws away what has come in; whether more may come.
+/// Discards received data. Returns whether more may come.
 fn is_open_after_drain(socket: &TcpStream) -> bool {
     let mut scrap = [0_u8; 16 << 10];
-    // A few reads at a time: the control connection must not wait for a fast sender.
+    // Few reads at a time, so that a fast sender does not delay the control connection.
     for _ in 0..64 {
         match recv(socket, &mut scrap[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return false,

@@ -1,69 +1,69 @@
-//! What can go wrong with a stock peer or a foreign file, each with its mend.
+//! Errors of third-party peers, each with its remedy.
 
 use std::io;
 use std::net::SocketAddr;
 
 use latput_units::Nanos;
 
-/// Why a stock peer could not be measured.
+/// A reason why a third-party peer could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A target that looks like a peer but is invalid.
+    /// An invalid peer URL.
     #[error("`{text}`: {problem}, such as `iperf3://192.0.2.7` or `netperf://[2001:db8::7]:12865`")]
     Url {
-        /// What was read.
+        /// The text of the URL.
         text: String,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// The program cannot do the workload, or latput cannot ask it to.
+    /// The program does not support the workload.
     #[error("{program} at the far end: {problem}")]
     Unsupported {
         /// `iperf3`, `netperf`.
         program: &'static str,
-        /// What it cannot do and how to mend it.
+        /// The unsupported feature and the remedy.
         problem: String,
     },
-    /// The name has no address.
+    /// The host name has no address.
     #[error("`{host}` has no address: check the name")]
     Resolve {
         /// The name.
         host: String,
-        /// The resolver's answer, where it gave one.
+        /// The resolver's error, if any.
         #[source]
         source: Option<io::Error>,
     },
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     #[error("{peer} refuses the connection: start `{command}` there, and check the port")]
     Refused {
         /// Its address.
         peer: SocketAddr,
-        /// What would listen.
+        /// The command that would listen.
         command: &'static str,
     },
-    /// No way there.
+    /// No route to the peer.
     #[error("no route to {peer}: check the address and the interface that leads there")]
     NoRoute {
         /// Its address.
         peer: SocketAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// It does not answer.
+    /// The peer does not answer.
     #[error(
         "{peer} did not answer within {waited} ({waiting_for}): check that it runs the right program and that no firewall is between"
     )]
     NoAnswer {
         /// Its address.
         peer: SocketAddr,
-        /// What we waited for.
+        /// The awaited message.
         waiting_for: &'static str,
-        /// How long.
+        /// The time waited.
         waited: Nanos,
     },
-    /// iperf3 serves one test at a time.
+    /// iperf3 runs another test; it serves one at a time.
     #[error(
         "the iperf3 server at {peer} is busy with another test: try again when that has ended, or start a second server on another port"
     )]
@@ -71,44 +71,44 @@ pub enum Error {
         /// Its address.
         peer: SocketAddr,
     },
-    /// The server says that it failed.
+    /// The server reported an error.
     #[error("{peer} says: {text}")]
     Refusal {
         /// Its address.
         peer: SocketAddr,
-        /// In its words, or those that its number stands for.
+        /// The server's text, or the meaning of its error number.
         text: String,
     },
-    /// The server was stopped by its owner.
+    /// The server was stopped.
     #[error("the server at {peer} was stopped in the middle of the test")]
     Terminated {
         /// Its address.
         peer: SocketAddr,
     },
-    /// The server is of a version that does not speak this protocol.
+    /// The server is too old for this protocol.
     #[error("{peer} is too old: {problem}")]
     TooOld {
         /// Its address.
         peer: SocketAddr,
-        /// What was missing, and which version has it.
+        /// The missing feature, and the version that has it.
         problem: String,
     },
-    /// Whatever answered is another program, or damaged.
+    /// The answer is of another program, or damaged.
     #[error("what listens at {peer} does not speak {program}'s protocol: {problem}")]
     Malformed {
         /// Its address.
         peer: SocketAddr,
-        /// The program that should be there.
+        /// The expected program.
         program: &'static str,
-        /// What came instead.
+        /// The unexpected answer.
         problem: String,
     },
-    /// It closed a connection before its time.
+    /// The peer closed a connection too early.
     #[error("{peer} went away ({doing}): see that program's output for the reason")]
     PeerGone {
         /// Its address.
         peer: SocketAddr,
-        /// What we were doing.
+        /// The operation in progress.
         doing: &'static str,
     },
     /// The stop flag was raised.
@@ -117,32 +117,32 @@ pub enum Error {
     /// The traffic failed at this end.
     #[error(transparent)]
     Traffic(latput_load::Error),
-    /// Any other answer of the kernel.
+    /// Any other error of the kernel.
     #[error("cannot {doing}")]
     Io {
-        /// What we were doing.
+        /// The failed operation.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// What a caller can do about an [`Error`].
+/// The class of an [`Error`], which says what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request must be another.
+    /// The request is wrong.
     Usage,
-    /// The far end, or the way to it.
+    /// The far end or the path to it failed.
     Peer,
-    /// The caller asked for it.
+    /// The caller stopped the trial.
     Stopped,
-    /// This host.
+    /// This host failed.
     System,
 }
 
 impl Error {
-    /// What a caller can do about it.
+    /// The class of the error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Url { .. } | Self::Unsupported { .. } => ErrorKind::Usage,
@@ -158,7 +158,7 @@ impl Error {
         }
     }
 
-    /// Whether the traffic broke at this end, so that the same may go well another time.
+    /// Whether established traffic broke, so that a retry may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Traffic(error) if error.is_transient())
     }
@@ -169,7 +169,8 @@ impl Error {
 }
 
 impl From<latput_load::Error> for Error {
-    /// What is said of a latput far end is said here of a stock one.
+    /// Converts errors of the traffic. Those of latput's far end become those of a third-party
+    /// peer.
     fn from(error: latput_load::Error) -> Self {
         match error {
             latput_load::Error::PeerGone { peer, .. } => {

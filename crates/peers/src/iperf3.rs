@@ -1,7 +1,7 @@
 //! A test with an unmodified iperf3 server, from its cookie to its results.
 //!
-//! The server leads: one byte on the control connection names each next state. What it asks for is
-//! given, what it should not say is an error. Both ends of a test know whole seconds of warm-up only.
+//! The server leads: one byte on the control connection names each next state. Unexpected states
+//! are errors. The protocol has whole seconds of warm-up only.
 
 pub mod message;
 pub mod refusal;
@@ -23,22 +23,23 @@ use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
 use crate::outcome::PeerResult;
 
-/// The port that iperf3 listens at.
+/// iperf3's port.
 pub const PORT: u16 = 5201;
 
-/// What listens there.
+/// The command that listens there.
 const COMMAND: &str = "iperf3 -s";
-/// Largest results that are believed: 128 streams have some 30 KB.
+/// Largest accepted results: 128 streams have some 30 KB.
 const RESULTS_BYTES: u32 = 256 << 10;
-/// A server that is about to end a test may first have to take what is in its receive buffers.
+/// Time for a server to read its receive buffers before it ends a test.
 const LAST_WORDS: Nanos = Nanos::from_s(15);
-/// How often a server that closed a fresh connection is tried again, and how long it takes from a test to the next.
+/// Further attempts when a server closes a fresh connection between two tests, and the interval
+/// between attempts.
 const GREETINGS_MORE: u32 = 3;
 const BETWEEN_TESTS: Duration = Duration::from_millis(200);
-/// How long after a broken connection its reason may come.
+/// Time after a broken connection in which the server's reason may arrive.
 const REASON: Nanos = Nanos::from_ms(300);
 
-/// A test that an iperf3 server waits for.
+/// A test that an iperf3 server is ready for.
 #[derive(Debug)]
 pub struct Iperf3Session {
     line: ControlConnection,
@@ -55,7 +56,7 @@ enum TestTraffic {
 }
 
 impl Iperf3Session {
-    /// Agrees with the server on a test and opens its streams.
+    /// Negotiates a test with the server and opens its streams.
     pub(crate) fn open(
         peer: SocketAddr,
         workload: &Workload,
@@ -76,12 +77,12 @@ impl Iperf3Session {
         Ok(Self { line, flow, message: parameters.length, warmup: omit, is_done: false })
     }
 
-    /// Whole seconds.
+    /// The warm-up in whole seconds.
     pub const fn warmup(&self) -> Nanos {
         self.warmup
     }
 
-    /// Lets the traffic flow until the end of `window`, and asks the server for its part.
+    /// Runs the traffic until the end of `window`, then gets the server's results.
     pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         let seconds = window.length().as_secs_f64();
         let outcome = match &self.flow {
@@ -121,7 +122,7 @@ impl Iperf3Session {
         Ok(outcome)
     }
 
-    /// Ends the test: this end's account, then the server's.
+    /// Ends the test and exchanges results: this end's first, then the server's.
     fn exchange_results(
         &mut self,
         own: &[OwnStream],
@@ -145,7 +146,7 @@ impl Iperf3Session {
 }
 
 impl Drop for Iperf3Session {
-    /// Frees the server at once: it serves one test at a time.
+    /// Ends the test at once, since the server runs one at a time.
     fn drop(&mut self) {
         if !self.is_done {
             let _gone =
@@ -165,7 +166,7 @@ impl TestTraffic {
         let cpus = workload.binding.generator.as_ref();
         match workload.traffic {
             Traffic::TcpBulk { direction, connections, threads, .. } => {
-                // Of both directions the server takes the streams that it receives on first.
+                // For both directions the server first accepts the streams on which it receives.
                 let ways = if direction == Direction::Both { 2 } else { 1 };
                 let sockets = (0..ways * connections)
                     .map(|_| introduce(peer, cookie, sockets))
@@ -229,8 +230,8 @@ fn introduce(
     Ok(socket)
 }
 
-/// Connects, and is asked for the parameters. After each test the server closes its listening socket and opens
-/// another; who connects in between is cut off, and comes again.
+/// Connects and receives the request for parameters. After each test the server closes its
+/// listening socket and opens another. A connection in between is cut off and tried again.
 fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnection, Error> {
     let attempt = || {
         let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
@@ -243,7 +244,7 @@ fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnecti
         let Err(Error::PeerGone { .. }) = line else { break };
         std::thread::sleep(BETWEEN_TESTS);
         match attempt() {
-            // Not listening yet; that it went away stays what is told.
+            // Not listening yet. The first error stays the reported one.
             Err(Error::Refused { .. }) => {}
             other => line = other,
         }
@@ -255,7 +256,7 @@ fn expect(line: &ControlConnection, wanted: ControlState, patience: Nanos) -> Re
     expect_while_draining(line, wanted, patience, &[])
 }
 
-/// Waits for a state, and understands those that end a test early.
+/// Waits for a state. States that end a test early are errors.
 fn expect_while_draining(
     line: &ControlConnection,
     wanted: ControlState,
@@ -278,7 +279,7 @@ fn expect_while_draining(
         Some(ControlState::ServerError) => {
             let (mut code, mut errno) = ([0; 4], [0; 4]);
             line.receive(&mut code, drained, PATIENCE, "its error number")?;
-            // One that wants a password closes the connection without the second number.
+            // A server that wants a password closes the connection without the second number.
             let _absent = line.receive(&mut errno, drained, REASON, "its error number");
             let [code, errno] = [code, errno].map(u32::from_be_bytes);
             Err(Error::Refusal { peer, text: refusal::text(code, errno) })
@@ -292,7 +293,7 @@ fn expect_while_draining(
     }
 }
 
-/// If the server said why before it closed its connections, that is the error.
+/// The server's reason for a broken connection, if it sent one, or else `error`.
 fn reason(line: &ControlConnection, error: Error) -> Error {
     if !matches!(error, Error::PeerGone { .. } | Error::Traffic(_) | Error::NoAnswer { .. }) {
         return error;
@@ -327,13 +328,13 @@ fn receive_document(line: &ControlConnection, drained: &[TcpStream]) -> Result<V
     Ok(bytes)
 }
 
-/// The connections, to be kept open beside those that the traffic uses.
+/// Copies of the connections, which stay open beside those of the traffic.
 pub(crate) fn clones(traffic_to_peer: &PeerTraffic) -> Result<Vec<TcpStream>, Error> {
     let sockets = traffic_to_peer.sockets().iter().map(TcpStream::try_clone);
     sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }
 
-/// 36 characters of base 32 and a NUL.
+/// A random cookie: 36 characters of base 32 and a NUL.
 fn cookie() -> Result<[u8; 37], Error> {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bytes = [0_u8; 37];

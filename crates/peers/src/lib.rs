@@ -1,8 +1,8 @@
-//! Other programs at the far end: measures against an unmodified iperf3 server or netserver.
+//! Third-party programs at the far end: measures against an unmodified iperf3 server or netserver.
 //!
-//! [`Peer`] reads a URL such as `iperf3://192.0.2.7`, says whether that program can do a workload, and
-//! opens a [`PeerSession`]; the traffic itself is made by latput's own loops (`latput_load::PeerTraffic`). Read
-//! [`peer`] first, then [`iperf3`] or [`netperf`].
+//! [`Peer`] parses a URL such as `iperf3://192.0.2.7`, checks that the program supports a workload,
+//! and opens a [`PeerSession`]. latput's own loops make the traffic (`latput_load::PeerTraffic`).
+//! Read [`peer`] first, then [`iperf3`] or [`netperf`].
 
 pub mod error;
 pub mod iperf3;

@@ -1,7 +1,7 @@
-//! A test with an unmodified netserver (netperf 2.7.0 or later), with its host's CPU time.
+//! A test with an unmodified netserver (netperf 2.7.0 or later), including its host's CPU time.
 //!
-//! Each connection is a netserver process of its own, with a control connection of its own. The server
-//! counts from its answer until the data connection ends, so the warm-up is in its figures.
+//! Each connection has a netserver process and a control connection of its own. The server counts
+//! from its answer until the data connection ends, so its figures include the warm-up.
 
 pub mod wire;
 
@@ -22,23 +22,23 @@ use crate::error::Error;
 use crate::iperf3::clones;
 use crate::outcome::PeerResult;
 
-/// The port that netserver listens at.
+/// netserver's port.
 pub const PORT: u16 = 12_865;
 
-/// What listens there.
+/// The command that listens there.
 const COMMAND: &str = "netserver";
-/// Its timer runs so much longer than it is told (`PAD_TIME`), unless it only sends.
+/// Extra time of the server's timer (`PAD_TIME`), unless the server only sends.
 const PAD: Nanos = Nanos::from_s(4);
-/// What opening many connections may take of the server's time.
+/// Part of the server's time that opening many connections may take.
 const OPENING: Nanos = Nanos::from_s(1);
 
-/// A test that netservers wait for.
+/// A test that netservers are ready for.
 #[derive(Debug)]
 pub struct NetperfSession {
     lines: Vec<ControlConnection>,
     data: Data,
     traffic: Traffic,
-    /// When the servers' own timers end, at most this long after the session was opened.
+    /// Time from the opening of the session until the servers' own timers end.
     server_time: Nanos,
     warmup: Nanos,
     measures_cpu: bool,
@@ -51,7 +51,7 @@ enum Data {
 }
 
 impl NetperfSession {
-    /// Asks for a test and opens its data connections.
+    /// Requests a test and opens its data connections.
     pub(crate) fn open(
         peer: SocketAddr,
         workload: &Workload,
@@ -102,12 +102,12 @@ impl NetperfSession {
         Ok(Self { lines, data, traffic, server_time, warmup, measures_cpu })
     }
 
-    /// As it was asked for.
+    /// The requested warm-up.
     pub const fn warmup(&self) -> Nanos {
         self.warmup
     }
 
-    /// Lets the traffic flow until the end of `window`, and asks the servers for their part.
+    /// Runs the traffic until the end of `window`, then gets the servers' results.
     pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         let mut outcome = PeerResult::default();
         let sockets = match (&self.data, self.traffic) {
@@ -172,7 +172,7 @@ impl NetperfSession {
                 sum(|one| one.transactions.into()) as f64
             }
         };
-        // Each process measured the whole host; the longest measurement has the most clock ticks.
+        // Each process measured the whole host. The longest measurement has the most clock ticks.
         let longest = results.iter().max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s));
         let Some(cpu) = longest.and_then(|one| one.cpu).filter(|_| self.measures_cpu) else {
             outcome.check("peer-cpu", false, "netserver measured no CPU time there".to_owned());
@@ -266,7 +266,7 @@ fn receive_while_draining(
     patience: Nanos,
     waiting_for: &'static str,
 ) -> Result<[u8; MESSAGE_BYTES], Error> {
-    /// What netperf 2.5.0 and older ones send.
+    /// Size of messages of netperf 2.5.0 and older.
     const OLD_BYTES: usize = 256;
     let mut bytes = [0; MESSAGE_BYTES];
     line.receive(&mut bytes[..OLD_BYTES], drained, patience, waiting_for)?;

@@ -1,26 +1,26 @@
-//! What came of one trial against a stock peer: latput's own figures of this end, and what the peer
-//! said of its own.
+//! The result of one trial against a third-party peer: this end's figures and the peer's own
+//! report.
 
 use std::collections::BTreeMap;
 
 use latput_trial::Metric;
 use latput_trial::observation::{Check, ProgramCpu, TrafficObservation};
 
-/// One trial against a stock peer.
+/// One trial against a third-party peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerResult {
     /// The traffic.
     pub traffic: TrafficObservation,
-    /// Figures that only the peer could give, without the counts behind them.
+    /// Figures that only the peer reports, without their counts.
     pub reported_metrics: BTreeMap<Metric, f64>,
     /// The peer's own CPU figure, with its method.
     pub programs: Vec<ProgramCpu>,
-    /// What was checked.
+    /// The checks of the trial.
     pub checks: Vec<Check>,
 }
 
 impl PeerResult {
-    /// Keeps a figure that is a number; what is not is absent.
+    /// Stores a finite figure; other values are absent.
     pub(crate) fn give(&mut self, metric: Metric, value: f64) {
         if value.is_finite() && value >= 0.0 {
             self.reported_metrics.insert(metric, value);

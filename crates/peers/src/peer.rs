@@ -1,4 +1,4 @@
-//! Which stock program is where, and one trial with it.
+//! Addresses of third-party programs, and one trial with them.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,7 +12,7 @@ use crate::outcome::PeerResult;
 pub use crate::program::PeerProgram;
 use crate::{iperf3, netperf, support};
 
-/// A stock program that waits for tests.
+/// A third-party program that serves tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     program: PeerProgram,
@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Reads `iperf3://HOST[:PORT]` or `netperf://HOST[:PORT]`; `None` if it is neither.
+    /// Parses `iperf3://HOST[:PORT]` or `netperf://HOST[:PORT]`; `None` for other texts.
     pub fn parse(text: &str) -> Option<Result<Self, Error>> {
         let programs = [PeerProgram::Iperf3, PeerProgram::Netperf];
         let (program, rest) = programs.into_iter().find_map(|program| {
@@ -34,7 +34,7 @@ impl Peer {
         Some(parsed)
     }
 
-    /// Which program it is.
+    /// The program.
     pub const fn program(&self) -> PeerProgram {
         self.program
     }
@@ -52,7 +52,7 @@ impl Peer {
         found.next().ok_or_else(|| failed(None))
     }
 
-    /// Agrees with the program at `address` on a trial and opens its connections: all but the traffic.
+    /// Negotiates a trial with the program at `address` and opens its connections.
     pub fn open(
         &self,
         address: SocketAddr,
@@ -80,7 +80,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A trial that the peer waits for.
+/// A trial that the peer is ready for.
 #[derive(Debug)]
 pub enum PeerSession {
     /// With an iperf3 server.
@@ -90,7 +90,7 @@ pub enum PeerSession {
 }
 
 impl PeerSession {
-    /// How long the traffic goes before the window; the program may know whole seconds only.
+    /// Length of the warm-up. Some programs use whole seconds only.
     pub const fn warmup(&self) -> Nanos {
         match self {
             Self::Iperf3(session) => session.warmup(),
@@ -98,7 +98,7 @@ impl PeerSession {
         }
     }
 
-    /// Lets the traffic flow until the end of `window` and asks the peer for its part.
+    /// Runs the traffic until the end of `window`, then gets the peer's results.
     pub fn run(self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         match self {
             Self::Iperf3(session) => session.run(window, stop),

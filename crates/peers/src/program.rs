@@ -12,7 +12,7 @@ pub enum PeerProgram {
 }
 
 impl PeerProgram {
-    /// As in URLs and messages.
+    /// The name in URLs and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Iperf3 => "iperf3",

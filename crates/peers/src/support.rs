@@ -1,5 +1,5 @@
-//! Which workloads a stock program can do, and with which options; anything else is refused with the
-//! mend before a connection is opened.
+//! Workloads and options that each third-party program supports. Others are refused with a remedy
+//! before a connection is opened.
 
 use latput_trial::{Traffic, Workload};
 use latput_units::CpuSet;
@@ -7,16 +7,16 @@ use latput_units::CpuSet;
 use crate::error::Error;
 use crate::program::PeerProgram;
 
-/// iperf3 takes so many streams at most (`MAX_STREAMS` in `src/iperf.h`).
+/// Most streams of iperf3 (`MAX_STREAMS` in `src/iperf.h`).
 const IPERF3_STREAMS: u32 = 128;
-/// netserver forks a process for each connection.
+/// Most connections of a netperf test, each with a netserver process.
 const NETSERVER_PROCESSES: u32 = 64;
-/// A header of two times and a 64-bit number stands in each datagram of iperf3.
+/// Smallest datagram of iperf3: its header has two times and a 64-bit number.
 const IPERF3_DATAGRAM: u64 = 16;
-/// Threads at this end.
+/// Most threads at this end.
 const THREADS: u32 = 64;
 
-/// Refuses what the program cannot do.
+/// Refuses a workload that the program does not support.
 pub(crate) fn check(program: PeerProgram, workload: &Workload) -> Result<(), Error> {
     let refused = |problem: String| Err(Error::Unsupported { program: program.name(), problem });
     if let Err(problem) = traffic(program, &workload.traffic) {

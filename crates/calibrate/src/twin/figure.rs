@@ -1,5 +1,4 @@
-//! What of a cell a twin is fitted to: what gets done, how long it takes, what it costs each end and how
-//! often each end polls.
+//! The fitted figures of a cell: rate, latency, CPU cost of each end, and poll rate of each end.
 
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Metric, Observation, Traffic, Workload};
@@ -14,15 +13,16 @@ pub(super) enum FittedFigure {
     Latency,
     /// CPU time of a host per unit of work.
     Cpu(Role),
-    /// The same of the traffic's own threads and those that poll for them, in place of it where threads poll:
-    /// the scheduler times threads exactly, while the time of a CPU is sampled by a tick and everybody's.
+    /// CPU time of the traffic's own threads and the threads that poll for them, which replaces
+    /// [`Self::Cpu`] where threads poll. The scheduler times threads exactly, while a tick samples
+    /// the time of a CPU, which includes other work.
     OwnCpu(Role),
     /// Polls per second of a host.
     Polls(Role),
 }
 
-/// Every figure, and what it weighs. Polls are there for what a poll and its timer cost, and bulk traffic
-/// says little of that: who polls how often then hangs on who gets the core.
+/// Every figure with its weight. Poll rates show the cost of polls and timers. Bulk traffic leaves
+/// them out, since its poll rates depend on which thread gets the core.
 const FIGURES: [(FittedFigure, f64); 8] = [
     (FittedFigure::Rate, 1.0),
     (FittedFigure::Latency, 0.5),
@@ -44,7 +44,7 @@ impl FittedFigure {
         FIGURES.into_iter().filter(is_fit)
     }
 
-    /// As it was measured; `None` where it was not, or cannot be told from other work.
+    /// The measured value; `None` if it was not measured or includes other work.
     pub(super) fn measured(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let is_other = |check: &latput_trial::Check| check.name == "other-work" && !check.passed;
         let is_told = match self {
@@ -57,7 +57,7 @@ impl FittedFigure {
         self.predicted(load, observation).filter(|value| is_told && *value > 0.0)
     }
 
-    /// As it is in a simulated trial.
+    /// The value in a simulated trial.
     pub(super) fn predicted(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let value = |metric: Metric| metric.value(&load.traffic, observation);
         match self {
@@ -74,7 +74,8 @@ impl FittedFigure {
     }
 }
 
-/// Per transaction or per KB. `None` where soft interrupts poll, whose time is everybody's.
+/// CPU time in microseconds per transaction or per KB. `None` if soft interrupts poll, since their
+/// time includes other traffic's.
 fn own_cpu_us(role: Role, load: &Workload, observation: &Observation) -> Option<f64> {
     let host = host(role, observation)?;
     let flow = &observation.traffic;

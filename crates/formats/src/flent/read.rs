@@ -1,6 +1,6 @@
-//! flent's data files, versions 3 and 4: the series that latput has figures for.
+//! Reader of flent's data files, versions 3 and 4.
 //!
-//! Figures come from `raw_values`, never from `results`, which flent interpolates to a common step.
+//! It reads `raw_values`, since flent interpolates `results` to a common step.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{PING, unix_ms};
 use crate::parsed::{Problem, Test, workload};
 
-/// The one test of a file.
+/// The single test of a file.
 pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let document: Value = serde_json::from_slice(bytes).map_err(|error| {
         let cut = if error.is_eof() { "it ends too early: " } else { "" };
@@ -106,7 +106,7 @@ fn finish(
     }
 }
 
-/// A test with nothing but a ping: its round trips are the load's.
+/// A test with a ping only. Its round trips are those of the load.
 fn ping_alone(metadata: &Value, ping: &[SeriesPoint], notes: Vec<String>) -> Result<Test, String> {
     let step = metadata["STEP_SIZE"].as_f64().filter(|step| (1e-4..=1.0).contains(step));
     let rate = step.map_or(5.0, |step| (1.0 / step).round()); // flent's own step is 0.2 s
@@ -124,7 +124,7 @@ fn ping_alone(metadata: &Value, ping: &[SeriesPoint], notes: Vec<String>) -> Res
     Ok(finish(metadata, workload, observation, notes))
 }
 
-/// A ping beside the load. Loss is known only where the pings are numbered.
+/// A ping beside the load. Loss is known only for numbered pings.
 fn probe(ping: &[SeriesPoint], observation: &mut Observation) {
     let rtt = histogram(ping);
     let numbers: Option<Vec<u64>> = ping.iter().map(|point| point.seq).collect();
@@ -166,7 +166,7 @@ struct SeriesPoint {
     seq: Option<u64>,
 }
 
-/// The values that are numbers, in the order of time.
+/// The numeric values in time order.
 fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());

@@ -1,9 +1,9 @@
-//! flent's data files (version 4), one for each setting under each workload, that flent tabulates and
-//! plots.
+//! Writer of flent's data files (version 4): one file for each setting under each workload, which
+//! flent can tabulate and plot.
 //!
-//! flent draws by the name of its own test and the names of that test's series, so both are those of the
-//! nearest test that it has. A run is one point of the time axis; the round trips of a run, which latput
-//! keeps as a histogram without their times, stand as equally likely values at the run's start.
+//! flent plots by the names of its own tests and their series, so the files use those of the
+//! nearest test. Each run is one point of the time axis. latput keeps round trips as a histogram
+//! without times, so equally likely values stand at the start of their run.
 
 use latput_stats::Histogram;
 use latput_trial::workload::Direction;
@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 
 use super::{PING, utc};
 
-/// Round trips of one run that stand for all of them.
+/// Values that represent the round trips of one run.
 const VALUES: u64 = 1000;
 
 /// One data file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlentFile {
-    /// The setting and the workload, for people.
+    /// The setting and the workload in words.
     pub title: String,
-    /// JSON; flent wants it packed with gzip in a file whose name ends in `.flent.gz`.
+    /// JSON text. flent reads it packed with gzip, in a file whose name ends in `.flent.gz`.
     pub text: String,
 }
 
-/// The data files; none where there are no runs.
+/// The data files, none without runs.
 pub fn write(results: &Results) -> Vec<FlentFile> {
     let mut files = Vec::new();
     for (workload_idx, workload) in results.workloads.iter().enumerate() {
@@ -45,7 +45,7 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
     files
 }
 
-/// flent's test, its series of goodput with the sums that its plots want, and what it must be told.
+/// flent's test, its goodput series with the sums that its plots use, and its parameters.
 struct Shape {
     test: &'static str,
     goodput: &'static [(&'static str, Metric)],
@@ -103,7 +103,7 @@ fn shape(workload: &Workload) -> Shape {
 fn file(results: &Results, workload: &Workload, title: &str, rows: &[&Row]) -> String {
     let shape = shape(workload);
     let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
-    // Imported runs may have no times: they then stand a second apart, in their order.
+    // Imported runs may lack times. They are then placed one second apart in their order.
     let is_timed = rows.iter().all(|row| row.started_unix_ms > 0);
     let offset_s = |idx: usize, row: &Row| {
         if is_timed { (row.started_unix_ms - began) as f64 / 1e3 } else { idx as f64 }
@@ -160,12 +160,12 @@ fn file(results: &Results, workload: &Workload, title: &str, rows: &[&Row]) -> S
     document.to_string()
 }
 
-/// The parts of a file that are kept by series.
+/// The series of a file.
 #[derive(Default)]
 struct Series {
     /// Start of each run, seconds since the first.
     times: Vec<f64>,
-    /// Start of the first, seconds since 1970.
+    /// Start of the first run, seconds since 1970.
     began_s: f64,
     results: Map<String, Value>,
     raw: Map<String, Value>,
@@ -173,7 +173,8 @@ struct Series {
 }
 
 impl Series {
-    /// One value for each run; `None` is absent. flent computes sums itself and keeps no raw values.
+    /// Adds one value for each run; `None` is absent. flent computes sums itself and keeps no raw
+    /// values for them.
     fn add(&mut self, name: &str, units: &str, is_computed: bool, values: &[Option<f64>]) {
         let points = self.times.iter().zip(values);
         let raw = points
@@ -194,7 +195,7 @@ impl Series {
         }
     }
 
-    /// Round trips: the mean of each run, and values that stand for all of them.
+    /// Adds round trips: the mean of each run, and values that represent all of them.
     fn add_pings<'a>(&mut self, rows: &[&'a Row], rtt: impl Fn(&'a Row) -> Option<&'a Histogram>) {
         let ms = |ns: f64| ns / 1e6;
         let means: Vec<Option<f64>> = rows.iter().map(|row| rtt(row)?.mean_ns().map(ms)).collect();

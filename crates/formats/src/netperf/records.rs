@@ -1,24 +1,24 @@
-//! netperf's three ways to print a test, each read into the same record: selector and value, by the names
-//! of its keyval output.
+//! netperf's three output formats. Each is read into one record of selectors and values, with the
+//! names of its keyval output.
 
 use std::collections::BTreeMap;
 
 use crate::parsed::Problem;
 
-/// What one test printed.
+/// The output of one test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Record {
     /// The title line, such as `MIGRATED TCP STREAM TEST from ...`; empty with `-P 0`.
     pub(super) title: String,
     /// Values by selector: `THROUGHPUT`, `P99_LATENCY`.
     pub(super) values: BTreeMap<String, String>,
-    /// Its first line in the file.
+    /// The first line of the test in the file.
     pub(super) line: usize,
     /// Whether netperf warned that its confidence was not reached.
     pub(super) is_uncertain: bool,
 }
 
-/// Selector and the name that the CSV header has for it (`netperf_output_name` in `src/nettest_omni.c`).
+/// Selectors with their names in the CSV header (`netperf_output_name` in `src/nettest_omni.c`).
 const CSV_NAMES: [(&str, &str); 26] = [
     ("PROTOCOL", "Protocol"),
     ("DIRECTION", "Direction"),
@@ -84,17 +84,17 @@ pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
     Ok(reader.records)
 }
 
-/// Where in a file we are.
+/// The state of the reader in a file.
 #[derive(Debug, Default)]
 struct Reader {
     records: Vec<Record>,
-    /// The title of the tests that follow.
+    /// The title of the following tests.
     title: String,
     /// Lines between a title and its figures: the classic header.
     header: String,
-    /// The columns of CSV lines that follow.
+    /// The columns of the following CSV lines.
     columns: Option<Vec<Option<&'static str>>>,
-    /// The keyval test under way.
+    /// The incomplete keyval test.
     record: Record,
     is_uncertain: bool,
 }
@@ -149,7 +149,7 @@ impl Reader {
         self.records.push(Record { title: self.title.clone(), is_uncertain, ..record });
     }
 
-    /// Classic output, under the title that says what the columns are.
+    /// Reads classic output; the title defines the columns.
     fn classic(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
         let is = |name: &str| self.title.contains(name);
         let mut extra = Vec::new();
@@ -191,7 +191,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The second line of `UDP_STREAM`: what arrived.
+    /// Reads the second line of `UDP_STREAM`: the receiver's figures.
     fn udp_receiver(&mut self, numbers: &[&str]) -> Result<(), String> {
         let sent = self.records.last_mut().filter(|record| record.values.contains_key("SENT"));
         let sent = sent.ok_or("the receiver's figures stand before the sender's")?;
@@ -214,7 +214,7 @@ fn unknown(numbers: &[&str]) -> String {
     format!("{} figures in a row are none of this test's known forms: use -k", numbers.len())
 }
 
-/// `THROUGHPUT=940.10`.
+/// Splits `THROUGHPUT=940.10`.
 fn keyval(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once('=')?;
     let is_key = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
@@ -248,7 +248,7 @@ fn csv_record(
     Ok(named.filter_map(|(name, value)| Some(((*name)?.to_owned(), value))).collect())
 }
 
-/// The fields of a CSV line; quotes keep commas together.
+/// The fields of a CSV line. Quotes protect commas.
 fn csv_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! The end that connects.
+//! The client end of CRR traffic.
 
 use std::net::TcpStream;
 
@@ -20,11 +20,11 @@ use crate::poll::{self, Poll};
 use crate::socket;
 use crate::workers::WorkerContext;
 
-/// How often a transaction may begin. A server that unauthenticated crowd turns the oldest connection away that
-/// has not shown the key, and that may be ours.
+/// Attempts at one transaction. A server with too many unauthenticated connections closes the
+/// oldest, which may be one of this client.
 const MOST_ATTEMPTS: u32 = 32;
 
-/// Makes transactions until the meter says that it is over, or the server's end is gone.
+/// Makes transactions until the meter reports the end or the server closes.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     exchange: &Exchange,
@@ -68,11 +68,11 @@ struct Caller<'a> {
     calls: Vec<Call>,
 }
 
-/// One transaction under way.
+/// One transaction in progress.
 struct Call {
     socket: TcpStream,
     started: Nanos,
-    /// How often it began.
+    /// Attempts so far.
     attempts: u32,
     sent: usize,
     received: usize,
@@ -93,14 +93,14 @@ impl Caller<'_> {
                 if idx == CONTROL {
                     return Ok(End::Closed(None)); // nothing is ever said on it
                 }
-                let result = self.go_on(idx);
+                let result = self.serve_transaction(idx);
                 let now = now();
                 if meter.phase(now) == Phase::Over {
                     return Ok(End::Over);
                 }
                 let next = match result {
                     Ok(false) => continue,
-                    Err(_) if self.is_turned_away(idx) => {
+                    Err(_) if self.is_rejected(idx) => {
                         let Call { started, attempts, .. } = self.calls[idx];
                         self.connect(idx, started, attempts + 1)
                     }
@@ -114,7 +114,8 @@ impl Caller<'_> {
                     }
                 };
                 self.calls[idx] = match next {
-                    // The listener goes before its word on the control connection comes.
+                    // The listener closes before the end-of-run message arrives on the control
+                    // connection.
                     Err(Error::Refused { .. }) => {
                         return Ok(End::Closed(Some(Errno::CONNREFUSED)));
                     }
@@ -124,8 +125,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Whether the server closed connection `idx` before it answered, and is still there.
-    fn is_turned_away(&self, idx: usize) -> bool {
+    /// Whether the server closed connection `idx` without an answer and still serves the run.
+    fn is_rejected(&self, idx: usize) -> bool {
         let call = &self.calls[idx];
         call.received == 0
             && call.attempts < MOST_ATTEMPTS
@@ -133,30 +134,32 @@ impl Caller<'_> {
             && !self.worker.peer_closed()
     }
 
-    /// Connects for transaction `idx`, which began at `started`. What was there is closed.
+    /// Connects for transaction `idx`, which began at `started`. Closes the connection that it
+    /// replaces.
     fn connect(&self, idx: usize, started: Nanos, attempts: u32) -> Result<Call, Error> {
         let socket = dial::begin(self.worker.peer, |socket| {
             let nodelay = if self.exchange.nodelay { socket.set_tcp_nodelay(true) } else { Ok(()) };
             nodelay.map_err(|source| Error::io("set TCP_NODELAY", source))?;
             socket::apply(socket, self.options)
         })?;
-        // Edge-triggered: one registration sees the connection made, the response and the end.
+        // Edge-triggered: one registration reports the connect, the response and the close.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         self.poll.add(&socket, idx, flags)?;
         Ok(Call { socket, started, attempts, sent: 0, received: 0 })
     }
 
-    /// Does what can be done on transaction `idx`; whether it is done.
-    fn go_on(&mut self, idx: usize) -> Result<bool, Option<Errno>> {
+    /// Sends and receives on transaction `idx` without waiting. Returns whether the transaction is
+    /// complete.
+    fn serve_transaction(&mut self, idx: usize) -> Result<bool, Option<Errno>> {
         let call = &mut self.calls[idx];
         while call.sent < self.request.len() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match send(&call.socket, &self.request[call.sent..], flags) {
                 Ok(sent) => call.sent += sent,
                 Err(Errno::INTR) => {}
-                // Not connected yet, or no room.
+                // Not connected yet, or the send buffer is full.
                 Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(false),
-                // The reason, where the connection was never made.
+                // For a failed connect the socket has the reason.
                 Err(errno) => return Err(Some(pending_error(&call.socket).unwrap_or(errno))),
             }
         }

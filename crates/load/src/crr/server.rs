@@ -1,4 +1,4 @@
-//! The end that accepts. All threads take from one listener.
+//! The server end of CRR traffic. All threads accept from one listener.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,27 +22,27 @@ use crate::unauthenticated::{
 };
 use crate::workers::WorkerContext;
 
-/// The listener among what is watched.
+/// The epoll id of the listener.
 const LISTENER: usize = CONTROL - 1;
-/// Among what is watched, connections that have not shown the key begin here.
-const STRANGERS: usize = 1 << (usize::BITS - 2);
-/// How often connections that take too long to show the key are looked for.
-const ROUND: Nanos = Nanos::from_ms(100);
-/// Connections taken from the kernel in one go, so that a flood cannot keep us from those who are in.
+/// The first epoll id of unauthenticated connections.
+const FIRST_UNAUTHENTICATED: usize = 1 << (usize::BITS - 2);
+/// Interval of the search for expired unauthenticated connections.
+const SEARCH_INTERVAL: Nanos = Nanos::from_ms(100);
+/// Connections accepted in a row. The limit leaves time for established connections during a flood.
 const ACCEPT_BATCH: usize = 64;
-/// What is watched of a connection. Adding it tells also of what was there before.
+/// Events watched on a connection. Registration also reports events that happened before.
 const EDGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::ET);
-/// A client's next connection may come before its last is seen to be over.
+/// Spare places: a client's next connection may come before the end of its last one is seen.
 const SPARE: usize = 64;
 
-/// Who may come in, and how: the same for all threads of a reflector.
+/// Authentication state shared by all threads of a reflector.
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     listener: &'a TcpListener,
     key: &'a Key,
     auth_failures: &'a AtomicU64,
-    /// Whoever shows the key at once is never among them.
-    unauthenticated: Mutex<UnauthenticatedConns<Visit>>,
+    /// Connections without a proof. A connection that proves the key at once is never among them.
+    unauthenticated: Mutex<UnauthenticatedConns<CrrConn>>,
 }
 
 impl<'a> Guard<'a> {
@@ -59,7 +59,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    fn unauthenticated(&self) -> MutexGuard<'_, UnauthenticatedConns<Visit>> {
+    fn unauthenticated(&self) -> MutexGuard<'_, UnauthenticatedConns<CrrConn>> {
         self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,8 +85,8 @@ pub(crate) fn run(
         exchange,
         guard,
         poll,
-        rests_until: None,
-        visits: Vec::new(),
+        paused_until: None,
+        conns: Vec::new(),
         free: Vec::new(),
         most: 2 * exchange.connections + SPARE,
         buffer: vec![0; PIECE_BYTES],
@@ -106,31 +106,31 @@ struct Server<'a> {
     exchange: &'a Exchange,
     guard: &'a Guard<'a>,
     poll: Poll,
-    /// Until when the listener is not watched.
-    rests_until: Option<Nanos>,
-    /// Connections that showed the key.
-    visits: Vec<Option<Visit>>,
+    /// When the listener is watched again; `None` while it is watched.
+    paused_until: Option<Nanos>,
+    /// Authenticated connections.
+    conns: Vec<Option<CrrConn>>,
     free: Vec<usize>,
     most: usize,
     buffer: Vec<u8>,
     response: Vec<u8>,
 }
 
-/// A connection.
+/// One connection with its transaction.
 #[derive(Debug)]
-struct Visit {
+struct CrrConn {
     socket: OwnedFd,
     shown: [u8; Hello::BYTES],
-    is_known: bool,
+    is_authenticated: bool,
     received: usize,
     sent: usize,
 }
 
-/// What came of a turn of a visit.
-enum Turn {
+/// The state of a connection after its socket was served.
+enum ConnState {
     Wait,
     Done,
-    /// The client went away in the middle.
+    /// The client closed in the middle of the transaction.
     Gone,
     WrongKey,
 }
@@ -143,9 +143,9 @@ enum End {
 impl Server<'_> {
     fn serve(&mut self, meter: &mut Meter<'_>) -> Result<End, Error> {
         let mut events = poll::events();
-        let mut next_round = now() + ROUND;
+        let mut next_search = now() + SEARCH_INTERVAL;
         loop {
-            let until = self.rests_until.map_or(next_round, |until| until.min(next_round));
+            let until = self.paused_until.map_or(next_search, |until| until.min(next_search));
             self.poll.wait(&mut events, Some(until))?;
             let now = now();
             if meter.phase(now) == Phase::Over {
@@ -154,28 +154,30 @@ impl Server<'_> {
             if self.take(&events, now, meter)? {
                 return Ok(End::Closed);
             }
-            if now >= next_round {
-                next_round = now + ROUND;
+            if now >= next_search {
+                next_search = now + SEARCH_INTERVAL;
                 while let Some(slow) = { self.guard.unauthenticated().take_expired(now) } {
                     self.guard.count_wrong_key();
                     drop(slow);
                 }
             }
-            if self.rests_until.is_some_and(|until| now >= until) {
-                self.rests_until = None;
+            if self.paused_until.is_some_and(|until| now >= until) {
+                self.paused_until = None;
                 watch_listener(&self.poll, self.guard)?;
             }
         }
     }
 
-    /// Whether the control connection ended.
+    /// Handles events. Returns whether the control connection ended.
     fn take(&mut self, events: &[Event], now: Nanos, meter: &mut Meter<'_>) -> Result<bool, Error> {
         for event in events {
             match poll::id(event) {
                 CONTROL => return Ok(true),
                 LISTENER => self.accept(now, meter)?,
-                id if id >= STRANGERS => self.look_at((id - STRANGERS) as u64, meter)?,
-                idx => self.go_on_with(idx, meter),
+                id if id >= FIRST_UNAUTHENTICATED => {
+                    self.serve_unauthenticated((id - FIRST_UNAUTHENTICATED) as u64, meter)?;
+                }
+                idx => self.serve_conn(idx, meter),
             }
         }
         Ok(false)
@@ -185,7 +187,7 @@ impl Server<'_> {
         for _ in 0..ACCEPT_BATCH {
             let accepted = accept(self.guard.listener);
             match accepted.map_err(|e| Error::io("accept a connection on the data port", e))? {
-                Accepted::Connection(socket, _) => self.welcome(socket, now, meter)?,
+                Accepted::Connection(socket, _) => self.admit(socket, now, meter)?,
                 Accepted::Gone => {}
                 Accepted::None => return Ok(()),
                 Accepted::NoRoom => return self.make_room(now),
@@ -194,146 +196,155 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Gives a conn's descriptor to who waits in the kernel. Where there is no conn, leaves the
-    /// listener alone for a moment, so that it does not keep the thread awake.
+    /// Closes the oldest unauthenticated connection to free its descriptor. If there is none, stops
+    /// watching the listener for [`ACCEPT_PAUSE`], so that it does not keep the thread awake.
     fn make_room(&mut self, now: Nanos) -> Result<(), Error> {
         let oldest = self.guard.unauthenticated().take_oldest();
         if oldest.is_some() {
             self.guard.count_wrong_key();
-        } else if self.rests_until.is_none() {
+        } else if self.paused_until.is_none() {
             self.poll.remove(self.guard.listener)?;
-            self.rests_until = Some(now + ACCEPT_PAUSE);
+            self.paused_until = Some(now + ACCEPT_PAUSE);
         }
         Ok(())
     }
 
-    fn welcome(&mut self, socket: OwnedFd, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
-        let mut visit =
-            Visit { socket, shown: [0; Hello::BYTES], is_known: false, received: 0, sent: 0 };
-        // Under load the request is there already and nothing need be watched.
-        if self.turn_is_over(&mut visit, meter) {
+    fn admit(&mut self, socket: OwnedFd, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let mut conn = CrrConn {
+            socket,
+            shown: [0; Hello::BYTES],
+            is_authenticated: false,
+            received: 0,
+            sent: 0,
+        };
+        // Under load the request has arrived already and the connection needs no registration.
+        if self.is_over_after_serving(&mut conn, meter) {
             return Ok(());
         }
-        if visit.is_known {
-            return self.keep(visit);
+        if conn.is_authenticated {
+            return self.keep(conn);
         }
-        let conn = self.guard.unauthenticated().enter(visit, now);
+        let conn = self.guard.unauthenticated().enter(conn, now);
         self.poll.add(&conn.connection.socket, id_of(conn.number), EDGES)?;
         self.put(conn, meter)
     }
 
-    /// Does what can be done on the connection of conn `number`.
-    fn look_at(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
+    /// Serves unauthenticated connection `number`.
+    fn serve_unauthenticated(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
         let Some(mut conn) = self.guard.unauthenticated().take(number) else { return Ok(()) };
-        if self.turn_is_over(&mut conn.connection, meter) {
+        if self.is_over_after_serving(&mut conn.connection, meter) {
             return Ok(());
         }
-        if !conn.connection.is_known {
+        if !conn.connection.is_authenticated {
             return self.put(conn, meter);
         }
         self.poll.remove(&conn.connection.socket)?;
         self.keep(conn.connection)
     }
 
-    /// Puts a connection among those without the key, and turns the oldest away where there are too
-    /// many: unless it has shown the key by now, for its own thread may be late.
+    /// Stores an unauthenticated connection. If there are too many, serves the oldest once more
+    /// (its own thread may be late), then closes it if it still lacks a proof.
     fn put(
         &mut self,
-        conn: UnauthenticatedConn<Visit>,
+        conn: UnauthenticatedConn<CrrConn>,
         meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
         let oldest = self.guard.unauthenticated().put(conn);
-        let Some(mut visit) = oldest.map(|oldest| oldest.connection) else { return Ok(()) };
-        if self.turn_is_over(&mut visit, meter) {
+        let Some(mut conn) = oldest.map(|oldest| oldest.connection) else { return Ok(()) };
+        if self.is_over_after_serving(&mut conn, meter) {
             return Ok(());
         }
-        if visit.is_known {
-            return self.keep(visit);
+        if conn.is_authenticated {
+            return self.keep(conn);
         }
         self.guard.count_wrong_key();
         Ok(())
     }
 
-    /// Watches a connection that showed the key.
-    fn keep(&mut self, visit: Visit) -> Result<(), Error> {
+    /// Registers an authenticated connection.
+    fn keep(&mut self, conn: CrrConn) -> Result<(), Error> {
         let Some(idx) = self.place() else { return Ok(()) };
-        self.poll.add(&visit.socket, idx, EDGES)?;
-        self.visits[idx] = Some(visit);
+        self.poll.add(&conn.socket, idx, EDGES)?;
+        self.conns[idx] = Some(conn);
         Ok(())
     }
 
-    /// A free place among those that showed the key; `None` where there are more than the test has.
+    /// A free index for an authenticated connection; `None` if there are more than the workload
+    /// has.
     fn place(&mut self) -> Option<usize> {
         if let Some(idx) = self.free.pop() {
             return Some(idx);
         }
-        if self.visits.len() >= self.most {
+        if self.conns.len() >= self.most {
             self.guard.count_wrong_key();
             return None;
         }
-        self.visits.push(None);
-        Some(self.visits.len() - 1)
+        self.conns.push(None);
+        Some(self.conns.len() - 1)
     }
 
-    /// Does what can be done on visit `idx`, and closes it when that was all.
-    fn go_on_with(&mut self, idx: usize, meter: &mut Meter<'_>) {
-        let Some(mut visit) = self.visits[idx].take() else { return };
-        if self.turn_is_over(&mut visit, meter) {
+    /// Serves connection `idx` and closes it once its transaction is over.
+    fn serve_conn(&mut self, idx: usize, meter: &mut Meter<'_>) {
+        let Some(mut conn) = self.conns[idx].take() else { return };
+        if self.is_over_after_serving(&mut conn, meter) {
             self.free.push(idx);
         } else {
-            self.visits[idx] = Some(visit);
+            self.conns[idx] = Some(conn);
         }
     }
 
-    /// Does what can be done on `visit`; whether that was all.
-    fn turn_is_over(&mut self, visit: &mut Visit, meter: &mut Meter<'_>) -> bool {
-        match visit.go_on(self.exchange, self.guard.key, &mut self.buffer, &self.response) {
-            Turn::Wait => return false,
-            Turn::Done => {
+    /// Serves a connection. Returns whether its transaction is over.
+    fn is_over_after_serving(&mut self, conn: &mut CrrConn, meter: &mut Meter<'_>) -> bool {
+        match conn.serve(self.exchange, self.guard.key, &mut self.buffer, &self.response) {
+            ConnState::Wait => return false,
+            ConnState::Done => {
                 meter.received(self.exchange.request, 1);
                 meter.sent(self.exchange.response);
             }
-            Turn::Gone => {}
-            Turn::WrongKey => self.guard.count_wrong_key(),
+            ConnState::Gone => {}
+            ConnState::WrongKey => self.guard.count_wrong_key(),
         }
         true
     }
 }
 
 fn id_of(conn: u64) -> usize {
-    STRANGERS + usize::try_from(conn).expect("an end sees fewer connections than addresses")
+    FIRST_UNAUTHENTICATED
+        + usize::try_from(conn).expect("an end sees fewer connections than addresses")
 }
 
-impl Visit {
-    fn go_on(
+impl CrrConn {
+    fn serve(
         &mut self,
         exchange: &Exchange,
         key: &Key,
         buffer: &mut [u8],
         response: &[u8],
-    ) -> Turn {
+    ) -> ConnState {
         let whole = Hello::BYTES + exchange.request;
         while self.received < whole {
             let bytes = match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-                // At the end of the traffic the client leaves before it says anything.
-                Ok((0, _)) if self.is_known || self.received == 0 => return Turn::Gone,
-                Ok((0, _)) => return Turn::WrongKey,
+                // At the end of the traffic the client closes without a request.
+                Ok((0, _)) if self.is_authenticated || self.received == 0 => {
+                    return ConnState::Gone;
+                }
+                Ok((0, _)) => return ConnState::WrongKey,
                 Ok((bytes, _)) => bytes,
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Turn::Wait,
-                Err(_) => return Turn::Gone,
+                Err(Errno::AGAIN) => return ConnState::Wait,
+                Err(_) => return ConnState::Gone,
             };
-            if !self.is_known {
+            if !self.is_authenticated {
                 let room = &mut self.shown[self.received.min(Hello::BYTES)..];
                 let part = room.len().min(bytes);
                 room[..part].copy_from_slice(&buffer[..part]);
             }
             self.received += bytes;
-            if !self.is_known && self.received >= Hello::BYTES {
+            if !self.is_authenticated && self.received >= Hello::BYTES {
                 if Hello::decode(&self.shown, key).is_none() {
-                    return Turn::WrongKey;
+                    return ConnState::WrongKey;
                 }
-                self.is_known = true;
+                self.is_authenticated = true;
             }
         }
         while self.sent < exchange.response {
@@ -341,10 +352,10 @@ impl Visit {
             match send(&self.socket, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Turn::Wait,
-                Err(_) => return Turn::Gone,
+                Err(Errno::AGAIN) => return ConnState::Wait,
+                Err(_) => return ConnState::Gone,
             }
         }
-        Turn::Done
+        ConnState::Done
     }
 }

@@ -1,26 +1,26 @@
 //! ICMP and `ICMPv6` echo messages (RFC 792, RFC 4443). Pure.
 
-/// Which of the two.
+/// The version of ICMP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V4,
     V6,
 }
 
-/// What tells one echo of ours from others.
+/// The identity of one echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Echo {
-    /// Of this run.
+    /// The tag of this run.
     pub(super) tag: u64,
-    /// Its place in the run, from 0.
+    /// The number of the request, from 0.
     pub(super) sequence: u64,
 }
 
 /// Size of a message's header.
 pub(super) const HEADER: usize = 8;
-/// Size of the smallest message: what tells an echo from others is in the payload.
+/// Size of the smallest message. The payload identifies the echo.
 pub(super) const SMALLEST: usize = HEADER + 16;
-/// Largest IPv4 header, which a raw socket leaves in front of a message.
+/// Largest IPv4 header, which a raw socket includes.
 pub(super) const LARGEST_IP_HEADER: usize = 60;
 
 impl Version {
@@ -39,7 +39,7 @@ impl Version {
     }
 }
 
-/// An echo request. The kernel sums `ICMPv6` itself; a sum in it does no harm.
+/// Encodes an echo request. The kernel computes the checksum of `ICMPv6` itself.
 pub(super) fn request(version: Version, echo: Echo, bytes: usize) -> Vec<u8> {
     let mut message = vec![0; bytes.max(SMALLEST)];
     message[0] = version.request();
@@ -52,8 +52,8 @@ pub(super) fn request(version: Version, echo: Echo, bytes: usize) -> Vec<u8> {
     message
 }
 
-/// The echo that a received packet answers; `None` if it is anything else. `with_ip_header`: the packet
-/// is from a raw IPv4 socket.
+/// The echo that a received packet answers; `None` for other packets. `with_ip_header` is true for
+/// a raw IPv4 socket.
 pub(super) fn parse_reply(version: Version, packet: &[u8], with_ip_header: bool) -> Option<Echo> {
     let header = match (with_ip_header, packet.first()?) {
         (true, first) if first >> 4 == 4 => usize::from(first & 0x0f) * 4,
@@ -68,8 +68,8 @@ pub(super) fn parse_reply(version: Version, packet: &[u8], with_ip_header: bool)
         .then(|| Echo { tag: u64::from_be_bytes(*tag), sequence: u64::from_be_bytes(*sequence) })
 }
 
-/// The Internet checksum (RFC 1071) of a message that fits a packet; an odd last byte has a zero
-/// behind it.
+/// The Internet checksum (RFC 1071) of a message that fits a packet. An odd last byte is padded
+/// with a zero.
 fn checksum(message: &[u8]) -> u16 {
     let word = |pair: &[u8]| [pair[0], pair.get(1).copied().unwrap_or(0)];
     let sum: u32 = message.chunks(2).map(|pair| u32::from(u16::from_be_bytes(word(pair)))).sum();

@@ -1,5 +1,5 @@
-//! When the kernel got a packet: software receive timestamps, as `ping` uses them. Without them a round
-//! trip ends when this process gets a CPU to read the answer.
+//! Receive timestamps of the kernel, as ping(8) uses them. Without them a round trip includes the
+//! time until this process gets a CPU.
 
 #![allow(unsafe_code, reason = "recvmsg(2) with receive timestamps has no safe wrapper")]
 
@@ -15,14 +15,14 @@ use socket2::Socket;
 use crate::clock::{self, from_timespec};
 use crate::socket::write_option;
 
-/// Bytes of one control message with a time, and then some.
+/// Room for one control message with a time.
 const CONTROL_BYTES: usize = 64;
 
 /// A buffer for control messages, aligned as their headers must be.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Asks the kernel to stamp what comes; where it does not, packets have no stamp.
+/// Asks the kernel to timestamp received packets. If it refuses, packets have no timestamp.
 pub(super) fn enable(socket: &Socket) {
     let refused =
         write_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_err();
@@ -31,7 +31,8 @@ pub(super) fn enable(socket: &Socket) {
     }
 }
 
-/// Receives one packet without waiting: its length, and when the kernel got it by the realtime clock.
+/// Receives one packet without waiting. Returns its length and the kernel's receive time (realtime
+/// clock).
 pub(super) fn receive(socket: &Socket, packet: &mut [u8]) -> Result<(usize, Option<Nanos>), Errno> {
     let mut control = ControlBuffer([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() };

@@ -1,4 +1,4 @@
-//! A client: one connection, one thread, blocking calls.
+//! The client: one connection, one thread, blocking calls.
 
 use std::net::TcpStream;
 
@@ -12,14 +12,14 @@ use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::workers::WorkerContext;
 
-/// Reads until the meter says that it is over, or the server closes.
+/// Reads until the meter reports the end or the server closes.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     reads: &Reads,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     meter.tally.latency = Some(Histogram::new());
-    // Clients and threads are as many: each has one connection.
+    // There are as many threads as clients: each has one connection.
     for socket in worker.sockets {
         if let Err(errno) = read_on(socket, reads, meter) {
             worker.closed(errno)?;
@@ -28,7 +28,8 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Reads on one connection; an error, or nothing at its end, says why it ended early.
+/// Reads on one connection. Returns the reason if it ended early: an error, or `None` for the end
+/// of file.
 fn read_on(socket: &TcpStream, reads: &Reads, meter: &mut Meter<'_>) -> Result<(), Option<Errno>> {
     let mut sent_at = vec![now(); reads.outstanding as usize];
     let mut calls = Vec::with_capacity(sent_at.len() * HEAD_BYTES);
@@ -50,7 +51,7 @@ fn read_on(socket: &TcpStream, reads: &Reads, meter: &mut Meter<'_>) -> Result<(
         calls.clear();
         let mut done = 0;
         framing.take(&buffer[..bytes], reads.reply_bytes(), |number| {
-            // A number that was not asked for is no read.
+            // A number without a call is no reply.
             let Some(sent_at) = sent_at.get_mut(number as usize) else { return };
             let started = std::mem::replace(sent_at, now);
             meter.round_trips(started, now, 1);
@@ -70,7 +71,7 @@ fn push_call(calls: &mut Vec<u8>, number: u32) {
     calls.resize(end, 0);
 }
 
-/// The server reads whatever it is doing, so that this never waits for long.
+/// Sends all of `rest`. The server always reads, so this never waits for long.
 fn send_all(socket: &TcpStream, mut rest: &[u8]) -> Result<(), Errno> {
     while !rest.is_empty() {
         match send(socket, rest, SendFlags::NOSIGNAL) {

@@ -1,5 +1,4 @@
-//! The server: calls wait in a heap until they have been thought about, so that no call's thinking holds
-//! up another.
+//! The server. Delayed calls wait in a heap, so that the delay of one call does not delay another.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,7 +18,7 @@ use crate::poll::{self, Poll};
 use crate::udp::sharpen_sleep;
 use crate::workers::WorkerContext;
 
-/// Answers calls until the clients close. `seed` draws the times of thought.
+/// Answers calls until the clients close. `seed` seeds the random delays.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     reads: &Reads,
@@ -50,7 +49,7 @@ struct Server<'a> {
     reads: &'a Reads,
     poll: Poll,
     clients: Vec<Client<'a>>,
-    /// Calls that are being thought about: when the thought is done, whose it is, and its number.
+    /// Delayed calls: time of the reply, connection and number.
     thoughts: BinaryHeap<Reverse<(Nanos, usize, u32)>>,
     rng: Rng,
     buffer: Vec<u8>,
@@ -62,7 +61,7 @@ struct Client<'a> {
     framing: Framing,
     /// Calls without a reply so far.
     open: u32,
-    /// Numbers of the replies that are ready, and how much of the first is sent.
+    /// Numbers of the replies that are due, and the sent bytes of the first.
     ready: VecDeque<u32>,
     sent: usize,
     waits_to_write: bool,
@@ -113,7 +112,7 @@ impl Server<'_> {
         self.reply(idx, meter).map_err(|errno| End::Closed(Some(errno)))
     }
 
-    /// Takes the calls that are there.
+    /// Reads calls.
     fn read(&mut self, idx: usize, now: Nanos, meter: &mut Meter<'_>) -> Result<(), End> {
         let client = &mut self.clients[idx];
         let bytes = match recv(client.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -140,7 +139,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Sends the replies that are ready, as far as the client's buffer takes them.
+    /// Sends the replies that are due, as far as the socket buffer has room.
     fn reply(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<(), Errno> {
         let client = &mut self.clients[idx];
         while let Some(number) = client.ready.front() {
@@ -178,12 +177,12 @@ impl<'a> Client<'a> {
     }
 }
 
-/// How long to think about one call.
+/// The delay of one call.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
 fn thinking_time(think: Think, rng: &mut Rng) -> Nanos {
     match think.distribution {
         Distribution::Fixed => think.mean,
-        // The inverse of the exponential distribution's function; 1 - u is never 0.
+        // The inverse of the exponential distribution; 1 - u is never 0.
         Distribution::Exponential => {
             Nanos::from_ns((-(1.0 - rng.uniform()).ln() * think.mean.as_ns() as f64) as u64)
         }

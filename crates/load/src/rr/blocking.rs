@@ -50,7 +50,7 @@ pub(super) fn run(
         if let Err(errno) = send_messages(socket, messages, &message, &mut batch, flags) {
             return worker.closed(Some(errno));
         }
-        // The figures are recorded while the peer works.
+        // Record the figures while the peer works.
         meter.received(bytes, messages);
         meter.sent(messages as usize * side.outgoing);
         if side.leads {
@@ -75,7 +75,7 @@ fn send_messages(
         match sendmmsg(socket, &mut batch[..group], flags) {
             Ok(sent) => {
                 left -= sent;
-                // The kernel stops after a message that a signal cut short.
+                // The kernel stops after a message that a signal interrupted.
                 let cut =
                     sent.checked_sub(1).map_or(message.len(), |last| batch[last].bytes_sent());
                 send_all(socket, &message[cut.min(message.len())..], flags)?;

@@ -14,33 +14,33 @@ use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
 use crate::workers::WorkerContext;
 
-/// One connection's place in the exchange.
+/// One connection with its state.
 struct Connection<'a> {
     socket: &'a TcpStream,
     id: usize,
-    /// Bytes of a message that came in so far.
+    /// Received bytes of an incomplete message.
     partial_in: usize,
-    /// Messages still to send, the one under way included.
+    /// Messages still to send, including a partly sent one.
     to_send: usize,
-    /// Bytes of the message under way that are sent.
+    /// Sent bytes of a partly sent message.
     partial_out: usize,
-    /// When its messages went out; of the side that leads, which alone takes times.
+    /// Send times of its messages, at the leading end, which measures round trips.
     in_flight: Option<InFlight>,
     waits_to_write: bool,
 }
 
-/// What the connections share.
+/// State shared by the connections.
 struct Exchange<'s, 'm, 'b> {
     poll: Poll,
     side: &'s Side,
-    /// A message, or what is sent of a large one at once.
+    /// A message, or the largest part of one that is sent at once.
     message: &'m [u8],
     batch: &'b mut [MMsgHdr<'m>],
     flags: SendFlags,
     buffer: Vec<u8>,
 }
 
-/// Why a connection's turn ended the traffic.
+/// The reason for the end of the traffic.
 enum End {
     Over,
     Closed(Option<Errno>),
@@ -96,7 +96,7 @@ impl Exchange<'_, '_, '_> {
         }
     }
 
-    /// Reads once, answers what that completed, and goes on with what could not be sent before.
+    /// Reads once, answers the completed messages, and continues blocked sends.
     fn turn(
         &mut self,
         connection: &mut Connection<'_>,
@@ -126,7 +126,7 @@ impl Exchange<'_, '_, '_> {
         self.write(connection, meter).err().map(|errno| End::Closed(Some(errno)))
     }
 
-    /// Sends what the connection owes, as far as its buffer takes it.
+    /// Sends due messages as far as the socket buffer has room.
     fn write(
         &mut self,
         connection: &mut Connection<'_>,
@@ -154,7 +154,7 @@ impl Exchange<'_, '_, '_> {
         Ok(())
     }
 
-    /// One send call; returns the bytes that the kernel took.
+    /// Makes one send call. Returns the bytes that the kernel took.
     fn send_some(&mut self, connection: &Connection<'_>) -> Result<usize, Errno> {
         let whole = self.side.outgoing;
         if connection.partial_out > 0 || connection.to_send == 1 || whole > self.message.len() {
@@ -181,7 +181,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// From `now` on, `messages` more have to go out.
+    /// Adds `messages` to send from `now` on.
     fn owe(&mut self, now: latput_units::Nanos, messages: u32) {
         self.to_send += messages as usize;
         if let Some(in_flight) = &mut self.in_flight {

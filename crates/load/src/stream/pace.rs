@@ -1,14 +1,14 @@
-//! When bulk at a rate is due.
+//! Due times of bulk at a rate.
 
 use latput_units::{BitsPerSecond, Nanos};
 
-/// What a sender that was held up makes up for: so much time, and two messages at least. What is due
-/// beyond that is left out, and shows as a rate below the offered one.
+/// Time that a delayed sender makes up for (and at least two messages). Bytes due beyond it are
+/// left out and show as a rate below the offered one.
 const CATCH_UP_NS: f64 = 10e6;
-/// How soon a sender that nobody takes from tries again.
+/// Retry interval of a sender with full socket buffers.
 const RETRY: Nanos = Nanos::from_us(500);
 
-/// A schedule of messages at even distances. Bytes are owed once their message is due.
+/// A schedule of messages at even intervals. Bytes are due when their message is due.
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes_per_ns: f64,
@@ -20,13 +20,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `share` of `rate`, in messages of `message` bytes, from `start` on.
+    /// The schedule of `share` of `rate`, in messages of `message` bytes, from `start` on.
     pub(super) fn new(rate: BitsPerSecond, share: f64, message: usize, start: Nanos) -> Self {
         let bytes_per_ns = rate.get() as f64 * share / 8e9;
         Self { bytes_per_ns, message: message as f64, start, settled: 0.0, retry_at: Nanos::ZERO }
     }
 
-    /// Bytes that are due at `now` and not sent.
+    /// Bytes due at `now` and not sent.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -40,21 +40,21 @@ impl Pace {
         (due - self.settled).max(0.0).round() as usize
     }
 
-    /// `bytes` went out.
+    /// Counts `bytes` as sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.settled += bytes as f64;
     }
 
-    /// Nobody took anything at `now`.
+    /// Notes that the socket buffers were full at `now`.
     pub(super) fn held_up(&mut self, now: Nanos) {
         self.retry_at = now + RETRY;
     }
 
-    /// When to look again.
+    /// When to call [`Self::due`] again.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within a day")]
     pub(super) fn next_due(&self) -> Nanos {
         let at = (self.settled / self.message).ceil() * self.message / self.bytes_per_ns;
-        // A nanosecond later, for what rounding lost.
+        // One nanosecond later, because of rounding.
         (self.start + Nanos::from_ns(at as u64 + 1)).max(self.retry_at)
     }
 }

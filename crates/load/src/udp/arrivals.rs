@@ -1,47 +1,47 @@
-//! Which datagrams came, in what order, and how evenly. Pure.
+//! Loss, order and jitter of received datagrams. Pure.
 
 use latput_units::Nanos;
 
 use crate::outcome::DatagramsReceived;
 
-/// Numbers that are remembered, over all flows of a thread and for each at least: a datagram that comes
-/// so many numbers after it was due is no longer told apart and counts as lost.
+/// Remembered datagram numbers, over all flows of a thread, and the minimum per flow. A datagram
+/// that arrives later than that counts as lost.
 const HISTORY: u64 = 1 << 20;
 const SHORTEST_HISTORY: u64 = 1 << 12;
 
-/// What a datagram says of itself. None of it is trusted beyond counting.
+/// The header of a datagram. It is trusted for counting only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Its place in the run, from 0; 48 bits.
+    /// The number of the datagram in its flow, from 0; 48 bits.
     pub(super) sequence: u64,
-    /// The slice of the sender's window in which it was sent, if it counts.
+    /// The sender's slice, if the datagram counts.
     pub(super) slice: Option<u32>,
-    /// When, by the sender's clock, modulo 2^48 ns.
+    /// Send time of the sender's clock, modulo 2^48 ns.
     pub(super) sent_at: Nanos,
 }
 
-/// What came of the datagrams of one slice, over all flows of a thread.
+/// Counts of one slice over all flows of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
     counts: DatagramsReceived,
-    /// Over the flows: the jitter at the slice's end for each of its datagrams.
+    /// Sum over the flows of the jitter at the slice's end times its datagrams.
     jitter_sum_ns: f64,
     with_jitter: u64,
 }
 
 impl Received {
-    /// With the mean jitter of the flows by their datagrams.
+    /// The counts with the mean jitter of the flows, weighted by datagrams.
     pub(super) fn counts(self) -> DatagramsReceived {
         let jitter_ns = self.jitter_sum_ns / self.with_jitter.max(1) as f64;
         DatagramsReceived { jitter_ns, ..self.counts }
     }
 }
 
-/// What a receiver knows of one flow. Datagrams that were sent outside the window or in a cut move the
-/// expectations and the jitter but are not counted.
+/// The receiver's state of one flow. Datagrams sent outside the window or in a cut change the
+/// expected number and the jitter but are not counted.
 #[derive(Clone, Debug)]
 pub(super) struct FlowArrivals {
-    /// The latest slice that a datagram came of, and how many different ones of it.
+    /// The latest slice of a received datagram, and its number of distinct datagrams.
     slice: Option<u32>,
     in_slice: u64,
     /// Interarrival jitter in nanoseconds (RFC 3550, section 6.4.1: J += (|D| - J) / 16).
@@ -54,7 +54,7 @@ pub(super) struct FlowArrivals {
 }
 
 impl FlowArrivals {
-    /// For one flow among `flows`, which share the memory.
+    /// The state of one of `flows` flows, which share the memory.
     pub(super) fn among(flows: usize) -> Self {
         let history = (HISTORY / (flows as u64).max(1)).max(SHORTEST_HISTORY).next_power_of_two();
         Self {
@@ -68,9 +68,8 @@ impl FlowArrivals {
         }
     }
 
-    /// Enters a datagram that came at `at`, by the receiver's clock, in the slice in which it was sent.
-    /// Those of a slice that came after a later one (RFC 4737, section 3.3: the number is smaller than
-    /// the next expected one) are reordered.
+    /// Counts a datagram received at `at` (receiver's clock) in the slice in which it was sent. It
+    /// is reordered if its number is smaller than the next expected one (RFC 4737, section 3.3).
     pub(super) fn enter(&mut self, stamp: Stamp, at: Nanos, slices: &mut [Received]) {
         let Stamp { sequence, slice, sent_at } = stamp;
         let reordered = sequence < self.next_expected;
@@ -93,7 +92,7 @@ impl FlowArrivals {
         self.enter_transit(at.as_ns().wrapping_sub(sent_at.as_ns()));
     }
 
-    /// The jitter so far is that of the slice under way, which is over.
+    /// Ends the current slice: the present jitter is that of the slice.
     pub(super) fn close(&mut self, slices: &mut [Received]) {
         let datagrams = std::mem::take(&mut self.in_slice);
         if let Some(slice) = self.slice.and_then(|slice| slices.get_mut(slice as usize)) {
@@ -102,17 +101,18 @@ impl FlowArrivals {
         }
     }
 
-    /// The clocks of the two ends need not agree: only differences of transit times count.
+    /// Updates the jitter. The clocks of the two ends may differ, since only differences of transit
+    /// times count.
     fn enter_transit(&mut self, transit_ns: u64) {
         if let Some(last) = self.last_transit_ns.replace(transit_ns) {
-            // Of the time of sending there are 48 bits.
+            // The header has 48 bits of the send time.
             let difference = transit_ns.wrapping_sub(last) << 16;
             let difference = (difference.cast_signed() >> 16).unsigned_abs();
             self.jitter_ns += (difference as f64 - self.jitter_ns) / 16.0;
         }
     }
 
-    /// Makes `sequence` part of the history, and what falls out of it unseen.
+    /// Extends the history to `sequence` and clears the bits of the new numbers.
     fn forget_up_to(&mut self, sequence: u64) {
         if sequence < self.next_expected {
             return;
@@ -128,7 +128,7 @@ impl FlowArrivals {
         self.next_expected = sequence + 1;
     }
 
-    /// Whether `sequence` is seen for the first time.
+    /// Marks `sequence` as received. Returns whether it is new.
     fn mark(&mut self, sequence: u64) -> bool {
         let (word, bit) = self.place(sequence);
         let first_time = self.seen[word] & bit == 0;

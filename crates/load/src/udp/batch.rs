@@ -1,6 +1,6 @@
-//! Datagrams that go to or come from the kernel in few system calls: several messages in a call
-//! (sendmmsg(2), recvmmsg(2)), and several datagrams in a message where the kernel cuts and joins
-//! them (`UDP_SEGMENT`, `UDP_GRO`; `Documentation/networking/segmentation-offloads.rst`).
+//! Sends and receives many datagrams with few system calls: several messages per call (sendmmsg(2),
+//! recvmmsg(2)), and several datagrams per message if the kernel cuts and joins them
+//! (`UDP_SEGMENT`, `UDP_GRO`; `Documentation/networking/segmentation-offloads.rst`).
 #![allow(unsafe_code, reason = "recvmmsg(2) and its control messages have no safe wrapper")]
 
 use std::io;
@@ -12,13 +12,12 @@ use std::ptr::null_mut;
 use libc::{c_int, c_uint, iovec, mmsghdr};
 use rustix::io::Errno;
 
-/// Datagrams of one message at most: `UDP_MAX_SEGMENTS` of `include/linux/udp.h` up to Linux 6.8;
+/// Most datagrams of one message: `UDP_MAX_SEGMENTS` of `include/linux/udp.h` up to Linux 6.8;
 /// later kernels take 128.
 const MOST_SEGMENTS: usize = 64;
-/// Payload of one message at most: what fits an IPv4 packet.
+/// Most payload of one message: the limit of an IPv4 packet.
 const LARGEST_MESSAGE: usize = 65_507;
-/// Room for the one control message that is asked for, the size of joined datagrams, aligned for its
-/// header.
+/// Room for one control message, the size of joined datagrams, aligned for its header.
 type SegmentControl = [u64; 4];
 
 /// Datagrams to send, all of one size.
@@ -32,7 +31,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Room for `slots` datagrams of `datagram` bytes, each a message of its own.
+    /// Room for `slots` datagrams of `datagram` bytes. Each is a message of its own.
     pub fn new(slots: usize, datagram: usize) -> Self {
         let (vectors, headers) = messages(slots);
         Self {
@@ -44,12 +43,12 @@ impl Outgoing {
         }
     }
 
-    /// How many datagrams of `datagram` bytes fit a message that the kernel cuts.
+    /// Number of datagrams of `datagram` bytes that fit one message.
     pub(crate) fn most_per_message(datagram: usize) -> usize {
         (LARGEST_MESSAGE / datagram.max(1)).clamp(1, MOST_SEGMENTS)
     }
 
-    /// From now on a message holds `per_message` datagrams; the sockets must be set to cut them.
+    /// Puts `per_message` datagrams into each message. The sockets must be set to cut them.
     pub(crate) fn set_per_message(&mut self, per_message: usize) {
         self.per_message = per_message.max(1);
     }
@@ -64,7 +63,7 @@ impl Outgoing {
         &mut self.payload[idx * self.datagram..][..self.datagram]
     }
 
-    /// Sends the first `count` datagrams; returns how many the kernel took.
+    /// Sends the first `count` datagrams. Returns how many the kernel took, or its error.
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
         let message = self.per_message * self.datagram;
         let chunks = self.payload[..count * self.datagram].chunks_mut(message);
@@ -83,17 +82,17 @@ impl Outgoing {
         let sent =
             unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, used, libc::MSG_NOSIGNAL as _) };
         let sent = completed(sent)?;
-        // A message is taken whole or not at all; only the last of the batch may be short.
+        // The kernel takes a whole message or none. Only the last message may hold fewer datagrams.
         let bytes: usize = self.headers[..sent].iter().map(|one| one.msg_len as usize).sum();
         Ok(bytes / self.datagram)
     }
 }
 
-/// Room for datagrams that come in.
+/// Room for received datagrams.
 pub(crate) struct Incoming {
     payload: Box<[u8]>,
     slot_bytes: usize,
-    /// Per message: its bytes, and the size of the datagrams it was joined from.
+    /// Bytes of each message, and the size of the datagrams in it.
     shapes: Box<[(usize, usize)]>,
     controls: Box<[SegmentControl]>,
     vectors: Box<[iovec]>,
@@ -114,8 +113,8 @@ impl Incoming {
         }
     }
 
-    /// Takes the messages that are there, up to the number of slots, and returns how many; waits for
-    /// the first one, as long as the socket says, if it `may_wait`.
+    /// Receives the available messages, up to the number of slots, and returns how many. With
+    /// `may_wait` it waits for the first one, up to the socket's timeout.
     pub(crate) fn receive(&mut self, socket: &UdpSocket, may_wait: bool) -> Result<usize, Errno> {
         let slots = self.payload.chunks_exact_mut(self.slot_bytes);
         let parts = self.vectors.iter_mut().zip(&mut self.headers).zip(&mut self.controls);
@@ -143,8 +142,8 @@ impl Incoming {
         Ok(received)
     }
 
-    /// The datagrams of message `idx` of those received last; the last is cut if the slot was too
-    /// short for the message.
+    /// The datagrams of received message `idx`. The last one is truncated if the slot was too
+    /// short.
     pub(crate) fn datagrams(&self, idx: usize) -> impl Iterator<Item = &[u8]> {
         let (bytes, datagram) = self.shapes[idx];
         self.payload[idx * self.slot_bytes..][..bytes].chunks(datagram.max(1))

@@ -1,34 +1,34 @@
-//! Which requests are under way, and what a response that comes means. Pure.
+//! Requests in flight, and the meaning of a response. Pure.
 
 use latput_units::Nanos;
 
-/// Requests that are remembered at first, and at most.
+/// Initial and largest number of remembered requests.
 const FIRST_MEMORY: usize = 1 << 12;
 const LONGEST_MEMORY: usize = 1 << 22;
 
-/// One request, by its number in the run.
+/// One request, identified by its number in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlightRequest {
-    /// Which flow it went by.
+    /// The flow on which it was sent.
     pub(super) flow: u32,
     /// The slice of the window in which it was sent, if it counts.
     pub(super) slice: Option<u32>,
-    /// When it should have been sent.
+    /// When it was due.
     pub(super) due: Nanos,
-    /// When it was.
+    /// When it was sent.
     pub(super) sent_at: Nanos,
 }
 
-/// What a response means.
+/// The meaning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// The answer to a request that was waited for.
+    /// The first answer to a request in flight.
     Answer(InFlightRequest),
-    /// The answer to a request that had counted as lost.
+    /// The first answer to a request that counted as lost.
     Late(InFlightRequest),
-    /// A second answer.
+    /// A further answer.
     Duplicate(InFlightRequest),
-    /// To a request of too long ago, or one that was never sent.
+    /// The answer to a forgotten request or to one that was never sent.
     Unknown,
 }
 
@@ -39,10 +39,10 @@ enum RequestState {
     Lost,
 }
 
-/// The requests of one thread. All wait equally long, so the oldest is given up first.
+/// The requests of one thread. All have the same timeout, so the oldest expires first.
 #[derive(Clone, Debug)]
 pub(super) struct InFlightTable {
-    /// By number, modulo the length.
+    /// Requests by their number modulo the length.
     memory: Vec<Option<(InFlightRequest, RequestState)>>,
     next: u64,
     oldest_waiting: u64,
@@ -59,8 +59,8 @@ impl InFlightTable {
         self.next
     }
 
-    /// Enters the next request. One that would be forgotten while it is waited for makes the memory
-    /// longer; at the longest it is given back as lost.
+    /// Stores the next request. If an unanswered request would be overwritten, the memory grows. At
+    /// its largest size the overwritten request is returned as lost.
     pub(super) fn enter(&mut self, request: InFlightRequest) -> Option<InFlightRequest> {
         let mut given_up = None;
         if self.next - self.oldest_waiting == self.memory.len() as u64 {
@@ -76,7 +76,7 @@ impl InFlightTable {
         given_up
     }
 
-    /// Enters that a response to request `number` came by `flow`.
+    /// Stores that a response to request `number` came on `flow`.
     pub(super) fn answered(&mut self, number: u64, flow: u32) -> Meaning {
         let remembered = self.next.saturating_sub(self.memory.len() as u64)..self.next;
         if !remembered.contains(&number) {
@@ -95,7 +95,7 @@ impl InFlightTable {
         }
     }
 
-    /// Gives up the oldest request that has waited too long at `now`, if there is one.
+    /// Expires the oldest request if it has timed out at `now`.
     pub(super) fn expire(&mut self, now: Nanos) -> Option<InFlightRequest> {
         match self.oldest()? {
             request if request.sent_at.saturating_add(self.timeout) <= now => self.give_up_oldest(),
@@ -103,12 +103,12 @@ impl InFlightTable {
         }
     }
 
-    /// When the oldest request will have waited too long.
+    /// When the oldest request expires.
     pub(super) fn next_expiry(&mut self) -> Option<Nanos> {
         self.oldest().map(|request| request.sent_at.saturating_add(self.timeout))
     }
 
-    /// The oldest that is waited for.
+    /// The oldest unanswered request.
     fn oldest(&mut self) -> Option<InFlightRequest> {
         while self.oldest_waiting < self.next {
             match self.memory[self.place(self.oldest_waiting)] {

@@ -1,5 +1,5 @@
-//! The answering end: every request of the run is answered to the address that showed the key, and
-//! nothing else is.
+//! The answering end. It answers every request of the run to the authenticated address, and nothing
+//! else.
 
 use rustix::io::Errno;
 
@@ -43,7 +43,7 @@ pub(crate) fn answer(
             }
         }
         let now = now();
-        // The marks of the window are taken also when nothing comes.
+        // The window's counters are read even if nothing arrives.
         meter.phase(now);
         if now >= next_look {
             next_look = now + LONGEST_WAIT;
@@ -64,7 +64,7 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Takes the requests of one flow and answers them.
+    /// Receives the requests of one flow and answers them.
     fn turn(&mut self, flow: usize, may_wait: bool, meter: &mut Meter<'_>) -> Result<(), Error> {
         let Flow { socket, tag } = self.flows[flow];
         let count = match self.incoming.receive(socket, may_wait) {
@@ -85,7 +85,7 @@ impl Server<'_> {
         }
         if answers > 0 {
             match self.outgoing.send(socket, answers as usize) {
-                // What cannot be sent is lost; the other end counts it.
+                // A response that cannot be sent is lost. The other end counts it.
                 Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CONNREFUSED) => {}
                 Err(Errno::MSGSIZE) => {
                     let bytes = latput_units::Bytes::new(self.outgoing.slot_mut(0).len() as u64);

@@ -14,16 +14,16 @@ use crate::control::PATIENCE;
 use crate::error::Error;
 use crate::window_cpu::WindowCpu;
 
-/// What a client sends first (`UDP_CONNECT_MSG` as a little-endian machine has it in memory).
+/// A client's first datagram (`UDP_CONNECT_MSG` in little-endian memory).
 const KNOCK: [u8; 4] = [0x39, 0x38, 0x37, 0x36];
-/// What the server answers: since 3.10 (`UDP_CONNECT_REPLY`), and before that.
+/// The server's answers: since 3.10 (`UDP_CONNECT_REPLY`), and before.
 const ANSWERS: [[u8; 4]; 2] = [[0x36, 0x37, 0x38, 0x39], [0xb1, 0x68, 0xde, 0x3a]];
-/// Datagrams in one system call of a sender without a rate.
+/// Datagrams of one send call without a rate.
 const GROUP: u64 = 32;
-/// Longest sleep without a look at the stop flag.
+/// Longest sleep without a check of the stop flag.
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 
-/// UDP sockets that the server has accepted, each a stream.
+/// UDP sockets of the accepted streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
     sockets: Vec<UdpSocket>,
@@ -34,14 +34,14 @@ pub(crate) struct Streams {
     cpus: CpuSet,
 }
 
-/// What the senders did.
+/// Counts of the senders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Datagrams of each stream in all, in the order of streams.
+    /// Datagrams of each stream in the whole test, in the order of streams.
     pub(crate) of_stream: Vec<u64>,
     /// Datagrams in the window, over all streams.
     pub(crate) in_window: u64,
-    /// Datagrams that were due and left out because the sender was held up.
+    /// Datagrams left out because the sender was delayed for too long.
     pub(crate) skipped: u64,
     /// CPU time of the sending threads in the window.
     pub(crate) cpu: Nanos,
@@ -64,7 +64,7 @@ impl Streams {
         Ok(Self { sockets, peer, datagram, rate: None, threads: 1, cpus: CpuSet::default() })
     }
 
-    /// The rate over all streams and who keeps it.
+    /// Sets the rate over all streams, the number of threads and their CPUs.
     pub(crate) fn paced(
         self,
         rate: Option<BitsPerSecond>,
@@ -104,7 +104,7 @@ impl Streams {
         Ok(sent)
     }
 
-    /// Sends on some of the streams in turn, a group on each.
+    /// Sends on streams `part` in turn, one group at a time.
     fn send(&self, part: &[usize], window: Window, stop: &Stop) -> Result<Sent, Error> {
         latput_load::bind_thread(&self.cpus)?;
         let streams = self.sockets.len() as u64;
@@ -175,7 +175,7 @@ fn knock(peer: SocketAddr, options: &SocketOptions, stop: &Stop) -> Result<UdpSo
         SockRef::from(&socket).set_send_buffer_size(bytes).map_err(failed)?;
     }
     socket.set_read_timeout(Some(Nanos::from_ms(20).as_duration())).map_err(failed)?;
-    // A server that stops must not hold us in a send.
+    // A server that stops must not block a send.
     socket.set_write_timeout(Some(Nanos::from_ms(50).as_duration())).map_err(failed)?;
     socket.connect(peer).map_err(failed)?;
     socket.send(&KNOCK).map_err(failed)?;

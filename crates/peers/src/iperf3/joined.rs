@@ -1,4 +1,4 @@
-//! What this end saw and what the server said, joined to the outcome of a test. Pure.
+//! Joins the counts of this end and of the server to the outcome of a test. Pure.
 
 use std::net::SocketAddr;
 
@@ -14,8 +14,8 @@ use super::message::{Results, Stream};
 use crate::error::Error;
 use crate::outcome::PeerResult;
 
-/// Joins the halves of a TCP test. Goodput is counted where it arrives: at the server, in its own time,
-/// for what goes there, and here for what comes back.
+/// Joins the halves of a TCP test. Goodput is counted at the receiver: the server's count and time
+/// in one direction, this end's in the other.
 pub(super) fn tcp(
     peer: SocketAddr,
     direction: Direction,
@@ -79,8 +79,8 @@ pub(super) fn tcp(
     Ok(outcome)
 }
 
-/// Joins the halves of a UDP test. Loss is by sequence numbers at the server, so datagrams behind the
-/// last that came are in neither count.
+/// Joins the halves of a UDP test. The server counts loss by sequence numbers, so datagrams after
+/// the last received one are in neither count.
 pub(super) fn udp(
     peer: SocketAddr,
     datagram: Bytes,

@@ -1,19 +1,19 @@
-//! iperf3's messages: states, parameters and results, as `src/iperf_api.c` of iperf 3.1 to 3.21 has
-//! them. Pure: bytes and JSON in, values out, nothing believed.
+//! iperf3's messages: states, parameters and results, as in `src/iperf_api.c` of iperf 3.1 to 3.21.
+//! Pure parsers, which trust no value.
 
 use latput_formats::iperf3::{count, number};
 use latput_trial::workload::SocketOptions;
 use latput_units::Bytes;
 use serde_json::{Map, Value, json};
 
-/// The states that one signed byte on the control connection names (`src/iperf_api.h`).
+/// States of the control connection, one signed byte each (`src/iperf_api.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlState {
     /// 1: streams are about to begin.
     TestStart,
     /// 2: streams run.
     TestRunning,
-    /// 4, from the client: it has sent or received for its time.
+    /// 4, from the client: its sending or receiving time is over.
     TestEnd,
     /// 9: the server waits for the parameters.
     ParamExchange,
@@ -31,7 +31,7 @@ pub enum ControlState {
     IperfDone,
     /// -1: another test is running.
     AccessDenied,
-    /// -2: an error number of iperf's and one of the system follow.
+    /// -2: followed by an error number of iperf and one of the system.
     ServerError,
 }
 
@@ -64,28 +64,28 @@ impl ControlState {
     }
 }
 
-/// What a test is, as the client tells the server.
+/// The parameters of a test, as the client sends them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestParameters<'a> {
     /// UDP, or TCP.
     pub udp: bool,
     /// Seconds of warm-up that both ends leave out.
     pub omit_s: u64,
-    /// Seconds that the client will take, rounded up.
+    /// Duration at the client in seconds, rounded up.
     pub time_s: u64,
     /// Streams (each way, of a bidirectional test).
     pub parallel: u32,
-    /// The server sends.
+    /// Whether the server sends.
     pub reverse: bool,
-    /// Both send, on streams of their own.
+    /// Whether both ends send, on separate streams.
     pub bidirectional: bool,
     /// Size of one send or datagram.
     pub length: Bytes,
-    /// Payload rate of one UDP stream, bit/s; 0: none.
+    /// Payload rate of one UDP stream in bit/s; 0 for no limit.
     pub bandwidth_bps: u64,
     /// Buffers and congestion control.
     pub sockets: &'a SocketOptions,
-    /// The one CPU that the server binds itself to.
+    /// The CPU to which the server binds itself.
     pub server_cpu: Option<u32>,
 }
 
@@ -128,23 +128,23 @@ impl TestParameters<'_> {
     }
 }
 
-/// The number of the `idx`th stream: 1, 3, 4, 5 ... as `iperf_add_stream` counts.
+/// The number of the `idx`th stream: 1, 3, 4, 5 ..., as `iperf_add_stream` counts.
 pub const fn stream_id(idx: u64) -> u64 {
     if idx == 0 { 1 } else { idx + 2 }
 }
 
-/// This end's account of one stream, for the server's own printing.
+/// This end's counts of one stream, which the server prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnStream {
     /// Bytes sent or received after the warm-up.
     pub bytes: u64,
-    /// Datagrams in all.
+    /// Datagrams in the whole test.
     pub packets: u64,
     /// Seconds after the warm-up.
     pub seconds: f64,
 }
 
-/// This end's results.
+/// The JSON document of this end's results.
 pub fn own_results(streams: &[OwnStream], cpu_percent: f64) -> String {
     let streams: Vec<Value> = (0..)
         .zip(streams)
@@ -173,7 +173,7 @@ pub fn own_results(streams: &[OwnStream], cpu_percent: f64) -> String {
     .to_string()
 }
 
-/// The server's account of a test.
+/// The server's results of a test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     /// CPU time of the server's process over wall time, percent of one CPU: all, user, system.
@@ -182,16 +182,16 @@ pub struct Results {
     pub streams: Vec<Stream>,
 }
 
-/// One stream, as the server saw it.
+/// The server's counts of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stream {
     /// Bytes after the warm-up.
     pub bytes: u64,
-    /// Segments sent again, where the server sent and its kernel tells.
+    /// Retransmitted segments, if the server sent and its kernel has a count.
     pub retransmits: Option<u64>,
     /// Jitter in seconds (RFC 1889).
     pub jitter_s: f64,
-    /// Datagrams missing by number; without those of the warm-up where the server says which those are.
+    /// Datagrams missing by number, without those of the warm-up if the server reports them.
     pub lost: u64,
     /// Datagrams by number, with the same exception.
     pub packets: u64,
@@ -200,7 +200,7 @@ pub struct Stream {
 }
 
 impl Results {
-    /// Reads the server's document; the error says what is wrong with it.
+    /// Parses the server's document. The error describes the problem.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(bytes)
             .map_err(|error| format!("its results are no JSON: {error}"))?;

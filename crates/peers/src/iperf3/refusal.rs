@@ -1,7 +1,7 @@
-//! The error numbers that an iperf3 server sends, in words.
+//! Texts of an iperf3 server's error numbers.
 
-/// What the server's error numbers mean (`src/iperf_api.h` and `src/iperf_error.c`; the numbers that a
-/// server can send).
+/// The text of an error number (`src/iperf_api.h` and `src/iperf_error.c`), for those that a server
+/// can send.
 pub fn text(code: u32, errno: u32) -> String {
     let text = match code {
         0 => "the test failed without a reason",

@@ -1,7 +1,7 @@
-//! Request and response on UDP with a netserver, which answers without saying what.
+//! Request and response on UDP with a netserver, whose responses carry no number.
 //!
-//! A response is taken for that of the oldest request in flight, as netperf does. One that does not come
-//! within the timeout is counted as lost, with all that are in flight: which one is missing cannot be told.
+//! A response counts for the oldest request in flight, as in netperf. After a timeout all requests
+//! in flight count as lost, since the missing one cannot be identified.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,12 +14,12 @@ use latput_units::Nanos;
 use crate::error::Error;
 use crate::window_cpu::WindowCpu;
 
-/// The longest that a receive waits before it looks at the stop flag.
+/// Longest receive without a check of the stop flag.
 const TICK: Nanos = Nanos::from_ms(20);
-/// Without any answer for so long the server is gone.
+/// Time without a response after which the server counts as gone.
 const SILENCE: Nanos = Nanos::from_s(5);
 
-/// What came of the exchange in its window.
+/// Counts of the exchange in its window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exchanged {
     pub(crate) transactions: u64,
@@ -28,16 +28,16 @@ pub(crate) struct Exchanged {
     pub(crate) cpu: Nanos,
 }
 
-/// What is exchanged.
+/// Parameters of the exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RrParameters {
     /// Bytes of a request.
     pub(crate) request: usize,
     /// Bytes of a response.
     pub(crate) response: usize,
-    /// Requests under way.
+    /// Requests in flight.
     pub(crate) in_flight: u32,
-    /// When a response counts as lost.
+    /// Time after which a response counts as lost.
     pub(crate) timeout: Nanos,
 }
 
@@ -46,7 +46,8 @@ pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
     latput_load::bind_like(peer).map_err(|source| Error::io("open a UDP socket", source))
 }
 
-/// Keeps `in_flight` requests under way until the end of `window`, then tells the server that it is over.
+/// Keeps `in_flight` requests in flight until the end of `window`, then ends the test at the
+/// server.
 pub(crate) fn exchange(
     socket: &UdpSocket,
     peer: SocketAddr,
@@ -82,7 +83,7 @@ pub(crate) fn exchange(
             }
         }
         match socket.recv(&mut buffer) {
-            // Datagrams without content end a test; the server sends them with its last breath.
+            // An empty datagram ends a test. A server that exits sends one.
             Ok(0) => return Err(gone(peer)),
             Ok(_) => {
                 let at = now();

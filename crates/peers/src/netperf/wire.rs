@@ -1,28 +1,28 @@
-//! netperf's control messages: 164 words of 32 bits, the first ones big-endian and the rest raw bytes, as
-//! `src/netlib.h` and `src/nettest_bsd.h` of netperf 2.7.0 and later have them. Pure.
+//! netperf's control messages: 164 words of 32 bits, the first big-endian and the rest raw bytes,
+//! as in `src/netlib.h` and `src/nettest_bsd.h` of netperf 2.7.0 and later. Pure.
 
-/// Bytes of every message since 2.6.0; before that they had 256.
+/// Bytes of every message since 2.6.0; earlier ones had 256.
 pub const MESSAGE_BYTES: usize = 656;
 
-/// Asks for a test of any kind.
+/// The request for a test of any kind.
 const DO_OMNI: u32 = 97;
-/// The answer to it.
+/// The answer to [`DO_OMNI`].
 const OMNI_RESPONSE: u32 = 98;
-/// The words before the raw bytes of a request.
+/// Words before the raw bytes of a request.
 const REQUEST_WORDS: usize = 38;
-/// Let the server measure its host's CPU time.
+/// Flag: the server measures its host's CPU time.
 const MEASURE_CPU: u32 = 8;
-/// Set `TCP_NODELAY` on the server's data socket.
+/// Flag: `TCP_NODELAY` on the server's data socket.
 const NO_DELAY: u32 = 1;
-/// "As the server's system has it", for sizes.
+/// The system default, for sizes.
 const DEFAULT: u32 = u32::MAX;
-/// Of buffers, as stock netperf asks for by itself.
+/// Buffer alignment in bytes, netperf's default.
 const ALIGNMENT: u32 = 8;
-/// Address families of the protocol's own (`NF_INET`, `NF_INET6`).
+/// The protocol's address families (`NF_INET`, `NF_INET6`).
 const FAMILY_IPV4: u32 = 4;
 const FAMILY_IPV6: u32 = 6;
 
-/// Which way data flows, from the server's side.
+/// The direction of the data, from the server's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirection {
     /// The server only sends.
@@ -33,39 +33,39 @@ pub enum DataDirection {
     Answers,
 }
 
-/// A test, as the server is asked for it.
+/// The request for a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// UDP, or TCP.
+    /// Whether the test uses UDP; otherwise TCP.
     pub udp: bool,
-    /// Which way data flows.
+    /// The direction of the data.
     pub flow: DataDirection,
-    /// Size of a request; of bulk 0.
+    /// Size of a request; 0 for bulk.
     pub request_bytes: u32,
-    /// Size of a response; of bulk 0.
+    /// Size of a response; 0 for bulk.
     pub response_bytes: u32,
-    /// Size of one send of bulk by the server.
+    /// Size of one bulk send of the server.
     pub send_bytes: u32,
-    /// Seconds until the server's own timer ends the test.
+    /// Seconds until the server's timer ends the test.
     pub length_s: u32,
     /// `TCP_NODELAY`.
     pub nodelay: bool,
-    /// `SO_SNDBUF` and `SO_RCVBUF` of the server's data socket.
+    /// `SO_SNDBUF` of the server's data socket.
     pub send_buffer: Option<u32>,
-    /// The same of receiving.
+    /// `SO_RCVBUF` of the server's data socket.
     pub receive_buffer: Option<u32>,
     /// Congestion control of the server's data socket.
     pub congestion: &'a str,
-    /// The one CPU that the server binds itself to.
+    /// The CPU to which the server binds itself.
     pub cpu: Option<u32>,
     /// Whether the data flows over IPv6.
     pub ipv6: bool,
-    /// Our UDP port; the address is that of our first datagram.
+    /// This end's UDP port; the address is that of its first datagram.
     pub our_port: u16,
 }
 
 impl Request<'_> {
-    /// The message.
+    /// The encoded message.
     pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let mut words = [0_u32; 2 + REQUEST_WORDS];
         words[0] = DO_OMNI;
@@ -103,21 +103,21 @@ impl Request<'_> {
     }
 }
 
-/// The server is ready.
+/// The server's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Where its data socket listens.
+    /// The port of its data socket.
     pub data_port: u16,
     /// Whether it measures its host's CPU time.
     pub measures_cpu: bool,
 }
 
-/// Why a message is no answer to ours.
+/// A reason why a message is no valid answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// The server could not do it; the system's error number.
+    /// The server failed with this error number of its system.
     Errno(u32),
-    /// It is not of this protocol.
+    /// The message is of another protocol.
     Foreign(String),
 }
 
@@ -139,28 +139,28 @@ impl Ready {
     }
 }
 
-/// What the server counted, from its answer until the data connection ended.
+/// The server's counts, from its answer until the data connection ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Results {
-    /// Bytes that it received.
+    /// Bytes received by the server.
     pub bytes_received: u64,
-    /// Bytes that it sent.
+    /// Bytes sent by the server.
     pub bytes_sent: u64,
-    /// Requests that it answered.
+    /// Requests that the server answered.
     pub transactions: u32,
-    /// Seconds.
+    /// Length of the measurement in seconds.
     pub elapsed_s: f64,
-    /// Its host's CPU time; `None` if it did not measure.
+    /// CPU time of its host; `None` if not measured.
     pub cpu: Option<HostCpu>,
-    /// Segments that it sent again; `None` where its kernel does not tell.
+    /// Segments retransmitted by the server; `None` if its kernel has no count.
     pub retransmits: Option<u32>,
 }
 
-/// CPU time of a whole host as netserver takes it from `/proc/stat`, in percent of all CPUs. Waiting for
-/// a disk counts as busy (`src/netcpu_procstat.c`).
+/// CPU time of a whole host, which netserver reads from `/proc/stat`, in percent of all CPUs.
+/// Waiting for a disk counts as busy (`src/netcpu_procstat.c`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostCpu {
-    /// Busy.
+    /// Busy time.
     pub util: f64,
     /// User code.
     pub user: f64,
@@ -174,13 +174,12 @@ pub struct HostCpu {
     pub softirq: f64,
     /// CPUs of the host.
     pub cpus: u32,
-    /// The busiest CPU, and how busy it was.
+    /// The busiest CPU and its busy time.
     pub peak: Option<(u32, f64)>,
 }
 
 impl Results {
-    /// Reads the message after the data. Its kind is not looked at: servers send it with its bytes
-    /// swapped twice.
+    /// Parses the message after the data. Its type is ignored, since servers swap its bytes twice.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, Wrong> {
         errno(bytes)?;
         let data = |idx: usize| word(bytes, 2 + idx);
@@ -191,7 +190,7 @@ impl Results {
         }
         let percent = |idx: usize| {
             let value = f64::from(f32::from_bits(data(idx)));
-            // A little more than all is clock ticks.
+            // Values may exceed 100 % by some clock ticks.
             (value.is_finite() && (0.0..=110.0).contains(&value)).then_some(value)
         };
         let part = |idx| percent(idx).unwrap_or(0.0);
@@ -219,8 +218,9 @@ impl Results {
 }
 
 impl HostCpu {
-    /// netperf's service demand (`calc_service_demand_internal`, `src/netlib.c`): utilisation in percent
-    /// x 10000 / units per second x CPUs; microseconds of CPU time for each unit. `None` without units.
+    /// netperf's service demand (`calc_service_demand_internal`, `src/netlib.c`): utilisation in
+    /// percent x 10000 / units per second x CPUs, in microseconds of CPU time per unit. `None`
+    /// without units.
     pub fn service_demand_us(&self, units: f64, elapsed_s: f64) -> Option<f64> {
         let per_s = units / elapsed_s;
         (per_s.is_finite() && per_s > 0.0)

@@ -1,4 +1,4 @@
-//! Against real stock programs on the loopback, and against fakes that say what no real one would.
+//! Against real third-party programs on the loopback, and against fakes that say what no real one would.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a skipped arm says why")]
