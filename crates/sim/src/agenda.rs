@@ -1,15 +1,16 @@
-//! What happens next: one slot per component, and the earliest of them found when somebody asks.
+//! The event list: one slot per component with the time of its next action, and a search for the
+//! earliest slot.
 //!
-//! There are no event objects: a component that has something to do later writes the time into its own
-//! slot, and to move or cancel it writes again. Slots are written several times as often as the earliest is
-//! asked for, so a write only notes that the least of its group is no longer known. The cost depends on the
-//! number of components, never on the number of packets in flight. Equal times go to the lower slot, so a run
-//! is reproducible.
+//! There are no event objects. A component writes the time of its next action into its own slot,
+//! and writes again to move or cancel it. Slots are written several times as often as the earliest
+//! is needed, so a write only marks the minimum of its group as unknown. The cost depends on the
+//! number of components, never on the number of packets in flight. Equal times go to the lower
+//! slot, so a run is reproducible.
 
 use latput_units::Nanos;
 
-/// A time in nanoseconds since the start of the run. Inside the simulator time is a plain integer for
-/// speed; [`Nanos`] at its borders.
+/// A time in nanoseconds since the start of the run. The simulator uses a plain integer for speed
+/// and [`Nanos`] in its interface.
 pub(crate) type Time = u64;
 
 /// The time of a slot with nothing to do.
@@ -19,31 +20,32 @@ pub(crate) const NEVER: Time = Time::MAX >> SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
-/// How far beyond the end of a run anything may be planned; checks of scenarios keep within it.
+/// Longest time beyond the end of a run for which anything may be planned. Scenarios are checked
+/// for it.
 pub(crate) const FARTHEST_AHEAD: Nanos = Nanos::from_s(2 * 86_400);
-/// The longest run: about 50 days, so that no time that is planned in it reaches [`NEVER`].
+/// The longest run: about 50 days. No time planned in it reaches [`NEVER`].
 pub(crate) const LONGEST: Nanos = Nanos::from_ns(NEVER - FARTHEST_AHEAD.as_ns());
-/// The most components that fit.
+/// Most components of a run.
 pub(crate) const MOST_SLOTS: usize = 1 << SLOT_BITS;
 
 /// Slots of a group.
 const WIDTH: usize = 16;
-/// A bit of a word stands for every so many groups.
+/// Groups of one bit mask.
 const BITS: usize = 64;
 
-/// What each slot is due at, as `time << 12 | slot`.
+/// Due times of all slots, as `time << 12 | slot`.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// Of whole groups; what is beyond the last slot is never due.
+    /// Keys of whole groups. Keys beyond the last slot are never due.
     keys: Vec<u64>,
-    /// Of each group the least, as far as it is known.
+    /// The minimum of each group, if known.
     least: Vec<u64>,
-    /// The groups of which it is not.
+    /// Bit mask of the groups whose minimum is unknown.
     unknown: u64,
 }
 
 impl Agenda {
-    /// So many idle slots.
+    /// An agenda of idle slots.
     pub(crate) fn new(slots: usize) -> Self {
         assert!(slots <= MOST_SLOTS, "{slots} components do not fit the agenda's {MOST_SLOTS}");
         let groups = slots.div_ceil(WIDTH).max(1);
@@ -66,13 +68,13 @@ impl Agenda {
         self.unknown |= 1 << (slot / WIDTH % BITS);
     }
 
-    /// When `slot` is due.
+    /// The due time of `slot`.
     #[inline]
     pub(crate) fn time(&self, slot: usize) -> Time {
         self.keys[slot] >> SLOT_BITS
     }
 
-    /// When the first of these slots is due.
+    /// The earliest due time of `slots`.
     #[inline]
     pub(crate) fn earliest_of(&self, slots: &[u32]) -> Time {
         let keys = self.keys.as_slice();
@@ -102,7 +104,7 @@ impl Agenda {
     }
 }
 
-/// The least of a group: of each half of it at the same time.
+/// The minimum of a group. Both halves are searched at the same time.
 #[inline]
 fn least_of(group: &[u64; WIDTH]) -> u64 {
     let (mut least, mut other) = (group[0], group[WIDTH / 2]);

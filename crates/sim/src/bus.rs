@@ -1,8 +1,8 @@
-//! The I/O bus between a NIC and memory: one transaction after the other, whichever way the bytes go.
+//! The I/O bus between a NIC and memory. It carries one transaction at a time, in either direction.
 //!
-//! Conventional PCI is half duplex: received packets, descriptors, packets to send and the driver's register
-//! accesses all take turns on the same wires. Which transactions a packet needs is that of Intel's 8254x and
-//! its driver; here they are served in the order in which they are asked for.
+//! Conventional PCI is half duplex: received packets, descriptors, packets to send and the driver's
+//! register accesses share the wires. The transactions of a packet are those of Intel's 8254x and
+//! its driver. They are served in order of request.
 
 use latput_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,15 @@ use crate::frame::Frame;
 
 /// Bytes of a descriptor (8254x Software Developer's Manual, 3.2.3 and 3.3.3).
 const DESCRIPTOR: u32 = 16;
-/// Receive descriptors that the NIC keeps, and so fetches in one burst when it has none left (3.2.4). Each is
-/// written back by itself, as soon as it is used (RXDCTL.WTHRESH is 1 after a reset).
+/// Receive descriptors that the NIC caches and fetches in one burst (3.2.4). It writes each back
+/// when it is used (RXDCTL.WTHRESH is 1 after a reset).
 const FETCHED_TOGETHER: u32 = 64;
-/// Descriptors that the driver hands back with one write of the tail register (`E1000_RX_BUFFER_WRITE`).
+/// Descriptors that the driver returns with one write of the tail register
+/// (`E1000_RX_BUFFER_WRITE`).
 const GIVEN_TOGETHER: u32 = 16;
-/// The check sequence reaches memory too: the driver of that time has the NIC leave it on.
+/// Length of the frame check sequence, which that driver lets the NIC write to memory.
 const CHECK_SEQUENCE: u32 = 4;
-/// A packet is written in one burst whose length is rounded up to this (4.2).
+/// A packet is written in one burst. Its length is rounded up to a multiple of this (4.2).
 const WRITTEN_IN: u32 = 8;
 
 /// A bus. The default is PCI with 32 bits at 33 MHz and the longest read that its specification allows.
@@ -30,14 +31,14 @@ pub struct Bus {
     /// One clock: 30 ns at 33 MHz.
     #[serde(rename = "clock_ns")]
     pub clock: Nanos,
-    /// What one clock of data moves.
+    /// Bytes moved in one data clock.
     #[serde(rename = "width_bytes")]
     pub width: Bytes,
-    /// Clocks of a write beside its data: the address, one more until a target of medium speed answers, and the
-    /// idle one after the last.
+    /// Clocks of a write beside its data: the address, one until a target of medium speed answers,
+    /// and an idle one at the end.
     pub write_clocks: u32,
-    /// Clocks of a read beside its data: a target must give the first data in the 16th clock at the latest, or
-    /// have the read repeated (PCI 2.2, Target Initial Latency), and an idle one follows the last.
+    /// Clocks of a read beside its data. A target must give the first data in the 16th clock or
+    /// have the read repeated (PCI 2.2, Target Initial Latency). An idle clock follows.
     pub read_clocks: u32,
 }
 
@@ -48,13 +49,13 @@ impl Default for Bus {
 }
 
 impl Bus {
-    /// Clocks that so many bytes take.
+    /// Clocks of a transfer of `bytes`.
     fn data(&self, bytes: u32) -> u64 {
         u64::from(bytes).div_ceil(self.width.get())
     }
 
-    /// Of a received packet: its data, the descriptor back to memory, and its share of fetching descriptors and
-    /// of the driver's giving them.
+    /// Bus time of a received packet: its data, the write of its descriptor, and its share of
+    /// fetching and returning descriptors.
     fn received(&self, bytes: u32) -> Time {
         let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
         let written = (bytes + CHECK_SEQUENCE).next_multiple_of(WRITTEN_IN);
@@ -65,8 +66,8 @@ impl Bus {
         self.clock.as_ns() * (own * fetched * given + shared) / (fetched * given)
     }
 
-    /// Of a packet to send: the driver's write of the tail register, the descriptor and the data from memory, the
-    /// descriptor back.
+    /// Bus time of a sent packet: the write of the tail register, the reads of descriptor and data,
+    /// the write of the descriptor.
     fn sent(&self, bytes: u32) -> Time {
         let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
         let descriptor = self.data(DESCRIPTOR);
@@ -75,30 +76,30 @@ impl Bus {
         self.clock.as_ns() * clocks
     }
 
-    /// Of an interrupt: its handler reads the register of causes.
+    /// Bus time of an interrupt: its handler reads the cause register.
     fn interrupt(&self) -> Time {
         self.clock.as_ns() * (1 + u64::from(self.read_clocks))
     }
 }
 
-/// A packet whose transactions are under way or wait for their turn.
+/// A packet whose transactions are in progress or queued.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
-    /// When the last of them ends.
+    /// End of its last transaction.
     at: Time,
     pub(crate) frame: Frame,
     pub(crate) queue: u32,
-    /// From the wire to memory; else the other way.
+    /// Whether it moves from the wire to memory.
     pub(crate) is_received: bool,
 }
 
-/// The bus at work.
+/// The queue of a bus.
 #[derive(Debug)]
 pub(crate) struct BusQueue {
     bus: Bus,
     free_at: Time,
     transfers: Fifo<Transfer>,
-    /// Link time in bytes of the received packets that are not in memory yet: they wait in the NIC.
+    /// Link time in bytes of the received packets that still wait in the NIC.
     pub(crate) received_bytes: u64,
 }
 
@@ -112,30 +113,30 @@ impl BusQueue {
         self.free_at
     }
 
-    /// A packet came from the wire.
+    /// Queues a packet from the wire.
     pub(crate) fn receive(&mut self, queue: u32, frame: Frame, now: Time) {
         let at = self.take(now, self.bus.received(frame.counted_bytes()));
         self.received_bytes += u64::from(frame.wire_bytes());
         self.transfers.push(Transfer { at, frame, queue, is_received: true });
     }
 
-    /// The driver wants a packet (with TSO a chunk) sent.
+    /// Queues a packet (with TSO a chunk) of the driver.
     pub(crate) fn send(&mut self, queue: u32, frame: Frame, now: Time) {
         let at = self.take(now, self.bus.sent(frame.counted_bytes()));
         self.transfers.push(Transfer { at, frame, queue, is_received: false });
     }
 
-    /// The handler of an interrupt asks why.
+    /// Queues the register read of an interrupt handler.
     pub(crate) fn interrupt(&mut self, now: Time) {
         self.take(now, self.bus.interrupt());
     }
 
-    /// When the next packet is on the other side.
+    /// When the next packet is transferred.
     pub(crate) fn next(&self) -> Time {
         self.transfers.front().map_or(NEVER, |transfer| transfer.at)
     }
 
-    /// The packet that is on the other side now.
+    /// Removes the packet that is transferred now.
     pub(crate) fn finish(&mut self) -> Transfer {
         let transfer = self.transfers.pop().expect("a bus is due with a transfer on it");
         if transfer.is_received {

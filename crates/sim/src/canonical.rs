@@ -1,25 +1,25 @@
-//! One order of hosts and loads, whichever order they were given in: a scenario is a set of them.
+//! A canonical order of hosts and loads: a scenario is a set of them.
 //!
-//! Random draws and ties of time follow this order, so that whoever swaps two hosts or two loads in a
-//! description gets the same run. Hosts are told apart by name, description and the loads that they
-//! take part in, loads by their hosts and description; what is alike in all of that is interchangeable.
+//! Random draws and ties of time follow this order, so that the same hosts or loads in another
+//! order give the same run. Hosts are ordered by name, description and loads; loads by hosts and
+//! description. Equal ones are interchangeable.
 
 use crate::outcome::Outcome;
 use crate::scenario::{Load, Scenario, Traffic};
 
-/// A scenario in its own order, and the way back.
+/// A scenario in canonical order, with the map from the given order.
 #[derive(Clone, Debug)]
 pub(crate) struct Canonical {
-    /// What is simulated.
+    /// The scenario that is simulated.
     pub(crate) scenario: Scenario,
-    /// Where each host of the given scenario is in this one.
+    /// The new index of each given host.
     hosts: Vec<usize>,
-    /// Where each load of the given scenario is in this one.
+    /// The new index of each given load.
     loads: Vec<usize>,
 }
 
 impl Canonical {
-    /// The order of a scenario that was checked.
+    /// Orders a checked scenario.
     pub(crate) fn of(given: &Scenario) -> Self {
         let described: Vec<String> = given.loads.iter().map(describe).collect();
         let host_key = |host: usize| {
@@ -66,17 +66,17 @@ impl Canonical {
         Self { scenario, hosts, loads }
     }
 
-    /// Where a host of the given scenario is.
+    /// The new index of a given host.
     pub(crate) fn host(&self, given: usize) -> usize {
         self.hosts[given]
     }
 
-    /// Where each load of the given scenario is.
+    /// The new index of each given load.
     pub(crate) fn loads(&self) -> &[usize] {
         &self.loads
     }
 
-    /// An outcome in the order of the given scenario.
+    /// Puts an outcome back into the given order.
     pub(crate) fn restore(&self, outcome: Outcome) -> Outcome {
         Outcome {
             hosts: self.hosts.iter().map(|idx| outcome.hosts[*idx].clone()).collect(),
@@ -86,13 +86,13 @@ impl Canonical {
     }
 }
 
-/// A load without the numbers of hosts and of other loads.
+/// Describes a load without the numbers of hosts and other loads.
 fn describe(load: &Load) -> String {
     let plain = Load { from: 0, to: 0, counted_with: None, ..*load };
     format!("{plain:?}")
 }
 
-/// Probes come last: what they watch does not change when one is added.
+/// The rank of a kind of traffic. Probes come last, so that adding one does not change the rest.
 const fn kind(traffic: &Traffic) -> u8 {
     match traffic {
         Traffic::Datagrams { .. } => 0,
@@ -103,7 +103,7 @@ const fn kind(traffic: &Traffic) -> u8 {
     }
 }
 
-/// The indices in the order of their keys, and for each index its place.
+/// The indices in order of their keys, and the rank of each index.
 fn order<K: Ord>(keys: &[K]) -> (Vec<usize>, Vec<usize>) {
     let mut by_place: Vec<usize> = (0..keys.len()).collect();
     by_place.sort_by_key(|idx| &keys[*idx]);

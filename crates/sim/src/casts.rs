@@ -1,4 +1,4 @@
-//! Narrow integers, where the wide one is known to be small: indices of components, bounded sizes.
+//! Casts to narrow integers for values known to be small: indices of components and bounded sizes.
 
 /// An index or count as 32 bits; a scenario's check keeps all of them far below.
 #[inline]

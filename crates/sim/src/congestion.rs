@@ -1,4 +1,4 @@
-//! How much TCP may have in flight: Reno (RFC 5681) and CUBIC (RFC 9438).
+//! Congestion control of TCP: Reno (RFC 5681) and CUBIC (RFC 9438).
 //!
 //! Left out: `HyStart`, pacing.
 
@@ -11,7 +11,7 @@ const INITIAL_SEGMENTS: f64 = 10.0;
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// What is the same for the whole life of a connection, so that the window itself stays small.
+/// Constants of a connection, kept apart so that the window itself stays small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) algorithm: Congestion,
@@ -19,7 +19,7 @@ pub(crate) struct Rules {
     pub(crate) mss: f64,
 }
 
-/// The window of one connection, with what a loss leads to at its end.
+/// The congestion window of one connection, and its state after a loss.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Window {
@@ -35,11 +35,11 @@ pub(crate) struct Window {
 struct Cubic {
     /// The window before the loss, in segments.
     most: f64,
-    /// [`NEVER`]: it begins with the next acknowledgement.
+    /// Start of the curve; [`NEVER`] until the next acknowledgement.
     began: Time,
     /// Seconds from the loss until the curve is back at `most`.
     plateau_s: f64,
-    /// What Reno would have by now, in segments.
+    /// The window that Reno would have, in segments.
     friendly: f64,
 }
 
@@ -59,8 +59,8 @@ impl Window {
         self.size as u64
     }
 
-    /// `acked` new bytes were acknowledged while `in_flight` were out. A window that was not used does not
-    /// grow (RFC 7661).
+    /// Grows the window after `acked` new bytes were acknowledged while `in_flight` were out. An
+    /// unused window does not grow (RFC 7661).
     pub(crate) fn acked(
         &mut self,
         rules: Rules,
@@ -99,14 +99,14 @@ impl Window {
         self.size = grown.max(cubic.friendly) * mss;
     }
 
-    /// A segment was lost: gives the window to go on with.
+    /// Reacts to a lost segment. Returns the window in use from now on.
     pub(crate) fn lost(&mut self, rules: Rules, in_flight: u64) {
         let kept = match rules.algorithm {
             Congestion::Reno => 0.5 * in_flight as f64,
             Congestion::Cubic => CUBIC_BETA * self.size,
         };
         let segments = self.size / rules.mss;
-        // Fast convergence: give way to newcomers.
+        // Fast convergence: release bandwidth to new flows.
         let shrinking = segments < self.cubic.most;
         self.cubic.most = if shrinking { segments * (1.0 + CUBIC_BETA) / 2.0 } else { segments };
         self.cubic.began = NEVER;
@@ -114,7 +114,7 @@ impl Window {
         self.size = self.threshold;
     }
 
-    /// Nothing came back in time: start again from one segment.
+    /// Restarts from one segment after a timeout.
     pub(crate) fn timed_out(&mut self, rules: Rules, in_flight: u64) {
         self.lost(rules, in_flight);
         self.size = rules.mss;
@@ -130,7 +130,7 @@ impl Window {
         self.size = (self.size - acked as f64).max(rules.mss) + rules.mss;
     }
 
-    /// Recovery is over.
+    /// Ends recovery.
     pub(crate) fn recovered(&mut self) {
         self.size = self.threshold;
     }

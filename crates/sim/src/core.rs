@@ -1,19 +1,19 @@
-//! One CPU core: what runs on it, what that interrupted, and where its time went.
+//! One CPU core: its work, interrupted work, and the use of its time.
 //!
-//! Hardware interrupts come before soft interrupts, those before processes. Each level has one item of
-//! work; a higher level stops it, its rest is kept and goes on later.
+//! Hardware interrupts preempt soft interrupts, which preempt processes. Each level has one work
+//! item. A higher level stops it; its rest continues later.
 
 use crate::agenda::Time;
 use crate::fifo::Fifo;
 
-/// What runs on a core.
+/// The priority level of work on a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Idle,
     Process,
     Softirq,
     Hardirq,
-    /// Between two items: whatever is asked for now only queues.
+    /// Between two items. New work is only queued.
     Switching,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Level {
 pub(crate) enum Irq {
     #[default]
     None,
-    /// Of a NIC queue's vector.
+    /// The interrupt of a NIC queue's vector.
     Vector(u32),
     /// The deferral timer of a NIC queue.
     Deferral(u32),
@@ -32,7 +32,7 @@ pub(crate) enum Irq {
     PollTick,
 }
 
-/// What a soft interrupt polls.
+/// A source that a soft interrupt polls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Poll {
     /// This core's backlog.
@@ -42,10 +42,10 @@ pub(crate) enum Poll {
     Queue(u32),
 }
 
-/// The item of soft interrupt work under way.
+/// The current item of soft interrupt work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Only takes time.
+    /// Consumes time only.
     #[default]
     Nothing,
     /// `rx` packets and `tx` completions of a queue.
@@ -54,7 +54,7 @@ pub(crate) enum Work {
     Backlog { rx: u32 },
 }
 
-/// Where time went, in nanoseconds; what is missing from wall time was idle.
+/// Time by use, in nanoseconds. The rest of wall time is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) user: u64,
@@ -73,36 +73,36 @@ impl Spent {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) host: usize,
-    /// Everything else in the agenda that acts on its host, and whether that is few enough to be looked through
+    /// Agenda slots of everything else that acts on its host, if they are few enough to be searched
     /// each time.
     pub(crate) others: Box<[u32]>,
     pub(crate) may_look: bool,
-    /// How much the costs of its host vary, of 65536.
+    /// Random variation of its host's costs, in 1/65536.
     pub(crate) jitter: u64,
     pub(crate) level: Level,
-    /// From when the running item has been charged, and when it will be done.
+    /// Time up to which the running item is charged, and its end.
     since: Time,
     ends: Time,
-    /// An idle core starts nothing before this.
+    /// Time before which an idle core starts nothing.
     pub(crate) awake_at: Time,
-    /// The process item starts only then: its process sleeps until a known time and nobody else wants
-    /// the core. Whatever else comes breaks the reservation.
+    /// Start of the reserved process item: its process sleeps until a known time and no other needs
+    /// the core. Any other work ends the reservation.
     pub(crate) reserved_until: Time,
-    /// Rests of interrupted items.
+    /// Remaining time of interrupted items.
     pub(crate) softirq_left: Option<Time>,
     pub(crate) process_left: Option<Time>,
-    /// How much of the process item is user code; it runs first.
+    /// Part of the process item that is user code, which runs first.
     pub(crate) user_left: Time,
     pub(crate) irqs: Fifo<Irq>,
     pub(crate) irq: Irq,
     pub(crate) polls: Fifo<Poll>,
     pub(crate) work: Work,
-    /// The present softirq run, for its limits.
+    /// Start of the current softirq run, for its limits.
     pub(crate) softirq_since: Option<Time>,
     pub(crate) softirq_packets: u32,
-    /// How many such runs there were.
+    /// Number of softirq runs.
     pub(crate) softirq_runs: u64,
-    /// Soft interrupts are left to the kernel thread.
+    /// Whether soft interrupts are left to the kernel thread.
     pub(crate) ksoftirqd: bool,
     /// The process on this core.
     pub(crate) task: Option<u32>,
@@ -110,13 +110,13 @@ pub(crate) struct Core {
     pub(crate) in_kernel_poll: bool,
     /// Processes that wait for this core, and since when.
     pub(crate) run_queue: Fifo<(u32, Time)>,
-    /// What the process item was charged.
+    /// Time charged for the process item.
     pub(crate) item_cost: Time,
-    /// Work done by the last item beyond what it was charged for, to be charged next.
+    /// Work of the last item beyond its charge, to be charged next.
     pub(crate) softirq_debt: Time,
     pub(crate) process_debt: Time,
     pub(crate) spent: Spent,
-    /// Time at the process level that no process has been told of yet.
+    /// Time at the process level not yet added to a process.
     pub(crate) process_time: Time,
 }
 
@@ -154,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Starts an item; gives the time at which it will be done.
+    /// Starts an item. Returns its end.
     #[inline]
     pub(crate) fn start(&mut self, level: Level, now: Time, cost: Time) -> Time {
         self.level = level;
@@ -163,7 +163,7 @@ impl Core {
         self.ends
     }
 
-    /// Stops the running item before its end and keeps its rest.
+    /// Stops the running item and keeps its rest.
     #[inline]
     pub(crate) fn preempt(&mut self, now: Time) {
         let left = self.ends.saturating_sub(now.max(self.since));
@@ -176,7 +176,7 @@ impl Core {
         self.level = Level::Switching;
     }
 
-    /// The running item is done: charges it and gives its level.
+    /// Ends the running item. Charges it and returns its level.
     #[inline]
     pub(crate) fn finish(&mut self, now: Time) -> Level {
         let elapsed = self.stop(now);
@@ -185,7 +185,7 @@ impl Core {
         level
     }
 
-    /// What runs, since when it has been charged, and the process at the process level.
+    /// The running level, the time up to which it is charged, and the process.
     pub(crate) fn running(&self) -> (Level, Time, Option<u32>) {
         (self.level, self.since, self.task)
     }
@@ -197,7 +197,7 @@ impl Core {
         self.charge_to(self.level, elapsed);
     }
 
-    /// How long the running item has not been charged; from now on it has.
+    /// Charges the running item. Returns the time since its last charge.
     #[inline]
     fn stop(&mut self, now: Time) -> Time {
         let elapsed = now.saturating_sub(self.since);

@@ -1,4 +1,4 @@
-//! What results say of a simulated system: its hosts in words, and what each of them can receive.
+//! Facts about a simulated system for results: its hosts, and the receive capacity of each.
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
@@ -12,10 +12,10 @@ use crate::profile::{HostProfile, Profile};
 use crate::scenario::Host;
 use crate::vector::{Delay, Throttle};
 
-/// In commands that a report prints: there is no interface whose setting was measured.
+/// Interface name in the commands of a report. There is no real interface.
 const INTERFACE: &str = "IFACE";
 
-/// Every host, in the order of observations; `from` is the name or the file that the profile was asked for by.
+/// All hosts in the order of observations. `from` is the name or the file of the profile.
 pub fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
     let scenario = profile.scenario(&any_workload(), 0, Nanos::from_ms(1));
     let hosts = scenario.map(|scenario| scenario.hosts).unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
     hosts.iter().map(described).collect()
 }
 
-/// What each host can receive, in the order of observations.
+/// The receive capacity of each host, in the order of observations.
 pub fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let side = |(role, host): (Role, &HostProfile)| {

@@ -1,6 +1,6 @@
-//! A queue in a ring of a power-of-two size, for packets in flight and waiting work.
+//! A queue in a ring buffer of a power-of-two size, for packets in flight and waiting work.
 //!
-//! It grows when full (doubling, so a run soon stops allocating) and never shrinks.
+//! It doubles when full, so that a run soon stops allocating, and never shrinks.
 
 /// First in, first out.
 #[derive(Clone, Debug)]
@@ -17,24 +17,24 @@ impl<T: Copy + Default> Fifo<T> {
         Self { items: vec![T::default(); size].into(), head: 0, len: 0 }
     }
 
-    /// An empty queue that takes memory with its first item.
+    /// An empty queue that allocates at its first item.
     pub(crate) fn empty() -> Self {
         Self { items: Box::default(), head: 0, len: 0 }
     }
 
-    /// How many items wait.
+    /// Number of items.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether it is empty.
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Wraps by design; only asked for with room for at least one item.
+    /// The slot of a position. Positions wrap; the ring has room for at least one item.
     #[inline]
     const fn slot(&self, position: usize) -> usize {
         self.head.wrapping_add(position) & self.items.len().wrapping_sub(1)
@@ -62,12 +62,12 @@ impl<T: Copy + Default> Fifo<T> {
         Some(item)
     }
 
-    /// Takes the item at the front, which has been looked at.
+    /// Removes the front item.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.len > 0);
         self.len -= 1;
-        // What fills up and empties again and again stays in the same few cache lines.
+        // Reset when empty, so that short queues stay in the same cache lines.
         self.head = if self.len == 0 { 0 } else { self.slot(1) };
     }
 

@@ -1,4 +1,4 @@
-//! What travels: one packet or a burst of alike ones, small enough to be copied from queue to queue.
+//! Packets: one or a burst of equal ones, small enough to be copied between queues.
 
 use crate::agenda::Time;
 use crate::casts::short;
@@ -9,44 +9,44 @@ const ETHERNET_HEADER: u32 = 14;
 /// The shortest frame on the wire, with preamble and gap.
 const SHORTEST_ON_WIRE: u32 = 84;
 const IPV4_HEADER: u32 = 20;
-/// With the timestamp option, as Linux and FreeBSD send it.
+/// IPv4 and TCP headers with the timestamp option, as Linux and FreeBSD send it.
 pub(crate) const TCP_HEADERS: u32 = IPV4_HEADER + 32;
 /// UDP and ICMP have the same 8 bytes.
 pub(crate) const DATAGRAM_HEADERS: u32 = IPV4_HEADER + 8;
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     #[default]
     Udp,
     Tcp,
-    /// A TCP segment that opens or closes a connection; `seq` says which step.
+    /// A TCP segment that opens or closes a connection; `seq` has the step.
     Control,
     EchoRequest,
     EchoReply,
-    /// 802.3x: the host `end` wants silence for `payload` quanta of 512 bit times.
+    /// 802.3x pause: the host `end` asks for a pause of `payload` quanta of 512 bit times.
     Pause,
 }
 
-/// One packet, or a burst: alike packets that follow each other at once. With TSO on, between stack and
-/// port, a chunk of several packets.
+/// One packet or a burst of equal packets. With TSO, between stack and port, a chunk of several
+/// packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frame {
-    /// When it was sent or, for paced load, was to be sent.
+    /// Send time; for paced load, the due time.
     pub(crate) sent_at: Time,
     /// TCP: the `sent_at` that the receiver echoes.
     pub(crate) echo: Time,
-    /// TCP: first payload byte; otherwise a number.
+    /// TCP: number of the first payload byte. Otherwise the packet's number.
     pub(crate) seq: u64,
-    /// TCP: next byte wanted.
+    /// TCP: number of the next expected byte.
     pub(crate) ack: u64,
-    /// The socket that it is for.
+    /// The destination socket.
     pub(crate) end: u32,
     /// Payload bytes.
     pub(crate) payload: u32,
     /// TCP: bytes that may follow `ack`. Datagrams: see [`Self::gap`].
     pub(crate) window: u32,
-    /// How many more packets the burst has; each goes on where the one before it ends, or a gap later.
+    /// Further packets of the burst. Each follows the one before at once, or a gap later.
     pub(crate) more: u16,
     pub(crate) kind: FrameKind,
 }
@@ -61,13 +61,13 @@ impl Frame {
         }
     }
 
-    /// Bytes of link time, of each packet.
+    /// Link time of each packet, in bytes.
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u32 {
         on_wire(self.counted_bytes())
     }
 
-    /// How many packets this is or, a chunk, becomes on the wire.
+    /// Number of packets on the wire.
     #[inline]
     pub(crate) fn packets(&self, mss: u32) -> u64 {
         if self.is_chunk(mss) {
@@ -83,8 +83,8 @@ impl Frame {
         matches!(self.kind, FrameKind::Tcp) && self.payload > mss
     }
 
-    /// Between two packets of a burst of datagrams that were sent at an even pace, in nanoseconds; 0: they
-    /// were sent together.
+    /// Nanoseconds between two packets of an evenly paced burst of datagrams; 0 if they were sent
+    /// together.
     #[inline]
     pub(crate) const fn gap(&self) -> u32 {
         match self.kind {
@@ -106,7 +106,7 @@ impl Frame {
         Self { more: short(count - 1), ..*self }
     }
 
-    /// The packets after the first `count`, of which there must be some.
+    /// The packets after the first `count`. There must be some.
     #[inline]
     pub(crate) const fn after(&self, count: u32) -> Self {
         debug_assert!(count < self.count());
@@ -128,7 +128,7 @@ impl Frame {
         (0..self.count()).map(move |idx| self.after(idx).first(1))
     }
 
-    /// Whether `next` could be another packet of this burst.
+    /// Whether `next` can extend this burst.
     #[inline]
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
         let is_alike = self.kind == next.kind
@@ -153,7 +153,7 @@ impl Frame {
             }
     }
 
-    /// Whether datagrams at an even pace go on with `next`.
+    /// Whether `next` continues evenly paced datagrams.
     #[inline]
     pub(crate) fn keeps_pace_with(&self, next: &Self) -> bool {
         let later = u64::from(self.count()) * u64::from(next.gap());
@@ -167,15 +167,15 @@ impl Frame {
             && self.count() + next.count() <= 1 << 15
     }
 
-    /// Bytes of each packet as an interface counts them: Ethernet header, but no check sequence and no
-    /// padding.
+    /// Bytes of each packet in interface counters: with the Ethernet header, without check sequence
+    /// and padding.
     #[inline]
     pub(crate) fn counted_bytes(&self) -> u32 {
         self.payload + self.headers() + ETHERNET_HEADER
     }
 }
 
-/// Bytes of link time of a packet that interfaces count as so many.
+/// Link time, in bytes, of a packet with this many counted bytes.
 #[inline]
 pub(crate) const fn on_wire(counted_bytes: u32) -> u32 {
     let bytes = counted_bytes - ETHERNET_HEADER + ETHERNET_OVERHEAD;

@@ -1,10 +1,11 @@
 //! A packet-level simulator of hosts, NICs and links: interrupt moderation, NAPI, CPU cost, TCP.
 //!
-//! [`run`] takes a [`Scenario`] and gives an [`Outcome`]. Time is whole nanoseconds; every component has
-//! one slot for when it acts next (`agenda`) and there is no event object per packet; the same scenario
-//! gives the same outcome, bit by bit. Pure: no I/O, no clock, no threads.
+//! [`run`] simulates a [`Scenario`] and returns an [`Outcome`]. Time is in whole nanoseconds. Every
+//! component has one slot with the time of its next action (`agenda`); packets have no event
+//! objects. The same scenario gives the same outcome, bit by bit. Pure: no I/O, no clock, no
+//! threads.
 //!
-//! What it leaves out is listed in `docs/journal/2026-11-simulator.md`, with what it was checked against.
+//! `docs/journal/2026-11-simulator.md` lists what is left out and how the simulator was checked.
 //!
 //! Reading order: [`scenario`] and [`machine`] (what can be described), [`vector`] (when a NIC
 //! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
@@ -49,12 +50,12 @@ pub use setting::Refused;
 pub use validate::Invalid;
 use vector::Coalescing;
 
-/// What is under way at the end of a window has this long to arrive, as latput's own receiver waits.
+/// Time after a window in which packets in flight may arrive, as in latput's receiver.
 const LONGEST_DRAIN: Nanos = Nanos::from_ms(500);
-/// Between two looks whether all of it has.
+/// Interval of the checks for packets in flight.
 const DRAIN_STEP: Nanos = Nanos::from_us(200);
 
-/// A run that can be looked at, and changed, while it goes on.
+/// A run that can be inspected and changed while it continues.
 #[derive(Debug)]
 pub struct Simulation {
     scenario: Scenario,
@@ -64,7 +65,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// At time zero; refuses a scenario that has an impossible value or would not end in days.
+    /// A run at time zero. Refuses a scenario with an impossible value or one that would take days.
     pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
         scenario.check()?;
         let order = Canonical::of(scenario);
@@ -77,7 +78,7 @@ impl Simulation {
         self.now
     }
 
-    /// Goes on for `span` and gives what happened in it.
+    /// Continues for `span`. Returns the outcome of that span.
     pub fn advance(&mut self, span: Nanos) -> Outcome {
         let from = self.world.start_window();
         let until = self.now + span;
@@ -86,8 +87,8 @@ impl Simulation {
         self.order.restore(outcome::collect(&self.world, &self.order.scenario, &from, &to))
     }
 
-    /// Goes on until what was sent in the window has arrived or is lost, and counts it: datagrams and
-    /// echoes. Nothing else in `outcome` changes.
+    /// Continues until datagrams and echoes sent in the window have arrived or are lost, and counts
+    /// them. Nothing else in `outcome` changes.
     fn drain(&mut self, outcome: &mut Outcome) {
         self.world.end_window();
         let mut waited = Nanos::ZERO;
@@ -125,8 +126,8 @@ impl Simulation {
     }
 }
 
-/// Simulates `scenario` from its start to the end of its measured window; refuses one that has an
-/// impossible value or would not end in days.
+/// Simulates `scenario` from its start to the end of its window. Refuses a scenario with an
+/// impossible value or one that would take days.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);

@@ -1,6 +1,6 @@
-//! A host as the simulator knows it: what its CPU needs for each thing, its NIC and its network stack.
+//! A simulated host: CPU costs, NIC and network stack.
 //!
-//! These structs are what a system profile (`data/systems/*.toml`) and a test fill in.
+//! A system profile (`data/systems/*.toml`) or a test fills these structs.
 
 use latput_policy::dim;
 use latput_policy::polling::Sysctls;
@@ -20,26 +20,27 @@ pub struct Costs<T = Nanos> {
     /// One poll of a queue, whatever it finds.
     #[serde(rename = "poll_ns")]
     pub poll: T,
-    /// One received packet, from the driver on.
+    /// One received packet in the driver and the lower stack.
     #[serde(rename = "rx_packet_ns")]
     pub rx_packet: T,
-    /// More for the first one of a poll: the caches hold nothing of the code that it takes.
+    /// Extra cost of the first packet of a poll, whose code is not in the caches.
     #[serde(rename = "rx_first_ns")]
     pub rx_first: T,
-    /// More for one that is handed to a socket; acknowledgements without data end in the protocol.
+    /// Extra cost of a packet for a socket. Acknowledgements without data end in the protocol.
     #[serde(rename = "rx_data_ns")]
     pub rx_data: T,
     /// One packet handed to the stack, after GRO has merged what it can.
     #[serde(rename = "rx_merged_ns")]
     pub rx_merged: T,
-    /// More per received packet when the receiving process last ran on another core; acknowledgements without
-    /// data touch nothing of the process's.
+    /// Extra cost of a received packet when its process last ran on another core. Acknowledgements
+    /// without data do not touch the process.
     #[serde(rename = "rx_remote_ns")]
     pub rx_remote: T,
     /// One transmit completion.
     #[serde(rename = "tx_completion_ns")]
     pub tx_completion: T,
-    /// More per message sent, on the interrupts' core, when the process runs on another: what it sent is freed there.
+    /// Extra cost, on the interrupts' core, of a message from a process on another core: its memory
+    /// is freed there.
     #[serde(rename = "tx_remote_ns")]
     pub tx_remote: T,
     /// One packet (with TSO one chunk) from the socket to the NIC.
@@ -60,22 +61,24 @@ pub struct Costs<T = Nanos> {
     /// Putting a sleeping process on a core.
     #[serde(rename = "wake_ns")]
     pub wake: T,
-    /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
+    /// Extra cost when another core woke the process: an inter-processor interrupt and the start of
+    /// an idle core.
     #[serde(rename = "wake_remote_ns")]
     pub wake_remote: T,
-    /// Putting a process to sleep that has nothing left to do. What comes meanwhile it still finds.
+    /// Putting an idle process to sleep. It still handles packets that come meanwhile.
     #[serde(rename = "sleep_ns")]
     pub sleep: T,
-    /// More per message when the process runs on another core than the one that takes its interrupts.
+    /// Extra cost of a message when the process and its interrupts use different cores.
     #[serde(rename = "cross_core_ns")]
     pub cross_core: T,
-    /// What an interrupt costs the process that it interrupts, beside its own time (cold caches).
+    /// Cost of an interrupt to the interrupted process, beside its own time (cold caches).
     #[serde(rename = "preempted_ns")]
     pub preempted: T,
     /// A timer interrupt (deferral timer, polling tick).
     #[serde(rename = "timer_ns")]
     pub timer: T,
-    /// Setting the deferral timer at the end of a poll: in a virtual machine its hypervisor does. 0 if absent.
+    /// Setting the deferral timer at the end of a poll. In a virtual machine the hypervisor does
+    /// it. 0 if absent.
     #[serde(rename = "timer_arm_ns", skip_serializing_if = "is_nothing")]
     pub timer_arm: T,
     /// An interrupt from another core (RPS).
@@ -84,7 +87,7 @@ pub struct Costs<T = Nanos> {
     /// One packet through the backlog of another core (RPS), beside [`Self::rx_merged`].
     #[serde(rename = "backlog_packet_ns")]
     pub backlog_packet: T,
-    /// Each cost varies uniformly by up to this share of itself.
+    /// Each cost varies uniformly by up to this share.
     pub jitter_ratio: f64,
 }
 
@@ -124,7 +127,7 @@ fn is_nothing<T: Default + PartialEq>(cost: &T) -> bool {
     *cost == T::default()
 }
 
-/// Where a process that wakes up runs.
+/// Placement of a woken process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -139,28 +142,28 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Machine {
-    /// How many cores.
+    /// Number of cores.
     pub cores: u32,
-    /// CPU time of each thing.
+    /// CPU costs.
     pub costs: Costs,
-    /// How long an idle core needs before it starts anything (C-state exit); counted as idle.
+    /// Start time of an idle core (C-state exit); counted as idle.
     #[serde(rename = "idle_exit_ns")]
     pub idle_exit: Nanos,
-    /// How much more CPU time than one that waits a process may have had before the other gets the core.
+    /// CPU time by which a running process may exceed a waiting one before it is preempted.
     #[serde(rename = "time_slice_ns")]
     pub time_slice: Nanos,
-    /// Where processes wake up.
+    /// Placement of woken processes.
     pub placement: Placement,
-    /// How long a process that finds its own core and that of the interrupt busy waits for either before an idle
-    /// core takes it, which is that core's next look at the others' queues; it goes there at once if absent.
+    /// How long a process waits for its own core and that of the interrupt if both are busy, before
+    /// an idle core takes it at its next load balancing. It moves at once if absent.
     #[serde(rename = "steal_after_ns", skip_serializing_if = "Option::is_none")]
     pub steal_after: Option<Nanos>,
-    /// The NIC's clock against true time, parts per million.
+    /// The deviation of the NIC's clock, parts per million.
     ///
-    /// Two free-running throttles meet in a phase that slides as their clocks differ. Crystals are tens of parts per million
-    /// apart, so a run of minutes sees every phase, and a simulated one of a fraction of a second sees one. Clocks that are
-    /// thousands apart stand for the length of the real run: every phase of two periods of 477 us that are 8000 apart
-    /// takes 60 ms.
+    /// The phase of two free-running throttles shifts as their clocks differ. Crystals differ by
+    /// tens of parts per million, so a run of minutes covers every phase, but a simulated fraction
+    /// of a second covers one. Clocks that differ by thousands make up for the short run: two
+    /// periods of 477 us that differ by 8000 pass every phase in 60 ms.
     pub clock_ppm: i32,
 }
 
@@ -178,7 +181,7 @@ impl Default for Machine {
     }
 }
 
-/// How the driver hears of packets.
+/// How the driver learns of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
@@ -205,8 +208,7 @@ pub enum Adaptation {
     Ixgbe,
 }
 
-/// Parameters of Intel's drivers for gigabit NICs, as numbers on the command line of `modprobe`; what was not
-/// given is as the profile has it.
+/// Module parameters of Intel's drivers for gigabit NICs. Those not given stay as in the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverParameters {
     /// `InterruptThrottleRate`: interrupts per second, or a mode.
@@ -226,7 +228,7 @@ pub struct DriverParameters {
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of a NIC by itself")]
 pub struct Nic {
-    /// How the driver hears of packets.
+    /// How the driver learns of packets.
     pub driver: Driver,
     /// Pairs of a receive and a transmit queue, each with its vector.
     pub queues: u32,
@@ -236,47 +238,47 @@ pub struct Nic {
     pub tx_ring: u32,
     /// The moderation of every vector.
     pub coalescing: Coalescing,
-    /// The adaptive moderation that the driver has.
+    /// The adaptive moderation of the driver.
     pub adaptation: Option<Adaptation>,
-    /// It moves the receive side, or the vector's throttle (`adaptive-rx`).
+    /// Whether it adapts the receive side, or the vector's throttle (`adaptive-rx`).
     pub adaptive_rx: bool,
-    /// It moves the transmit side (`adaptive-tx`; only DIM).
+    /// Whether it adapts the transmit side (`adaptive-tx`; DIM only).
     pub adaptive_tx: bool,
-    /// The points that DIM moves between on the receive side, where they are not the library's
-    /// (`rx-profile`): microseconds and frames, 0 frames for no limit.
+    /// DIM's profile points for receive, if they differ from the library's (`rx-profile`):
+    /// microseconds and frames, 0 frames for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_profile: Option<[(u32, u32); 5]>,
-    /// The same of the transmit side (`tx-profile`).
+    /// DIM's profile points for transmit (`tx-profile`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_profile: Option<[(u32, u32); 5]>,
-    /// What the driver was told when it was loaded.
+    /// Module parameters.
     #[serde(skip)]
     pub parameters: DriverParameters,
-    /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
+    /// The core of each queue's interrupt. A shorter list repeats; an empty one means core 0.
     pub irq_cores: Vec<u32>,
-    /// Buffer in the NIC before the ring, for when no descriptor is free.
+    /// Buffer in the NIC for packets without a free descriptor.
     #[serde(rename = "fifo_bytes")]
     pub fifo: Bytes,
-    /// Whether the NIC asks the sender to pause when that buffer is half full (802.3x).
+    /// Whether the NIC asks the sender to pause when the buffer is half full (802.3x).
     pub pause: bool,
-    /// The bus between the NIC and memory, where it may be what limits; packets wait for it in that buffer.
+    /// The bus between NIC and memory, if it may be a limit. Packets wait for it in the buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bus: Option<Bus>,
-    /// Rate of its link to the switch where it is not the network's; both of its directions.
+    /// Rate of both directions of its link to the switch, if it is not the network's.
     #[serde(rename = "link_bps")]
     pub link: Option<BitsPerSecond>,
-    /// There is no wire: a packet that is sent is in memory of the other end's, so that nothing is to be
-    /// taken back after sending, and nobody is told of a ring (veth).
+    /// Whether there is no wire (veth): a sent packet is in the memory of the other end, so there
+    /// are no transmit completions and no ring information.
     pub handover: bool,
 }
 
 impl Nic {
-    /// The points that DIM moves between on the receive side: microseconds and frames, 0 for no limit.
+    /// DIM's profile points for receive: microseconds and frames, 0 for no limit.
     pub fn rx_points(&self) -> [(u32, u32); 5] {
         self.rx_profile.unwrap_or(dim::Profile::RxEqe.points())
     }
 
-    /// The same of the transmit side.
+    /// DIM's profile points for transmit.
     pub fn tx_points(&self) -> [(u32, u32); 5] {
         self.tx_profile.unwrap_or(dim::Profile::TxEqe.points())
     }
@@ -310,7 +312,7 @@ impl Default for Nic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Qdisc {
-    /// First in, first out, drops at the end (pfifo, or `pfifo_fast` with one kind of traffic).
+    /// First in, first out, with tail drop (pfifo, or `pfifo_fast` with one traffic class).
     Pfifo {
         /// Most packets (`txqueuelen`).
         limit_packets: u32,
@@ -327,7 +329,7 @@ pub enum Qdisc {
         /// Acceptable standing delay.
         #[serde(rename = "target_ns")]
         target: Nanos,
-        /// How long it may be exceeded.
+        /// Time for which the delay may exceed the target.
         #[serde(rename = "interval_ns")]
         interval: Nanos,
     },
@@ -344,7 +346,7 @@ impl Qdisc {
     };
 }
 
-/// Limits of BQL, where the driver has it.
+/// Limits of BQL, if the driver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bql {
@@ -370,25 +372,25 @@ pub struct Stack {
     pub softirq_time: Nanos,
     /// Packets that reach the sockets together: 1 before Linux 4.19, 8 since (`gro_normal_batch`).
     pub delivery_batch: u32,
-    /// Merge consecutive TCP segments of one poll.
+    /// Whether consecutive TCP segments of one poll are merged.
     pub gro: bool,
-    /// Hand the NIC chunks of up to 64 KiB.
+    /// Whether the NIC gets chunks of up to 64 KiB.
     pub tso: bool,
     /// `napi-defer-hard-irqs`.
     pub defer_hard_irqs: u32,
     /// `gro-flush-timeout`.
     #[serde(rename = "gro_flush_timeout_ns")]
     pub gro_flush_timeout: Nanos,
-    /// `irq-suspend-timeout`: how long a process that prefers to poll keeps interrupts off after it found
-    /// packets; 0 is off.
+    /// `irq-suspend-timeout`: how long a process that prefers to poll keeps interrupts off after it
+    /// found packets; 0 is off.
     #[serde(rename = "irq_suspend_timeout_ns")]
     pub irq_suspend_timeout: Nanos,
-    /// Processes that poll their queue themselves have deferral on their side (`SO_PREFER_BUSY_POLL`).
+    /// Whether polling processes set `SO_PREFER_BUSY_POLL`, so that deferral does not disturb them.
     pub prefer_busy_poll: bool,
-    /// `threaded`: polls run in a kernel thread per queue.
+    /// `threaded`: a kernel thread per queue polls.
     pub threaded: bool,
-    /// How long a process without work polls its queue itself before it sleeps (`SO_BUSY_POLL`); 0 is
-    /// off. Only with NAPI.
+    /// How long an idle process polls its queue before it sleeps (`SO_BUSY_POLL`); 0 is off. NAPI
+    /// only.
     #[serde(rename = "busy_poll_ns")]
     pub busy_poll: Nanos,
     /// Cores that RPS spreads flows over; empty is off.
@@ -405,8 +407,9 @@ pub struct Stack {
     /// Socket send buffer.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: Bytes,
-    /// Data is acknowledged when the process has read it and the window can move, not with every second segment:
-    /// Linux's rule (`__tcp_ack_snd_check`), which shows where soft interrupts hand over many segments at once.
+    /// Whether data is acknowledged when the process has read it and the window can move, not with
+    /// every second segment. This is Linux's rule (`__tcp_ack_snd_check`); it matters when soft
+    /// interrupts deliver many segments at once.
     pub acks_when_read: bool,
     /// TCP's congestion control.
     pub congestion: Congestion,
@@ -427,7 +430,7 @@ pub enum Congestion {
 }
 
 impl Stack {
-    /// Whether a process that prefers to poll has a timer that takes over where it stops.
+    /// Whether processes prefer to poll and a timer takes over when they stop.
     pub(crate) fn prefers_with_timer(&self) -> bool {
         let defers = self.defer_hard_irqs > 0 && self.gro_flush_timeout > Nanos::ZERO;
         self.prefer_busy_poll && (defers || self.irq_suspend_timeout > Nanos::ZERO)

@@ -1,4 +1,4 @@
-//! What a run showed, in the window after its warm-up.
+//! The outcome of a run, in the window after its warm-up.
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
@@ -16,47 +16,46 @@ use crate::setting::state;
 use crate::tally::Tally;
 use crate::world::{Snapshot, World};
 
-/// Everything that one run showed.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Length of the measured window.
     pub window: Nanos,
-    /// What each load did, in the scenario's order.
+    /// The outcome of each load, in the scenario's order.
     pub loads: Vec<LoadOutcome>,
-    /// What each host did, in the scenario's order.
+    /// The outcome of each host, in the scenario's order.
     pub hosts: Vec<HostOutcome>,
-    /// TCP segments sent again, all connections.
+    /// Retransmitted TCP segments of all connections.
     pub retransmits: u64,
     /// Packets dropped by the switch.
     pub switch_dropped: u64,
-    /// Events simulated, warm-up included.
+    /// Simulated events, including the warm-up.
     pub events: u64,
 }
 
-/// What one load did.
+/// The outcome of one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadOutcome {
-    /// Round trips of transactions and probes; of datagrams the delay from when each was due to when the
-    /// process had it.
+    /// Round-trip times of transactions and probes; for datagrams the delay from the due time to
+    /// the receiving process.
     pub latency: Histogram,
-    /// Of an open loop: round trips from when requests were really sent; `latency` is from when they were
-    /// due.
+    /// Round-trip times from the send time, in an open loop; `latency` is from the due time.
     pub raw_latency: Option<Histogram>,
-    /// Transactions given up after their timeout.
+    /// Transactions that timed out.
     pub lost: u64,
     /// Datagrams or probes sent.
     pub sent: u64,
-    /// Payload that processes handed over, both directions.
+    /// Payload sent by processes, both directions.
     pub sent_bytes: u64,
-    /// Of those, towards the generator.
+    /// Payload sent toward the generator.
     pub reverse_sent_bytes: u64,
     /// Transactions completed, datagrams or probe replies received.
     pub received: u64,
-    /// Payload that processes got, both directions.
+    /// Payload received by processes, both directions.
     pub received_bytes: u64,
-    /// Of those, by the generator.
+    /// Payload received by the generator.
     pub reverse_received_bytes: u64,
-    /// TCP segments sent again.
+    /// Retransmitted TCP segments.
     pub retransmits: u64,
     /// Datagrams dropped at a full socket.
     pub socket_dropped: u64,
@@ -68,10 +67,10 @@ pub struct LoadOutcome {
     pub jitter_ns: f64,
 }
 
-/// What one host did.
+/// The outcome of one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostOutcome {
-    /// Where each core's time went.
+    /// Use of each core's time.
     pub cores: Vec<CpuTime>,
     /// Each NIC queue.
     pub queues: Vec<QueueOutcome>,
@@ -79,44 +78,44 @@ pub struct HostOutcome {
     pub softirqs: u64,
     /// CPU time of the traffic's processes.
     pub traffic_cpu: Nanos,
-    /// CPU time of NAPI threads, where there are such.
+    /// CPU time of NAPI threads, if any.
     pub napi_cpu: Option<Nanos>,
     /// Packets dropped from full backlogs.
     pub backlog_dropped: u64,
 }
 
-/// What one NIC queue did.
+/// The outcome of one NIC queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueOutcome {
     /// Interrupts.
     pub interrupts: u64,
     /// Polls.
     pub polls: u64,
-    /// Of those, polls that found nothing.
+    /// Polls that found nothing.
     pub empty_polls: u64,
-    /// Packets that the polls took.
+    /// Packets taken by the polls.
     pub polled_packets: u64,
-    /// Packets in.
+    /// Received packets.
     pub rx_packets: u64,
-    /// Bytes in.
+    /// Received bytes.
     pub rx_bytes: u64,
-    /// Packets dropped for want of a descriptor.
+    /// Packets dropped without a free descriptor.
     pub rx_dropped: u64,
-    /// Packets out.
+    /// Sent packets.
     pub tx_packets: u64,
-    /// Bytes out.
+    /// Sent bytes.
     pub tx_bytes: u64,
     /// Packets dropped by the queue discipline.
     pub tx_dropped: u64,
 }
 
 impl HostOutcome {
-    /// All cores together.
+    /// The sum over all cores.
     pub fn cpu(&self) -> CpuTime {
         self.cores.iter().copied().sum()
     }
 
-    /// All queues together.
+    /// The sum over all queues.
     pub fn nic(&self) -> QueueOutcome {
         self.queues.iter().fold(QueueOutcome::default(), |sum, queue| QueueOutcome {
             interrupts: sum.interrupts + queue.interrupts,
@@ -139,8 +138,8 @@ impl Outcome {
         count as f64 / self.window.as_secs_f64()
     }
 
-    /// The outcome of load `load` of `scenario` as every testbed reports it; the first probe of the
-    /// scenario, if any, beside it.
+    /// The observation of load `load` of `scenario`, as on every testbed, with the first probe of
+    /// the scenario, if any.
     pub fn observation(&self, scenario: &Scenario, load: usize) -> Observation {
         let probe = scenario
             .loads
@@ -204,7 +203,7 @@ impl Outcome {
         traffic
     }
 
-    /// What only open loops and datagrams have.
+    /// Adds the parts of open loops and datagrams.
     fn add_exchange(&self, scenario: &Scenario, idx: usize, traffic: &mut TrafficObservation) {
         let (load, described) = (&self.loads[idx], &scenario.loads[idx]);
         let is_udp =
@@ -274,7 +273,7 @@ impl Outcome {
         }
     }
 
-    /// Datagrams that found a full socket on a host.
+    /// Datagrams dropped at full sockets of a host.
     fn socket_drops(&self, scenario: &Scenario, host: usize) -> u64 {
         let loads = scenario.loads.iter().zip(&self.loads);
         loads.filter(|(load, _)| load.to == host).map(|(_, outcome)| outcome.socket_dropped).sum()
@@ -291,7 +290,7 @@ impl Outcome {
 }
 
 impl Scenario {
-    /// The payload rate that a load and those counted with it offer; `None` if that is as much as goes.
+    /// The payload rate offered by a load and those counted with it; `None` if unlimited.
     fn offered_bps(&self, load: usize) -> Option<f64> {
         let parts = self.loads.iter().enumerate();
         let of_load =

@@ -1,4 +1,4 @@
-//! Packets in order, where alike ones that follow each other are one entry: in rings, and in time.
+//! Packets in order, in rings and in time. Equal packets in sequence share an entry.
 
 use crate::agenda::Time;
 use crate::casts::short;
@@ -7,7 +7,7 @@ use crate::frame::Frame;
 
 /// Fraction bits of a nanosecond.
 pub(crate) const FRACTION: u32 = 20;
-/// All of them.
+/// Mask of the fraction bits.
 const WHOLE: u64 = (1 << FRACTION) - 1;
 
 /// A queue of packets that keeps bursts together.
@@ -22,7 +22,7 @@ impl PacketBursts {
         Self { entries: Fifo::with_capacity(capacity), packets: 0 }
     }
 
-    /// Packets in it; a chunk counts as one.
+    /// Number of packets; a chunk counts as one.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.packets
@@ -52,7 +52,7 @@ impl PacketBursts {
         }
     }
 
-    /// The packets at the front that belong together, at most `most` of them. There must be some.
+    /// Removes the first burst, at most `most` packets. The queue must not be empty.
     #[inline]
     pub(crate) fn take(&mut self, most: u32) -> Frame {
         let front = self.entries.front().expect("the caller saw that something waits");
@@ -74,7 +74,7 @@ impl PacketBursts {
         frame
     }
 
-    /// The entry at the front, to be changed in place; its count must stay.
+    /// The front entry, to be changed in place. Its count must stay.
     #[inline]
     pub(crate) fn front_mut(&mut self) -> Option<&mut Frame> {
         self.entries.front_mut()
@@ -85,22 +85,22 @@ impl PacketBursts {
     }
 }
 
-/// From a packet of a burst to the next.
+/// The distance between packets of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BurstStep {
     /// Link time of each packet, in 2^-20 ns.
     pub(crate) link: u64,
-    /// Nanoseconds from the start of one packet to the start of the next, more than the link time; 0: each
-    /// starts when the one before it ends.
+    /// Nanoseconds between the starts of two packets, more than the link time; 0 if each starts
+    /// when the one before ends.
     pub(crate) gap: u32,
 }
 
-/// When the first packet of a burst passes a point; the others pass at a steady pace behind it.
+/// When the first packet of a burst passes a point. The others follow at a steady pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BurstPace {
     pub(crate) at: Time,
-    /// What is beyond the whole nanosecond, in 2^-20 ns. Less than 32 bits, and as wide as the time: what holds
-    /// one is copied in whole words then.
+    /// Fraction of a nanosecond, in 2^-20 ns. It needs less than 32 bits but is as wide as the
+    /// time, so that structs with it are copied in whole words.
     pub(crate) fraction: u64,
 }
 
@@ -128,19 +128,19 @@ impl BurstPace {
         Self { at: self.nth(idx, step), fraction: self.fraction_after(idx, step) }
     }
 
-    /// What packet `idx` leaves of a nanosecond to the one behind it.
+    /// The fraction of a nanosecond that packet `idx` leaves to the next.
     #[inline]
     const fn fraction_after(&self, idx: u32, step: BurstStep) -> u64 {
         (self.fraction + idx as u64 * step.link) & WHOLE
     }
 
-    /// Whether the fractions before packet `idx` and of its own add up to a nanosecond.
+    /// Whether the fractions before packet `idx` and its own exceed a nanosecond.
     #[inline]
     const fn carry(&self, idx: u32, step: BurstStep) -> Time {
         (self.fraction_after(idx, step) < (step.link & WHOLE)) as Time
     }
 
-    /// How many of `count` packets pass before `until`; the first does.
+    /// The number of packets, of `count`, that pass before `until`. The first does.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
     pub(crate) const fn before(&self, until: Time, count: u32, step: BurstStep) -> u32 {
@@ -148,7 +148,7 @@ impl BurstPace {
         if count == 1 || self.nth(count - 1, step) < until {
             return count;
         }
-        // The last is not before `until`: the span is no longer than the burst.
+        // The last packet is not before `until`, so the span is no longer than the burst.
         if step.gap == 0 {
             let span = (until - self.at) << FRACTION;
             return ((span - 1 - self.fraction) / step.link + 1) as u32;

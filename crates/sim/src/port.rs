@@ -1,4 +1,5 @@
-//! A port and the wire behind it: takes its time per byte, then delivers in order after the latency.
+//! A port with its wire. It serializes frames at its rate and delivers them in order after the
+//! latency.
 
 use latput_units::{BitsPerSecond, Nanos, Rng};
 
@@ -9,30 +10,30 @@ use crate::frame::{Frame, on_wire};
 use crate::packet_bursts::{BurstPace, BurstStep, FRACTION};
 use crate::timed_queue::{Timed, TimedQueue};
 
-/// Where a wire ends.
+/// The far end of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
     Host(usize),
     Switch,
 }
 
-/// What feeds a port.
+/// The source of a port's frames.
 #[derive(Debug)]
 pub(crate) enum Feed {
-    /// The transmit rings of a host, taken in turn.
+    /// The transmit rings of a host, in turn.
     Rings { first: usize, count: usize, turn: usize },
     /// The output buffer of a switch port.
     Buffer { frames: Fifo<Frame>, bytes: u64, limit: u64 },
 }
 
-/// A frame whose bits are leaving.
+/// A frame that is being sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
-    /// The packet; of a chunk, the part of it.
+    /// The packet, or the current packet of a chunk.
     pub(crate) frame: Frame,
-    /// The ring that it came from.
+    /// The ring of the frame.
     pub(crate) queue: usize,
-    /// It ends a descriptor, whose bytes these are.
+    /// Bytes of the descriptor that the frame completes, if any.
     pub(crate) completes: Option<u32>,
 }
 
@@ -49,24 +50,25 @@ pub(crate) struct Port {
     pub(crate) feed: Feed,
     pub(crate) far: Far,
     pub(crate) sending: Option<Sending>,
-    /// The far end asked for silence until then (802.3x).
+    /// End of a pause that the far end asked for (802.3x).
     pub(crate) paused_until: Time,
     per_byte: u64,
-    /// What is beyond the whole nanosecond, in 2^-20 ns.
+    /// Fraction of a nanosecond, in 2^-20 ns.
     fraction: u64,
     latency: Time,
     jitter: f64,
     last_arrival: Time,
-    /// 512 bit times, the unit of pauses.
+    /// 512 bit times, the unit of pause frames.
     quantum: Time,
     wire: TimedQueue<Travelling>,
-    /// Packets of the longest burst whose times are sure to fit.
+    /// Packets of the longest burst whose times cannot overflow.
     longest_train: u32,
     pub(crate) dropped: u64,
-    /// The only ring that feeds this port, if nobody can pause it: frames leave at times known in advance.
+    /// The only ring of this port, if nobody can pause it: its departure times are known in
+    /// advance.
     pub(crate) foreseen: Option<usize>,
     busy_until: Time,
-    /// Foreseen departures that the ring has not heard of.
+    /// Known departures that were not reported to the ring.
     departures: TimedQueue<Departures>,
 }
 
@@ -74,12 +76,12 @@ pub(crate) struct Port {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Departures {
     pub(crate) pace: BurstPace,
-    /// Of each, as interfaces count them.
+    /// Bytes of each frame in interface counters.
     pub(crate) bytes: u32,
-    /// As of [`BurstStep`].
+    /// See [`BurstStep`].
     pub(crate) gap: u32,
     pub(crate) more: u16,
-    /// Each ends a descriptor, whose bytes these are.
+    /// Bytes of the descriptor that each frame completes, if any.
     pub(crate) completes: Option<u32>,
 }
 
@@ -138,13 +140,13 @@ impl Port {
         }
     }
 
-    /// From a packet of a burst to the next.
+    /// The distance between packets of a burst.
     #[inline]
     pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> BurstStep {
         BurstStep { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
     }
 
-    /// How long `frame` takes; what does not fill a nanosecond is carried over to the next.
+    /// The serialization time of `frame`. The fraction of a nanosecond is carried over to the next.
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
         let pace = BurstPace { at: 0, fraction: self.fraction };
@@ -153,8 +155,8 @@ impl Port {
         at
     }
 
-    /// Sends a burst, or the packets of a chunk, of a foreseen port: after all that it has, from now on at the
-    /// earliest.
+    /// Sends a burst, or the packets of a chunk, on a port with known departures: after earlier
+    /// frames, from now on.
     #[inline]
     pub(crate) fn foresee(&mut self, frame: &Frame, mss: u32, now: Time) {
         if frame.is_chunk(mss) || frame.count() > self.longest_train {
@@ -180,7 +182,7 @@ impl Port {
         self.foresee_train(&last, bytes, now);
     }
 
-    /// Each packet ends a descriptor of `completes` bytes, if any.
+    /// Each packet completes a descriptor of `completes` bytes, if any.
     fn foresee_train(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let mut rest = *frame;
         while rest.count() > self.longest_train {
@@ -194,7 +196,7 @@ impl Port {
     fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let bytes = frame.counted_bytes();
         let step = self.step(bytes, 0);
-        // What follows without a gap and is alike joins the last burst, whose end is where this begins.
+        // An equal burst without a gap joins the last one, at whose end it begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
         let pace = BurstPace { at: before, fraction: self.fraction }.from(1, step);
@@ -225,8 +227,8 @@ impl Port {
         }
     }
 
-    /// Whether datagrams that begin to leave at `first` and each `gap` after it find the wire free, and how
-    /// many of them one burst can hold.
+    /// The number of datagrams, one every `gap` from `first` on, that find the wire free and fit
+    /// one burst.
     #[inline]
     pub(crate) fn most_apart(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
         let link_ns = (self.step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
@@ -234,7 +236,8 @@ impl Port {
         if is_free { self.longest_train } else { 0 }
     }
 
-    /// Sends datagrams of a foreseen port, [`Self::most_apart`] of them at most; the first now, at `first`.
+    /// Sends datagrams on a port with known departures, at most [`Self::most_apart`]; the first at
+    /// `first`.
     #[inline]
     pub(crate) fn foresee_apart(&mut self, frame: &Frame, first: Time) {
         let (bytes, gap) = (frame.counted_bytes(), frame.gap());
@@ -247,7 +250,7 @@ impl Port {
         self.wire.push(Travelling { pace, frame: *frame });
     }
 
-    /// When the next departure ends a descriptor.
+    /// When the next departure completes a descriptor.
     #[inline]
     pub(crate) fn next_completion(&self) -> Time {
         if self.departures.is_empty() || self.departures.front().completes.is_some() {
@@ -262,13 +265,13 @@ impl Port {
         next.map_or(NEVER, |departures| departures.pace.at)
     }
 
-    /// When the next frame leaves that the ring has not heard of.
+    /// When the next unreported frame leaves.
     #[inline]
     pub(crate) fn next_departure(&self) -> Time {
         self.departures.next()
     }
 
-    /// Hands over the departures before `until`: those that are alike, and from one of them to the next.
+    /// Removes equal departures before `until`. Returns them with their distance.
     #[inline]
     pub(crate) fn depart_before(
         &mut self,
@@ -287,7 +290,7 @@ impl Port {
         }
     }
 
-    /// Of the burst that departs next, as much as does so before `until`, which something does.
+    /// The part of the next burst that departs before `until`. There is some.
     #[inline(never)]
     fn part_before(&mut self, until: Time) -> (Departures, BurstStep) {
         let per_byte = self.per_byte;
@@ -303,13 +306,13 @@ impl Port {
         (Departures { more: short(count - 1), ..all }, step)
     }
 
-    /// Whether the departures of this port have been heard of.
+    /// Whether any departure is unreported.
     #[inline]
     pub(crate) fn has_departures(&self) -> bool {
         !self.departures.is_empty()
     }
 
-    /// The last bit of `frame` left now.
+    /// The last bit of `frame` leaves now.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a jitter of a latency is a latency")]
     pub(crate) fn depart(&mut self, frame: Frame, now: Time, rng: &mut Rng) {
@@ -322,7 +325,7 @@ impl Port {
         self.wire.push(Travelling { pace: BurstPace { at, fraction: 0 }, frame });
     }
 
-    /// The far end wants silence for so many quanta; none ends an earlier wish.
+    /// The far end asks for a pause of `quanta`; 0 ends an earlier one.
     pub(crate) fn pause(&mut self, quanta: u32, now: Time) {
         self.paused_until = now + u64::from(quanta) * self.quantum;
     }
@@ -333,7 +336,7 @@ impl Port {
         self.wire.next()
     }
 
-    /// The frame that arrives at the far end now.
+    /// Removes the frame that arrives now.
     #[inline]
     pub(crate) fn arrive(&mut self) -> Frame {
         let at = self.next_arrival();
@@ -351,13 +354,14 @@ impl Port {
         (frame.more == 0).then_some((*pace, frame))
     }
 
-    /// That packet has been taken.
+    /// Removes that packet.
     #[inline]
     pub(crate) fn drop_single(&mut self) {
         self.wire.drop_front();
     }
 
-    /// The next packets that are alike and arrive before `until`, at most `most`, and when they do.
+    /// Removes the next equal packets that arrive before `until`, at most `most`. Returns them with
+    /// their times.
     #[inline]
     pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(BurstPace, Frame)> {
         if self.next_arrival() >= until {
@@ -392,12 +396,12 @@ impl Port {
         self.wire.iter().map(|travelling| u64::from(travelling.frame.count())).sum()
     }
 
-    /// From the last bit's departure to its arrival, at least.
+    /// Shortest time from departure to arrival.
     pub(crate) const fn latency(&self) -> Time {
         self.latency
     }
 
-    /// Nothing is on the wire.
+    /// Whether the wire is empty.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.wire.is_empty()

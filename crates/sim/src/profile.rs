@@ -1,7 +1,7 @@
 //! A system profile: one machine, its NIC and network, as `data/systems/*.toml` describes them.
 //!
-//! Reading files is for the edges; here are the structs that a file fills, with every unknown key
-//! refused, and the step from a profile and a workload to a scenario.
+//! These structs mirror the file and refuse unknown keys. A profile and a workload make a scenario.
+//! The edge crate reads the file.
 
 pub(crate) mod text;
 
@@ -21,29 +21,29 @@ pub use self::text::TextError;
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;
 
-/// As many as a testbed of real hosts may have.
+/// The same limit as for a testbed of real hosts.
 const MOST_GENERATORS: u32 = 64;
 
-/// A system: the machine under test, what loads it, and what is between them.
+/// A system: the machine under test, its load generators, and the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Must be [`SCHEMA`].
     pub schema: u32,
-    /// What it is called, as `sim:NAME`.
+    /// The name, as in `sim:NAME`.
     pub name: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: String,
-    /// How many load generators there are; more than one stand behind a switch.
+    /// Number of load generators. Several are joined by a switch.
     #[serde(default = "one")]
     pub generators: u32,
     /// The system under test.
     pub sut: HostProfile,
-    /// Each load generator; like the system under test if absent.
+    /// Each load generator; equal to the system under test if absent.
     pub generator: Option<HostProfile>,
-    /// A host that only sends echo requests, if there is one.
+    /// A host that only sends echo requests, if any.
     pub observer: Option<HostProfile>,
-    /// What is between them.
+    /// The network between the hosts.
     pub network: NetworkProfile,
 }
 
@@ -66,7 +66,7 @@ pub struct NetworkProfile {
     /// Rate of every link.
     #[serde(rename = "rate_bps")]
     pub rate: BitsPerSecond,
-    /// One way, whatever the size.
+    /// One-way latency of every packet size.
     #[serde(rename = "latency_ns")]
     pub latency: Nanos,
     /// The latency varies upwards by this share.
@@ -89,9 +89,9 @@ const fn ethernet_mtu() -> Bytes {
 }
 
 impl Profile {
-    /// The scenario of one trial, checked: `workload` between the generators and the system under test.
-    /// Host 0 is the first generator and host 1 the system under test; the other generators follow, and
-    /// the observer is last.
+    /// The checked scenario of one trial: `workload` between the generators and the system under
+    /// test. Host 0 is the first generator and host 1 the system under test. Further generators
+    /// follow; the observer is last.
     pub fn scenario(
         &self,
         workload: &Workload,
@@ -170,10 +170,10 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
     }
 }
 
-/// DIM's worker takes this long to run.
+/// Time that DIM's worker takes to run.
 const DIM_LATENCY: Nanos = Nanos::from_us(50);
 
-/// What moves the moderation of a NIC whose driver is told to.
+/// The policies of a NIC with adaptive moderation.
 fn adaptive(nic: &Nic) -> Adaptive {
     let dim = |is_on: bool, profile, points| {
         is_on.then(|| Policy::Dim(Dim::with_points(profile, points)))

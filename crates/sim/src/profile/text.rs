@@ -1,4 +1,4 @@
-//! Profiles as texts: those that every latput knows, and those of people, each checked as a whole.
+//! Profiles as texts: shipped ones and users' own. Each is checked as a whole.
 
 use latput_trial::{Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -22,7 +22,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("server-10g", include_str!("../../../../data/systems/server-10g.toml")),
 ];
 
-/// What is wrong with the text of a profile.
+/// An error in the text of a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TextError(String);
@@ -39,7 +39,7 @@ impl Profile {
         Some(parse(text).expect("the shipped profiles are tested"))
     }
 
-    /// A profile from the text of its file; refuses one that no trial could run on.
+    /// Parses the text of a profile. Refuses a profile on which no trial could run.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         parse(text).map_err(TextError)
     }
@@ -59,10 +59,10 @@ fn parse(text: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// A scenario's key as profiles call it.
+/// The key of a profile for a key of its scenario.
 fn key_of_profile(profile: &Profile, key: &str) -> String {
     let generator = if profile.generator.is_some() { "generator." } else { "sut." };
-    // The other generators are alike; what is wrong with the first is told first.
+    // The other generators are equal, so the first has the same error.
     let last = format!("host.{}.", profile.generators + 1);
     let unit = match key {
         "network.rate" => "_bps",
@@ -74,7 +74,7 @@ fn key_of_profile(profile: &Profile, key: &str) -> String {
     key.replace(&last, "observer.") + unit
 }
 
-/// Any workload shows whether a profile is possible.
+/// A minimal workload, to check a profile.
 pub(crate) fn any_workload() -> Workload {
     let traffic = Traffic::udp_stream(Bytes::new(64), BitsPerSecond::new(1_000));
     Workload::plain(String::new(), traffic)
