@@ -1,6 +1,7 @@
 //! The wanted precision of figures: flags that `run` and `measure` share.
 
 use latput_trial::plan::Method;
+use latput_units::text::parse_percent;
 
 use crate::exit::CliError;
 
@@ -50,9 +51,8 @@ impl Precision {
 
 /// A share from a percentage: `2.5%`, `2.5 %` or `2.5`.
 pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, CliError> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim();
-    match number.parse::<f64>() {
-        Ok(percent) if (low..=high).contains(&percent) => Ok(percent / 100.0),
+    match parse_percent(text) {
+        Some(share) if (low / 100.0..=high / 100.0).contains(&share) => Ok(share),
         _ => Err(CliError::usage(format!(
             "{flag} must be from {low} to {high} percent, such as `{low}%`, not `{text}`"
         ))),

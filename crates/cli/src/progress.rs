@@ -20,7 +20,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct ProgressArgs {
     /// Report the rate and the packets of each interval of a running trial, on stderr: at
     /// least 100ms.
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     interval: Option<Nanos>,
 }
 

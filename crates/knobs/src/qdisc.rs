@@ -239,8 +239,8 @@ impl Parameter {
     fn parse(unit: Unit, text: &str) -> Option<Self> {
         Some(match unit {
             Unit::Count => Self::Count(text.parse().ok()?),
-            // tc's own habit: a size without a unit is bytes.
-            Unit::Size => Self::Size(text.parse().or_else(|_| text.parse().map(Bytes::new)).ok()?),
+            Unit::Size => Self::Size(text.parse().ok()?),
+            // tc(8) takes a bare number for microseconds; who writes `target=5` means milliseconds.
             Unit::Time => Self::Time(text.parse().ok()?),
             Unit::Rate => Self::Rate(text.parse().ok()?),
             Unit::Switch => match text {

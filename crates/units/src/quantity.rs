@@ -1,7 +1,8 @@
 //! Durations, sizes and rates, and the one place that reads and writes them as text.
 //!
-//! Text always carries its unit (`50us`, `1470B`, `2Gbps`); a bare number is accepted only for 0,
-//! because a number whose unit must be guessed is how a host gets 50 ms instead of 50 us.
+//! Sizes and rates may be written as iperf3, tc and netperf write them: `64k`, `1G`, `1mbit`, and without a unit
+//! in bytes or bits per second. A time has its unit (`50us`), because one whose unit must be guessed is how a host
+//! gets 50 ms instead of 50 us; where all peers mean seconds, [`Nanos::from_text_or_seconds`] reads `10` too.
 
 use std::fmt;
 use std::iter::Sum;
@@ -50,6 +51,16 @@ impl Nanos {
     /// From whole seconds; saturates after 584 years.
     pub const fn from_s(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
+    }
+
+    /// Reads a time with its unit, or a number of seconds as iperf3's `-t` and netperf's `-l` take it: `10`, `0.5`.
+    ///
+    /// # Errors
+    ///
+    /// The text is neither.
+    pub fn from_text_or_seconds(text: &str) -> Result<Self, ParseQuantityError> {
+        let seconds = parse_scaled(text, &[("", 1e9)]).map(Self);
+        seconds.map_or_else(|| text.parse(), Ok)
     }
 
     /// From seconds as a float; negative and NaN give zero, too large saturates.
@@ -143,14 +154,17 @@ impl fmt::Display for Nanos {
 impl FromStr for Nanos {
     type Err = ParseQuantityError;
 
-    /// Reads `0`, `500ns`, `50us`, `1.5ms`, `2s`, `3min`, `1h`.
+    /// Reads `0`, `500ns`, `50us`, `1.5ms`, `2s`, `3min`, `1h`, and tc(8)'s `usec`, `msec` and `sec`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, f64)] = &[
             ("ns", 1.0),
             ("us", 1e3),
             ("µs", 1e3),
+            ("usec", 1e3),
             ("ms", 1e6),
+            ("msec", 1e6),
             ("s", 1e9),
+            ("sec", 1e9),
             ("min", 60e9),
             ("h", 3600e9),
         ];
@@ -188,9 +202,17 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
 
-    /// Reads `0`, `1470B`, `32KiB`, `64kB`, `1MiB`, `1MB`, `1GiB`, `1GB`.
+    /// Reads `1470`, `1470B`, `32KiB`, `64kB`, `1MiB`, `1MB`, `1GiB`, `1GB`. A letter alone is a power of 1024, as in
+    /// iperf3 and tc: `64k`, `64K`, `1M`, `1g`. (netperf's small letters are powers of 1000.)
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, f64)] = &[
+            ("", 1.0),
+            ("k", 1024.0),
+            ("K", 1024.0),
+            ("m", 1_048_576.0),
+            ("M", 1_048_576.0),
+            ("g", 1_073_741_824.0),
+            ("G", 1_073_741_824.0),
             ("B", 1.0),
             ("kB", 1e3),
             ("KiB", 1024.0),
@@ -201,7 +223,7 @@ impl FromStr for Bytes {
         ];
         parse_scaled(text, UNITS)
             .map(Self)
-            .ok_or_else(|| error(text, "size with its unit, such as `1470B` or `32KiB`"))
+            .ok_or_else(|| error(text, "size in bytes, such as `1470`, `64k` or `32KiB`"))
     }
 }
 
@@ -240,9 +262,24 @@ impl fmt::Display for BitsPerSecond {
 impl FromStr for BitsPerSecond {
     type Err = ParseQuantityError;
 
-    /// Reads `0`, `9600bps`, `64kbps`, `500Mbps`, `2.5Gbps`.
+    /// Reads `9600`, `9600bps`, `64kbps`, `500Mbps`, `2.5Gbit/s`. A letter alone is a power of 1000, as in iperf3:
+    /// `1G`; so are tc's `kbit`, `mbit` and `gbit`. (tc's `mbps` are megabytes per second, and refused here.)
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, f64)] = &[
+            ("", 1.0),
+            ("k", 1e3),
+            ("K", 1e3),
+            ("m", 1e6),
+            ("M", 1e6),
+            ("g", 1e9),
+            ("G", 1e9),
+            ("bit", 1.0),
+            ("kbit", 1e3),
+            ("mbit", 1e6),
+            ("Mbit", 1e6),
+            ("gbit", 1e9),
+            ("Gbit", 1e9),
+            ("bit/s", 1.0),
             ("bps", 1.0),
             ("kbps", 1e3),
             ("Mbps", 1e6),
@@ -253,7 +290,7 @@ impl FromStr for BitsPerSecond {
         ];
         parse_scaled(text, UNITS)
             .map(Self)
-            .ok_or_else(|| error(text, "bit rate with its unit, such as `500Mbps` or `2.5Gbps`"))
+            .ok_or_else(|| error(text, "bit rate, such as `1G`, `500Mbps` or `2.5Gbit/s`"))
     }
 }
 
@@ -269,7 +306,8 @@ fn parse_scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     if text == "0" {
         return Some(0);
     }
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
+    let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
+    let split = text.find(|c| !is_number(c)).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale = units.iter().find(|(name, _)| *name == unit.trim_start())?.1;
     let number: f64 = number.replace('_', "").parse().ok()?;
@@ -298,7 +336,28 @@ mod tests {
             check::<Nanos>(text, None);
         }
         check::<BitsPerSecond>("50us", None);
+        check::<BitsPerSecond>("100mbps", None);
         check::<Bytes>("50Mbps", None);
+        for text in ["", ".", "_", "-1", "k", "1kk", "1 000", "0.5"] {
+            check::<Bytes>(text, None);
+        }
+    }
+
+    #[test]
+    fn quantities_are_read_as_iperf3_tc_and_netperf_write_them() {
+        check::<Bytes>("1470", Some(1470));
+        check::<Bytes>("64k", Some(65_536));
+        check::<Bytes>("1M", Some(1_048_576));
+        check::<BitsPerSecond>("1000000", Some(1_000_000));
+        check::<BitsPerSecond>("1G", Some(1_000_000_000));
+        check::<BitsPerSecond>("100mbit", Some(100_000_000));
+        check::<Nanos>("5msec", Some(5_000_000));
+        let seconds = |text| Nanos::from_text_or_seconds(text).ok().map(Nanos::as_ns);
+        assert_eq!(seconds("10"), Some(10_000_000_000));
+        assert_eq!(seconds("0.5"), Some(500_000_000));
+        assert_eq!(seconds("50us"), Some(50_000));
+        assert_eq!(seconds("1e9"), None);
+        assert_eq!(seconds("99999999999"), None);
     }
 
     #[test]

@@ -28,6 +28,18 @@ pub fn decimals(value: f64) -> usize {
     }
 }
 
+/// Reads a percentage as a share of 1: `30%`, `2.5 %` or `30` are 0.3, 0.025 and 0.3. `None` for anything else.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number = text.trim();
+    let number = number.strip_suffix('%').unwrap_or(number).trim_end();
+    let is_plain = number.chars().all(|char| char.is_ascii_digit() || char == '.');
+    number
+        .parse::<f64>()
+        .ok()
+        .filter(|percent| is_plain && percent.is_finite())
+        .map(|it| it / 100.0)
+}
+
 /// A share as per cent, with two decimals, or four where it would be 0 or 100 % else: `99 %`, `2.5 %`,
 /// `99.9975 %`.
 pub fn percent(share: f64) -> String {

@@ -32,10 +32,10 @@ pub(crate) struct Args {
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
     /// Measurement window of one run.
-    #[arg(long, default_value = "2s")]
+    #[arg(long, default_value = "2s", value_parser = Nanos::from_text_or_seconds)]
     duration: Nanos,
     /// Traffic before the window.
-    #[arg(long, default_value = "200ms")]
+    #[arg(long, default_value = "200ms", value_parser = Nanos::from_text_or_seconds)]
     warmup: Nanos,
     #[command(flatten)]
     precision: Precision,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
 use latput_units::Nanos;
+use latput_units::text::parse_percent;
 
 use crate::context::Context;
 use crate::exit::CliError;
@@ -40,10 +41,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Time between two decisions.
-    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = Nanos::from_text_or_seconds)]
     every: Nanos,
     /// End after this long; by default on a signal.
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     length: Option<Nanos>,
 }
 
@@ -104,12 +105,10 @@ fn tell(context: &Context, status: &Status) -> Result<(), CliError> {
     if context.json { output::print_json(status) } else { output::print(&status.to_text()) }
 }
 
-/// `30%` or `0.3`.
+/// `30%` or `30`; a number below 1 was perhaps meant as a share of 1.
 fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is no share: write it as `30%`");
-    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
-    match text.strip_suffix('%') {
-        Some(percent) => number(percent).map(|percent| percent / 100.0),
-        None => number(text),
-    }
+    let is_ambiguous = |share: f64| share < 0.01 && !text.contains('%');
+    parse_percent(text)
+        .filter(|share| !is_ambiguous(*share))
+        .ok_or_else(|| format!("`{text}` is no share of the CPU time: write it as `30%`"))
 }

@@ -102,10 +102,10 @@ pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
 /// Reads a plan and checks its goal before anything is changed.
 pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, CliError> {
     let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
-    let from = if goal.is_some() { "--goal" } else { file };
+    let from = if goal.is_some() { "--goal".to_owned() } else { format!("{file}: goal") };
     plan.goal = goal.or(plan.goal);
     if let Some(goal) = &plan.goal {
-        report::check_goal(from, goal, &plan.workloads)?;
+        report::check_goal(&from, goal, &plan.workloads)?;
     }
     Ok(plan)
 }

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     dry_run: bool,
     /// Put everything back after this time (1s to 24h) unless `latput confirm` comes first, also if latput
     /// is killed or its ssh session dies.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     confirm_within: Option<Nanos>,
     /// Allow changes that take the link down and up; name the interface if it carries your connection.
     #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]

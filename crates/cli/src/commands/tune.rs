@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).

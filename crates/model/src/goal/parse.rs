@@ -4,7 +4,9 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use latput_trial::Metric;
-use latput_trial::metric::{PreferredDirection, UnknownMetric};
+use latput_trial::metric::{PreferredDirection, Unit, UnknownMetric};
+use latput_units::text::parse_percent;
+use latput_units::{BitsPerSecond, Nanos};
 
 use super::{Bound, Condition, Figure, Goal, Measure, Optimize, Reference};
 
@@ -18,7 +20,7 @@ const SHOWN_CHARS: usize = 60;
 
 /// A text that is not a goal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("goal: {}: {problem}", self.place())]
+#[error("{}: {problem}", self.place())]
 pub struct GoalError {
     /// The wrong word; `None` where the goal ends too early.
     pub word: Option<String>,
@@ -160,12 +162,11 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
         _ => return Err(sign.error("a condition compares with `>=` or `<=`")),
     };
     let word = words.next("a number")?;
-    let number: f64 = word.text.parse().ok().filter(|number| *number >= 0.0).unwrap_or(f64::NAN);
-    if !number.is_finite() {
+    let Some(number) = number(&word.text, figure.measure) else {
         return Err(word.error(
-            "expected a number of at least 0, in the metric's unit or as a share of `today` or `best`",
+            "expected a number of at least 0: with a unit (`500us`, `1G`), in the metric's own unit, or a share of `today` or `best` (`0.95`, `95%`)",
         ));
-    }
+    };
     let reference = if words.take("best") {
         Some(Reference::Best)
     } else if words.take("today") || words.take("first") {
@@ -178,6 +179,21 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
         return Err(metric.error("no value of this metric is the best; compare with `today`"));
     }
     Ok(Condition { figure, bound, number, reference })
+}
+
+/// A bound: a plain number, a percentage, or a quantity in the unit of the metric.
+fn number(text: &str, measure: Measure) -> Option<f64> {
+    let quantity = || match measure {
+        Measure::Metric(metric) => match metric.row().unit {
+            Unit::Nanoseconds => text.parse().ok().map(|time: Nanos| time.as_ns() as f64),
+            Unit::BitsPerS => text.parse().ok().map(|rate: BitsPerSecond| rate.get() as f64),
+            _ => None,
+        },
+        Measure::Rate => None,
+    };
+    let percent = || if text.ends_with('%') { parse_percent(text) } else { None };
+    let number: Option<f64> = text.parse().ok();
+    number.or_else(percent).or_else(quantity).filter(|number| number.is_finite() && *number >= 0.0)
 }
 
 fn unknown_metric(name: &str) -> String {
@@ -260,6 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_may_have_a_unit_or_be_a_percentage() {
+        for (bound, number) in [
+            ("latency_ns_p99 <= 500us", 500_000.0),
+            ("throughput_bps >= 1G", 1e9),
+            ("throughput_bps >= 95% today", 0.95),
+            ("cpu_busy_ratio <= 30%", 0.3),
+            ("rate >= 0.95 today", 0.95),
+        ] {
+            let goal = Goal::parse(&format!("minimize service_demand_us where {bound}")).unwrap();
+            assert!((goal.conditions[0].number - number).abs() < 1e-9, "{bound}");
+        }
+        for bound in ["rate >= 1G", "latency_ns_p99 <= 1G", "latency_ns_p99 <= -1us", "rate >= %"] {
+            let error = Goal::parse(&format!("minimize rate where {bound}")).unwrap_err();
+            assert!(error.problem.contains("a number of at least 0"), "{bound}: {error}");
+        }
+    }
+
+    #[test]
     fn every_metric_can_be_a_goal_and_every_named_goal_is_one() {
         for metric in Metric::ALL {
             let goal = Goal::parse(&format!("minimize {metric}")).unwrap();
@@ -331,10 +365,10 @@ mod tests {
     #[test]
     fn the_error_reads_as_a_sentence() {
         let error = Goal::parse("minimize p99").unwrap_err().to_string();
-        let start = "goal: `p99` at column 10: no metric is called this; the nearest are `";
+        let start = "`p99` at column 10: no metric is called this; the nearest are `";
         assert!(error.starts_with(start), "{error}");
         let error = Goal::parse("minimize").unwrap_err().to_string();
-        assert_eq!(error, "goal: it ends at column 9: expected a metric");
+        assert_eq!(error, "it ends at column 9: expected a metric");
     }
 
     #[test]

@@ -67,12 +67,12 @@ struct MethodFile {
     /// The former name of `on_unsupported`; the error gives the new one.
     lacking: Option<Spanned<String>>,
     repetitions: Option<Spanned<Repetitions>>,
-    warmup: Option<Spanned<String>>,
-    duration: Option<Spanned<String>>,
-    confidence: Option<Spanned<f64>>,
-    half_width: Option<Spanned<f64>>,
+    warmup: Option<Spanned<Toml>>,
+    duration: Option<Spanned<Toml>>,
+    confidence: Option<Spanned<Toml>>,
+    half_width: Option<Spanned<Toml>>,
     seed: Option<Spanned<u64>>,
-    budget: Option<Spanned<String>>,
+    budget: Option<Spanned<Toml>>,
     #[serde(default)]
     allow_link_reset: bool,
 }
@@ -338,26 +338,44 @@ fn grid(
     Ok(combinations)
 }
 
+/// A time with its unit, or a number of seconds.
+fn time_of(value: &Toml) -> Result<Nanos, String> {
+    let text = match value {
+        Toml::Float(seconds) => seconds.to_string(),
+        other => scalar_text(other)?,
+    };
+    Nanos::from_text_or_seconds(&text).map_err(|error| error.to_string())
+}
+
+/// A text in percent, `"2.5%"`, or a number as a share of 1.
+fn share_of(value: &Toml) -> Option<f64> {
+    match value {
+        Toml::String(text) if text.contains('%') => latput_units::text::parse_percent(text),
+        Toml::Float(share) => Some(*share),
+        _ => None,
+    }
+}
+
 fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError> {
     let defaults = Method::default();
-    let time = |field: &Option<Spanned<String>>, default, name, range: Range<Nanos>| {
+    let time = |field: &Option<Spanned<Toml>>, default, name, range: Range<Nanos>| {
         let Some(field) = field else { return Ok(default) };
-        let value: Nanos = field
-            .get_ref()
-            .parse()
-            .map_err(|error| source.error(field.span(), format!("`{name}`: {error}")))?;
+        let value = time_of(field.get_ref())
+            .map_err(|problem| source.error(field.span(), format!("`{name}`: {problem}")))?;
         if range.contains(&value) {
             return Ok(value);
         }
         let problem = format!("`{name}` must be from {} to below {}", range.start, range.end);
         Err(source.error(field.span(), problem))
     };
-    let share = |field: &Option<Spanned<f64>>, default, name, low: f64, high: f64| {
+    let share = |field: &Option<Spanned<Toml>>, default, name, low: f64, high: f64| {
         let Some(field) = field else { return Ok(default) };
-        if (low..=high).contains(field.get_ref()) {
-            return Ok(*field.get_ref());
+        if let Some(share) = share_of(field.get_ref()).filter(|it| (low..=high).contains(it)) {
+            return Ok(share);
         }
-        let problem = format!("`{name}` must be a share from {low} to {high}");
+        let percent = |share: f64| latput_units::text::percent(share).replace(' ', "");
+        let problem =
+            format!("`{name}` must be from \"{}\" to \"{}\"", percent(low), percent(high));
         Err(source.error(field.span(), problem))
     };
     let hour = Nanos::from_s(3600);
@@ -555,12 +573,31 @@ mod tests {
         check("[[workload]]\nkind = \"tcp_rr\"\nburst = -1", 5, "whole number from 0");
         check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 1000");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"1us\"", 6, "`duration`");
-        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nconfidence = 99", 6, "share");
+        check(
+            "[[workload]]\nkind = \"tcp_rr\"\n[method]\nconfidence = 99",
+            6,
+            "from \"50%\" to \"99.9%\"",
+        );
         check(
             "[[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = { min = 9, max = 3 }",
             6,
             "min <= max",
         );
+    }
+
+    #[test]
+    fn quantities_are_written_as_the_peers_write_them() {
+        let plan = parsed(
+            "[[workload]]\nkind = \"udp_stream\"\nrate = \"1G\"\ndatagram_bytes = \"1k\"\n\
+             [method]\nduration = 1\nwarmup = 0.25\nconfidence = \"95%\"\nhalf_width = \"5 %\"",
+        );
+        let traffic = plan.workloads[0].traffic;
+        assert_eq!(traffic.value("rate"), Some(1_000_000_000));
+        assert_eq!(traffic.value("datagram_bytes"), Some(1024));
+        assert_eq!(plan.method.duration, Nanos::from_s(1));
+        assert_eq!(plan.method.warmup, Nanos::from_ms(250));
+        assert!((plan.method.confidence - 0.95).abs() < 1e-12);
+        assert!((plan.method.half_width - 0.05).abs() < 1e-12);
     }
 
     #[test]

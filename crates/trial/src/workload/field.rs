@@ -1,7 +1,7 @@
 //! One field of a workload: its name, unit, default and range. Plans, `latput measure`, the traffic
 //! engine's limits, results and the guide read this row.
 
-use latput_units::{BitsPerSecond, Nanos};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 /// An unknown, missing or impossible field of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,11 +157,16 @@ impl Field {
     /// It is not of the field's unit, or out of its range.
     pub fn parse(&self, text: &str) -> Result<Option<u64>, FieldError> {
         let number = match self.unit {
-            FieldUnit::Count | FieldUnit::Bytes | FieldUnit::PerSecond => text.parse().ok(),
+            FieldUnit::Count | FieldUnit::PerSecond => text.parse().ok(),
+            FieldUnit::Bytes => text.parse::<Bytes>().ok().map(Bytes::get),
             FieldUnit::Time => text.parse::<Nanos>().ok().map(Nanos::as_ns),
             FieldUnit::BitRate if text == "max" => return Ok(None),
             FieldUnit::BitRate => text.parse::<BitsPerSecond>().ok().map(BitsPerSecond::get),
-            FieldUnit::Switch => text.parse().ok().map(u64::from as fn(bool) -> u64),
+            FieldUnit::Switch => match text {
+                "true" | "on" | "1" => Some(1),
+                "false" | "off" | "0" => Some(0),
+                _ => None,
+            },
             FieldUnit::Distribution => ["fixed", "exponential"]
                 .into_iter()
                 .zip(0..)
