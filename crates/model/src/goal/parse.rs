@@ -281,10 +281,10 @@ mod tests {
             ("latency_ns_p99 <= 500us", 500_000.0),
             ("throughput_bps >= 1G", 1e9),
             ("throughput_bps >= 95% today", 0.95),
-            ("cpu_busy_ratio <= 30%", 0.3),
+            ("sut_cpu_busy_ratio <= 30%", 0.3),
             ("rate >= 0.95 today", 0.95),
         ] {
-            let goal = Goal::parse(&format!("minimize service_demand_us where {bound}")).unwrap();
+            let goal = Goal::parse(&format!("minimize sut_service_demand_us where {bound}")).unwrap();
             assert!((goal.conditions[0].number - number).abs() < 1e-9, "{bound}");
         }
         for bound in ["rate >= 1G", "latency_ns_p99 <= 1G", "latency_ns_p99 <= -1us", "rate >= %"] {
