@@ -5,6 +5,7 @@ mod arrows;
 mod circles;
 mod code;
 mod documents;
+mod names;
 mod prose;
 mod source;
 mod tree;
@@ -61,6 +62,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = source::check(tree);
     findings.extend(circles::check(tree));
+    findings.extend(names::check(tree));
     findings.extend(prose::check(tree));
     findings.extend(documents::check(tree));
     findings.extend(arrows::check(tree, &workspace.packages));
