@@ -98,25 +98,9 @@ pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> Stri
     let mut text = wrapped(&heading(comparison), "", screen.columns) + "\n";
     for (workload, figures) in by_workload(comparison) {
         let mut table = Table::new();
-        table.set_header([
-            printable(&workload).as_str(),
-            "first",
-            "second",
-            "change",
-            "interval",
-            "",
-        ]);
-        for figure in figures {
-            let cells = cells(figure, base);
-            table.add_row([
-                figure.metric.column().to_owned(),
-                cells.base,
-                cells.other,
-                cells.change,
-                cells.interval,
-                figure.verdict.name().to_owned(),
-            ]);
-        }
+        let name = printable(&workload);
+        table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
+        table.add_rows(figures.into_iter().map(|figure| row(figure, base)));
         text += &(plain(table, 1..=4).join("\n") + "\n\n");
     }
     text += &wrapped(&conclusion(comparison), "", screen.columns);
@@ -136,17 +120,7 @@ pub fn markdown(comparison: &Comparison, base: &Results) -> String {
             escaped(&workload)
         );
         for figure in figures {
-            let cells = cells(figure, base);
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} | {} | {} |",
-                figure.metric.column(),
-                cells.base,
-                cells.other,
-                cells.change,
-                cells.interval,
-                figure.verdict.name()
-            );
+            let _ = writeln!(text, "| {} |", row(figure, base).join(" | "));
         }
         text.push('\n');
     }
@@ -179,46 +153,34 @@ fn heading(comparison: &Comparison) -> String {
 
 /// The number of each verdict, in words.
 fn conclusion(comparison: &Comparison) -> String {
+    use Verdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
     let of = |verdict: Verdict| {
         let count = comparison.figures.iter().filter(|figure| figure.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.name()))
     };
-    let counted: Vec<String> = [
-        Verdict::Better,
-        Verdict::Worse,
-        Verdict::Equivalent,
-        Verdict::NoDifferenceShown,
-        Verdict::NotJudged,
-    ]
-    .into_iter()
-    .filter_map(of)
-    .collect();
+    let verdicts = [Better, Worse, Equivalent, NoDifferenceShown, NotJudged];
+    let counted: Vec<String> = verdicts.into_iter().filter_map(of).collect();
     if counted.is_empty() {
         return "The two have no figure in common.".to_owned();
     }
     format!("The second against the first: {}.", counted.join(", "))
 }
 
-/// The texts of one figure.
-struct Cells {
-    base: String,
-    other: String,
-    change: String,
-    interval: String,
-}
-
-fn cells(figure: &FigureComparison, results: &Results) -> Cells {
+/// The texts of one figure: name, base, other, change, interval and verdict.
+fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
     let any = latput_trial::Traffic::tcp_rr(0);
     let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
     let largest = figure.base.value.abs().max(figure.other.value.abs());
     let scale = Scale::of(figure.metric, &traffic, largest);
     let ratio = figure.ratio.as_ref();
-    Cells {
-        base: scale.with_unit(figure.base.value),
-        other: scale.with_unit(figure.other.value),
-        change: ratio.map_or_else(|| "n/a".to_owned(), |ratio| format::change(ratio.value)),
-        interval: ratio.and_then(format::change_interval).unwrap_or_default(),
-    }
+    [
+        figure.metric.column().to_owned(),
+        scale.with_unit(figure.base.value),
+        scale.with_unit(figure.other.value),
+        ratio.map_or_else(|| "n/a".to_owned(), |ratio| format::change(ratio.value)),
+        ratio.and_then(format::change_interval).unwrap_or_default(),
+        figure.verdict.name().to_owned(),
+    ]
 }
 
 fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {

@@ -5,8 +5,8 @@ use crate::linear;
 /// A gradient below this share of its column's product with the target counts as zero.
 const FLAT: f64 = 1e-10;
 
-/// A least squares problem by its products: `columns' * columns`, `columns' * target` and `target'
-/// * target`. Its size does not depend on the number of rows.
+/// A least squares problem by its products: `columns' * columns`, `columns' * target` and
+/// `target' * target`. Its size does not depend on the number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Products {
     gram: Vec<Vec<f64>>,

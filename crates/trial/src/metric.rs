@@ -236,6 +236,7 @@ mod tests {
         for metric in Metric::ALL {
             let row = metric.row();
             assert!(row.definition.ends_with('.') && !row.workloads.is_empty(), "{metric}");
+            assert!(!row.column.is_empty() && !row.phrase.is_empty(), "{metric}");
             assert!(row.workloads.iter().all(|kind| Traffic::KINDS.contains(kind)), "{metric}");
         }
     }

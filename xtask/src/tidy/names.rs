@@ -16,7 +16,8 @@ const KEYWORDS: &[&str] = &["struct ", "enum ", "trait ", "type ", "union "];
 /// The types whose name stands in too many crates.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut types = BTreeMap::<String, Vec<(&str, &str, usize)>>::new();
-    let rust = tree.files.iter().filter(|file| file.is(&["rs"]) && file.path.starts_with("crates/"));
+    let rust =
+        tree.files.iter().filter(|file| file.is(&["rs"]) && file.path.starts_with("crates/"));
     for file in rust {
         let Some(folder) = file.crate_folder() else { continue };
         let code = file.product_code();

@@ -86,10 +86,8 @@ impl Args {
         }
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = knobs::Context { link_resets, ..checkpoint::context()? };
-        let watcher = match self.confirm_within {
-            Some(within) => Some(Watcher::start(&kernel, &origin, &self.interface, within)?),
-            None => None,
-        };
+        let start = |within| Watcher::start(&kernel, &origin, &self.interface, within);
+        let watcher = self.confirm_within.map(start).transpose()?;
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
         let is_ignored =

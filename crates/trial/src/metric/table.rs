@@ -71,6 +71,54 @@ const DATAGRAM_STREAMS: &[&str] = &["udp_stream"];
 const TCP: &[&str] =
     &["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
 
+/// A row with empty texts, whose other columns the metrics of a family share.
+const fn family(
+    unit: Unit,
+    preferred: PreferredDirection,
+    summary: Summary,
+    workloads: &'static [&'static str],
+    needs: Needs,
+) -> MetricRow {
+    let metric = Metric::ThroughputBps; // each row has its own
+    let [name, column, phrase, definition] = [""; 4];
+    MetricRow {
+        metric,
+        name,
+        column,
+        phrase,
+        definition,
+        unit,
+        preferred,
+        summary,
+        workloads,
+        needs,
+    }
+}
+
+/// The shared part of rows of round-trip times.
+const LATENCY: MetricRow =
+    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, COUNTED, Needs::Nothing);
+/// The shared part of rows of the probe's round-trip times.
+const PROBE: MetricRow =
+    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, ALL, Needs::Probe);
+/// The shared part of rows of service demand.
+const DEMAND: MetricRow = family(
+    Unit::MicrosecondsPerWork,
+    PreferredDirection::Lower,
+    Summary::Median,
+    ALL,
+    Needs::Nothing,
+);
+/// The shared part of rows of goodput.
+const GOODPUT: MetricRow =
+    family(Unit::BitsPerS, PreferredDirection::Higher, Summary::Mean, STREAMS, Needs::Nothing);
+/// The shared part of rows of shares.
+const SHARE: MetricRow =
+    family(Unit::Ratio, PreferredDirection::Lower, Summary::Mean, ALL, Needs::Nothing);
+/// The shared part of rows of counts per second or poll.
+const COUNT: MetricRow =
+    family(Unit::PerS, PreferredDirection::Neither, Summary::Mean, ALL, Needs::Nothing);
+
 pub(super) const TABLE: &[MetricRow] = &[
     MetricRow {
         metric: Metric::ThroughputBps,
@@ -78,11 +126,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "goodput",
         phrase: "goodput at the receiver",
         definition: "Goodput: payload bits that receiving applications got / time of their window; of tcp_bidir both ways together.",
-        unit: Unit::BitsPerS,
-        preferred: PreferredDirection::Higher,
-        summary: Summary::Mean,
-        workloads: STREAMS,
-        needs: Needs::Nothing,
+        ..GOODPUT
     },
     MetricRow {
         metric: Metric::ThroughputToSutBps,
@@ -90,11 +134,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "to SUT",
         phrase: "goodput towards the SUT",
         definition: "The part of goodput that the system under test got.",
-        unit: Unit::BitsPerS,
-        preferred: PreferredDirection::Higher,
-        summary: Summary::Mean,
         workloads: BOTH_WAYS,
-        needs: Needs::Nothing,
+        ..GOODPUT
     },
     MetricRow {
         metric: Metric::ThroughputFromSutBps,
@@ -102,11 +143,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "from SUT",
         phrase: "goodput away from the SUT",
         definition: "The part of goodput that the generators got.",
-        unit: Unit::BitsPerS,
-        preferred: PreferredDirection::Higher,
-        summary: Summary::Mean,
         workloads: BOTH_WAYS,
-        needs: Needs::Nothing,
+        ..GOODPUT
     },
     MetricRow {
         metric: Metric::TransactionsPerS,
@@ -114,11 +152,9 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "trans",
         phrase: "transactions per second",
         definition: "Completed transactions (objects of a fetch, echoes of a ping) / time of the generator's window.",
-        unit: Unit::PerS,
         preferred: PreferredDirection::Higher,
-        summary: Summary::Mean,
         workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::LatencyNsMean,
@@ -126,11 +162,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "mean",
         phrase: "mean round-trip time",
         definition: "Mean round-trip time of the transactions; of an open loop from when each request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
         summary: Summary::Mean,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyNsP50,
@@ -138,11 +171,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "p50",
         phrase: "median round-trip time",
         definition: "Round-trip time that 50 % of the transactions do not exceed; of an open loop from when each request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyNsP90,
@@ -150,11 +179,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "p90",
         phrase: "90th percentile of round-trip time",
         definition: "Round-trip time that 90 % of the transactions do not exceed; of an open loop from when each request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyNsP99,
@@ -162,11 +187,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "p99",
         phrase: "99th percentile of round-trip time",
         definition: "Round-trip time that 99 % of the transactions do not exceed; of an open loop from when each request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyNsP999,
@@ -174,11 +195,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "p99.9",
         phrase: "99.9th percentile of round-trip time",
         definition: "Round-trip time that 99.9 % of the transactions do not exceed; of an open loop from when each request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyNsMax,
@@ -186,11 +203,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "max",
         phrase: "longest round-trip time",
         definition: "Longest round-trip time; of an open loop from when its request was due.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: COUNTED,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyUncorrectedNsP50,
@@ -198,11 +211,9 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "uncorrected p50",
         phrase: "round-trip time from the actual send, median",
         definition: "Of an open loop, round-trip time from when a request was sent (not due) that 50 % do not exceed: waiting before the send is left out.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::LatencyUncorrectedNsP99,
@@ -210,11 +221,9 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "uncorrected p99",
         phrase: "round-trip time from the actual send that 99 % do not exceed",
         definition: "Of an open loop, round-trip time from when a request was sent (not due) that 99 % do not exceed: waiting before the send is left out.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::ProbeNsMin,
@@ -222,11 +231,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping min",
         phrase: "shortest ping beside the traffic",
         definition: "Shortest round-trip time of the probe (ICMP echo beside the traffic).",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Probe,
+        ..PROBE
     },
     MetricRow {
         metric: Metric::ProbeNsMean,
@@ -234,11 +239,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping avg",
         phrase: "mean ping beside the traffic",
         definition: "Mean round-trip time of the probe.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
         summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Probe,
+        ..PROBE
     },
     MetricRow {
         metric: Metric::ProbeNsP99,
@@ -246,11 +248,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping p99",
         phrase: "99th percentile of ping beside the traffic",
         definition: "Round-trip time that 99 % of the probe's echoes do not exceed.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Probe,
+        ..PROBE
     },
     MetricRow {
         metric: Metric::ProbeNsMax,
@@ -258,11 +256,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping max",
         phrase: "longest ping beside the traffic",
         definition: "Longest round-trip time of the probe.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Probe,
+        ..PROBE
     },
     MetricRow {
         metric: Metric::ProbeNsMdev,
@@ -270,11 +264,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping mdev",
         phrase: "standard deviation of ping beside the traffic",
         definition: "Standard deviation of the probe's round-trip times, as ping(8) prints mdev.",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
         summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Probe,
+        ..PROBE
     },
     MetricRow {
         metric: Metric::ProbeLossRatio,
@@ -282,11 +273,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "ping loss",
         phrase: "pings without an answer",
         definition: "Echo requests of the probe without an answer / echo requests sent.",
-        unit: Unit::Ratio,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
-        workloads: ALL,
         needs: Needs::Probe,
+        ..SHARE
     },
     MetricRow {
         metric: Metric::LossRatio,
@@ -294,11 +282,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "loss",
         phrase: "datagrams lost",
         definition: "Datagrams sent in the window that never arrived / sent; of udp_rr and ping, requests without an answer / sent.",
-        unit: Unit::Ratio,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
         workloads: DATAGRAMS,
-        needs: Needs::Nothing,
+        ..SHARE
     },
     MetricRow {
         metric: Metric::ReorderedRatio,
@@ -306,11 +291,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "reorder",
         phrase: "datagrams out of order",
         definition: "Datagrams that came after a later one / received (RFC 4737, section 3.3).",
-        unit: Unit::Ratio,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
         workloads: DATAGRAM_STREAMS,
-        needs: Needs::Nothing,
+        ..SHARE
     },
     MetricRow {
         metric: Metric::JitterNs,
@@ -318,11 +300,9 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "jitter",
         phrase: "interarrival jitter (RFC 3550)",
         definition: "Interarrival jitter at the end of the window (RFC 3550, section 6.4.1).",
-        unit: Unit::Nanoseconds,
-        preferred: PreferredDirection::Lower,
         summary: Summary::Mean,
         workloads: DATAGRAM_STREAMS,
-        needs: Needs::Nothing,
+        ..LATENCY
     },
     MetricRow {
         metric: Metric::RetransmitsPerS,
@@ -330,11 +310,9 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "retrans",
         phrase: "TCP segments sent again per second",
         definition: "TCP segments that both ends sent again (tcpi_total_retrans) / time of the generator's window.",
-        unit: Unit::PerS,
         preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
         workloads: TCP,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::SutCpuBusyRatio,
@@ -342,11 +320,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "CPU",
         phrase: "busy share of the SUT's CPUs",
         definition: "Busy CPU time / CPU time of all CPUs of the system under test; stolen time is not busy time.",
-        unit: Unit::Ratio,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..SHARE
     },
     MetricRow {
         metric: Metric::GeneratorCpuBusyRatio,
@@ -354,11 +328,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "gen CPU",
         phrase: "busy share of the generator's CPUs",
         definition: "Busy CPU time / CPU time of all CPUs of all generators; stolen time is not busy time.",
-        unit: Unit::Ratio,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..SHARE
     },
     MetricRow {
         metric: Metric::SutServiceDemandUs,
@@ -366,11 +336,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "demand",
         phrase: "service demand of the SUT",
         definition: "Busy CPU time of the system under test / transactions, or / KB (1024 byte) of goodput where the workload has no transactions.",
-        unit: Unit::MicrosecondsPerWork,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..DEMAND
     },
     MetricRow {
         metric: Metric::GeneratorServiceDemandUs,
@@ -378,11 +344,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "gen demand",
         phrase: "service demand of the generator",
         definition: "Busy CPU time of all generators / transactions, or / KB (1024 byte) of goodput where the workload has no transactions.",
-        unit: Unit::MicrosecondsPerWork,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..DEMAND
     },
     MetricRow {
         metric: Metric::SutNetperfDemandUs,
@@ -390,11 +352,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "netperf demand",
         phrase: "service demand of the SUT as netperf counts it, by ticks",
         definition: "Service demand of the system under test as netperf counts it: (1 - idle ticks / ticks) x CPUs / rate, iowait and steal busy (netperf, src/netlib.c).",
-        unit: Unit::MicrosecondsPerWork,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..DEMAND
     },
     MetricRow {
         metric: Metric::GeneratorNetperfDemandUs,
@@ -402,11 +360,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "gen netperf demand",
         phrase: "service demand of the generator as netperf counts it, by ticks",
         definition: "Service demand of all generators as netperf counts it: (1 - idle ticks / ticks) x CPUs / rate, iowait and steal busy (netperf, src/netlib.c).",
-        unit: Unit::MicrosecondsPerWork,
-        preferred: PreferredDirection::Lower,
-        summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..DEMAND
     },
     MetricRow {
         metric: Metric::GeneratorMaxPerS,
@@ -415,10 +369,8 @@ pub(super) const TABLE: &[MetricRow] = &[
         phrase: "what the generator could do at most, at this cost",
         definition: "Rate (transactions, or bits of goodput) / busy share of the generators' busiest traffic thread: what they could reach at this cost.",
         unit: Unit::WorkPerS,
-        preferred: PreferredDirection::Neither,
         summary: Summary::Median,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::SutPollsPerS,
@@ -426,11 +378,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         column: "polls",
         phrase: "NAPI polls per second on the SUT",
         definition: "NAPI polls / time of the window, on the system under test.",
-        unit: Unit::PerS,
-        preferred: PreferredDirection::Neither,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::SutPacketsPerPoll,
@@ -439,10 +387,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         phrase: "packets per NAPI poll on the SUT",
         definition: "Packets that NAPI polls of the system under test took / polls that took any.",
         unit: Unit::PacketsPerPoll,
-        preferred: PreferredDirection::Neither,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::SutRxPps,
@@ -451,10 +396,7 @@ pub(super) const TABLE: &[MetricRow] = &[
         phrase: "packets in per second on the SUT",
         definition: "Packets that the system under test's interface received / time of the window.",
         unit: Unit::PacketsPerS,
-        preferred: PreferredDirection::Neither,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..COUNT
     },
     MetricRow {
         metric: Metric::SutTxPps,
@@ -463,9 +405,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         phrase: "packets out per second on the SUT",
         definition: "Packets that the system under test's interface sent / time of the window.",
         unit: Unit::PacketsPerS,
-        preferred: PreferredDirection::Neither,
-        summary: Summary::Mean,
-        workloads: ALL,
-        needs: Needs::Nothing,
+        ..COUNT
     },
 ];
