@@ -55,7 +55,7 @@ pub struct Status {
     /// Whether the CPU budget is kept, if there is one.
     pub is_budget_met: Option<bool>,
     /// With a CPU budget: the share that each delay was last seen with.
-    pub frontier: Vec<Point>,
+    pub frontier: Vec<FrontierPoint>,
     /// What somebody else has set, and latput released.
     pub released: Vec<String>,
 }
@@ -101,7 +101,7 @@ pub struct Change {
 
 /// One delay and what it cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct FrontierPoint {
     /// The delay.
     pub delay_ns: u64,
     /// The share of the machine's CPU time that was used with it.

@@ -16,7 +16,7 @@ use latput_trial::{Metric, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
 use self::datagrams::{Exchanged, RrParameters};
-use self::wire::{DataDirection, MESSAGE_BYTES, Ready, Request, Results, Wrong};
+use self::wire::{ControlRequest, DataDirection, MESSAGE_BYTES, Ready, Results, Wrong};
 use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
 use crate::iperf3::clones;
@@ -202,11 +202,16 @@ impl NetperfSession {
     }
 }
 
-fn request(workload: &Workload, time: Nanos, peer: SocketAddr, our_port: u16) -> Request<'_> {
+fn request(
+    workload: &Workload,
+    time: Nanos,
+    peer: SocketAddr,
+    our_port: u16,
+) -> ControlRequest<'_> {
     let small = |bytes: Bytes| u32::try_from(bytes.get()).unwrap_or(u32::MAX >> 1);
     let sockets = &workload.sockets;
     let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
-    let mut request = Request {
+    let mut request = ControlRequest {
         udp: false,
         flow: DataDirection::Answers,
         request_bytes: 0,

@@ -17,7 +17,7 @@ const LAST: usize = 4;
 
 /// Which direction, and what restarts the device's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub enum DimProfile {
     /// Receive, timer from the event (`use-cqe-mode-rx off`).
     RxEqe,
     /// Receive, timer restarted by each completion.
@@ -28,7 +28,7 @@ pub enum Profile {
     TxCqe,
 }
 
-impl Profile {
+impl DimProfile {
     /// The five points: microseconds and frames.
     pub const fn points(self) -> [(u32, u32); 5] {
         match self {
@@ -78,7 +78,7 @@ struct DimSample {
 /// The walk of one direction of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dim {
-    profile: Profile,
+    profile: DimProfile,
     points: [(u32, u32); 5],
     idx: usize,
     walk: Walk,
@@ -91,12 +91,12 @@ pub struct Dim {
 
 impl Dim {
     /// As the library starts: the second point, going right.
-    pub fn new(profile: Profile) -> Self {
+    pub fn new(profile: DimProfile) -> Self {
         Self::with_points(profile, profile.points())
     }
 
     /// The same between other points (`rx-profile`): microseconds and frames, 0 frames for no limit.
-    pub fn with_points(profile: Profile, points: [(u32, u32); 5]) -> Self {
+    pub fn with_points(profile: DimProfile, points: [(u32, u32); 5]) -> Self {
         Self {
             profile,
             points,
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn nothing_is_decided_before_64_interrupts() {
-        let mut dim = Dim::new(Profile::RxEqe);
+        let mut dim = Dim::new(DimProfile::RxEqe);
         assert_eq!(feed(&mut dim, 64, 100), Vec::<u64>::new());
         // The first poll only starts the sample: the 65th completes it.
         assert_eq!(feed(&mut dim, 1, 100), [64]);
@@ -286,7 +286,7 @@ mod tests {
     fn a_constant_load_zig_zags_between_two_points_until_tired() {
         // Each verdict after the first is "same", which turns the walk: right, left, right ... until
         // it is tired. This is the library's documented zig-zag on a load that ignores the delay.
-        let mut dim = Dim::new(Profile::RxEqe);
+        let mut dim = Dim::new(DimProfile::RxEqe);
         let visited = feed(&mut dim, 65 * 14, 100);
         assert_eq!(visited, [64, 8, 64, 8, 64, 8, 64, 8, 64, 8]);
         assert_eq!(dim.walk, Walk::ParkingTired);
@@ -295,15 +295,15 @@ mod tests {
     #[test]
     fn the_points_are_the_librarys() {
         for (profile, idx, expected) in [
-            (Profile::RxEqe, 4, (256, 256)),
-            (Profile::RxCqe, 1, (8, 128)),
-            (Profile::TxEqe, 2, (32, 128)),
-            (Profile::TxCqe, 0, (5, 128)),
+            (DimProfile::RxEqe, 4, (256, 256)),
+            (DimProfile::RxCqe, 1, (8, 128)),
+            (DimProfile::TxEqe, 2, (32, 128)),
+            (DimProfile::TxCqe, 0, (5, 128)),
         ] {
             assert_eq!(profile.points()[idx], expected, "{profile:?}");
         }
         assert_eq!(
-            Dim::new(Profile::TxCqe).current(),
+            Dim::new(DimProfile::TxCqe).current(),
             Moderation { delay: Nanos::from_us(8), frames: Some(64) }
         );
     }
@@ -311,14 +311,14 @@ mod tests {
     #[test]
     fn other_points_are_walked_as_the_librarys_are() {
         let points = [(2, 0), (4, 0), (20, 0), (40, 0), (50, 0)];
-        let mut dim = Dim::with_points(Profile::RxEqe, points);
+        let mut dim = Dim::with_points(DimProfile::RxEqe, points);
         assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
         let place = |points: [(u32, u32); 5], delay_us: u64| {
             points.iter().position(|point| u64::from(point.0) == delay_us)
         };
         let walked = feed(&mut dim, 65 * 4, 100).into_iter().map(|it| place(points, it));
-        let library = feed(&mut Dim::new(Profile::RxEqe), 65 * 4, 100).into_iter();
-        let library = library.map(|it| place(Profile::RxEqe.points(), it));
+        let library = feed(&mut Dim::new(DimProfile::RxEqe), 65 * 4, 100).into_iter();
+        let library = library.map(|it| place(DimProfile::RxEqe.points(), it));
         assert_eq!(walked.collect::<Vec<_>>(), library.collect::<Vec<_>>());
         assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
     }

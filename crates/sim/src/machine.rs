@@ -275,12 +275,12 @@ pub struct Nic {
 impl Nic {
     /// DIM's profile points for receive: microseconds and frames, 0 for no limit.
     pub fn rx_points(&self) -> [(u32, u32); 5] {
-        self.rx_profile.unwrap_or(dim::Profile::RxEqe.points())
+        self.rx_profile.unwrap_or(dim::DimProfile::RxEqe.points())
     }
 
     /// DIM's profile points for transmit.
     pub fn tx_points(&self) -> [(u32, u32); 5] {
-        self.tx_profile.unwrap_or(dim::Profile::TxEqe.points())
+        self.tx_profile.unwrap_or(dim::DimProfile::TxEqe.points())
     }
 }
 

@@ -181,8 +181,8 @@ fn adaptive(nic: &Nic) -> Adaptive {
     let throttle = match nic.adaptation {
         Some(Adaptation::Dim) => {
             return Adaptive {
-                rx: dim(nic.adaptive_rx, dim::Profile::RxEqe, nic.rx_points()),
-                tx: dim(nic.adaptive_tx, dim::Profile::TxEqe, nic.tx_points()),
+                rx: dim(nic.adaptive_rx, dim::DimProfile::RxEqe, nic.rx_points()),
+                tx: dim(nic.adaptive_tx, dim::DimProfile::TxEqe, nic.tx_points()),
                 latency: DIM_LATENCY,
                 ..Adaptive::default()
             };

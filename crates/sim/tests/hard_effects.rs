@@ -206,7 +206,7 @@ fn dim_walks_on_a_load_that_a_small_delay_does_not_touch_and_e1000_classes_it() 
         let outcome = run(&scenario);
         outcome.per_second(outcome.hosts[1].nic().interrupts)
     };
-    let dim = adaptive(Policy::Dim(Dim::new(dim::Profile::RxEqe)), false);
+    let dim = adaptive(Policy::Dim(Dim::new(dim::DimProfile::RxEqe)), false);
     let e1000 = adaptive(Policy::E1000(E1000::new(e1000::Mode::Dynamic)), true);
     // DIM prefers fewer interrupts at equal throughput: it ends at a long delay, 4000 to 16000/s.
     assert!((3_000.0..20_000.0).contains(&dim), "DIM: {dim}");

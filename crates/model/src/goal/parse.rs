@@ -284,7 +284,8 @@ mod tests {
             ("sut_cpu_busy_ratio <= 30%", 0.3),
             ("rate >= 0.95 today", 0.95),
         ] {
-            let goal = Goal::parse(&format!("minimize sut_service_demand_us where {bound}")).unwrap();
+            let goal =
+                Goal::parse(&format!("minimize sut_service_demand_us where {bound}")).unwrap();
             assert!((goal.conditions[0].number - number).abs() < 1e-9, "{bound}");
         }
         for bound in ["rate >= 1G", "latency_ns_p99 <= 1G", "latency_ns_p99 <= -1us", "rate >= %"] {

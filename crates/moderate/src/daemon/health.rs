@@ -13,7 +13,7 @@ use crate::delay_knob;
 use crate::error::Error;
 use crate::interface_handle::InterfaceHandle;
 use crate::serve::socket_path;
-use crate::status::{Point, State};
+use crate::status::{FrontierPoint, State};
 
 /// What changes when an interface is reconfigured: the kernel makes new NAPIs (down and up, channels,
 /// GRO), or the link is lost (a driver's reset).
@@ -76,8 +76,10 @@ impl Daemon {
         let was_met = self.status.is_budget_met;
         self.status.is_budget_met = self.governor.is_budget_met();
         let frontier = self.governor.frontier().into_iter();
-        let point =
-            |(delay, busy_ratio): (Nanos, f64)| Point { delay_ns: delay.as_ns(), busy_ratio };
+        let point = |(delay, busy_ratio): (Nanos, f64)| FrontierPoint {
+            delay_ns: delay.as_ns(),
+            busy_ratio,
+        };
         self.status.frontier = frontier.map(point).collect();
         let at_most = self.delay >= self.options.goal.most;
         if self.status.is_budget_met == Some(false) && was_met == Some(true) && at_most {

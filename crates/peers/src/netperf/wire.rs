@@ -35,7 +35,7 @@ pub enum DataDirection {
 
 /// The request for a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct ControlRequest<'a> {
     /// Whether the test uses UDP; otherwise TCP.
     pub udp: bool,
     /// The direction of the data.
@@ -64,7 +64,7 @@ pub struct Request<'a> {
     pub our_port: u16,
 }
 
-impl Request<'_> {
+impl ControlRequest<'_> {
     /// The encoded message.
     pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let mut words = [0_u32; 2 + REQUEST_WORDS];
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_request_has_its_words_where_the_server_looks() {
-        let request = Request {
+        let request = ControlRequest {
             udp: true,
             flow: DataDirection::Answers,
             request_bytes: 1,
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((words[14], words[16]), (9, 3), "flags and length");
         assert_eq!(words[23..28], [4, 2, 17, 6, 4242]);
         assert_eq!(&bytes[160..166], b"cubic\0");
-        let long = Request { congestion: "a name that is far too long", ..request };
+        let long = ControlRequest { congestion: "a name that is far too long", ..request };
         assert_eq!(long.encode()[175], 0, "a NUL stands behind the name");
     }
 

@@ -165,7 +165,7 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
         ("aim", Policy::Aim(Aim::new(latput_policy::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_policy::ixgbe::Version::Mainline))),
-        ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
+        ("dim", Policy::Dim(Dim::new(dim::DimProfile::RxEqe))),
         ("ours", Policy::Response(Box::new(ResponsePolicy::new(bounds(case))))),
     ]
 }
