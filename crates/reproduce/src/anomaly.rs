@@ -1,4 +1,4 @@
-//! Published cells that are known to be odd: listed beforehand, left out of fits and of accuracy.
+//! Published cells known to be odd. The list was made beforehand; fits and accuracy leave them out.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ pub struct Anomalies {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anomaly {
-    /// Columns and their values; a row that has them all is meant.
+    /// Columns with values. The entry means every row that has them all.
     pub cells: BTreeMap<String, String>,
-    /// Why no sound model should follow it.
+    /// Why no sound model should reproduce it.
     pub reason: String,
 }
 
 impl Anomalies {
-    /// The list that comes with the program.
+    /// The shipped list.
     pub fn shipped() -> Self {
         toml::from_str(SHIPPED).expect("the list is shipped and tested")
     }
 
-    /// The entry that means this row.
+    /// The entry for this row.
     pub fn of(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
         self.anomaly
             .iter()

@@ -1,6 +1,6 @@
-//! Calibration on published cells: which cells, how each is predicted, and the plans of what is fitted.
+//! Calibration on published cells: the choice of cells, their prediction, and the plans of fits.
 //!
-//! `latput-calibrate` searches; the residuals are logarithms of predicted over published.
+//! `latput-calibrate` searches. Residuals are logarithms of predicted over published.
 
 use std::fmt::Write as _;
 
@@ -25,34 +25,34 @@ use crate::table::CsvTable;
 
 /// CPU figures count half as much as rates.
 const CPU_WEIGHT: f64 = 0.5;
-/// What the prior weighs beside a cell: published costs are known from machines like theirs.
+/// Weight of the prior. Costs of similar machines are known.
 const PRIOR_WEIGHT: f64 = 0.02;
-/// Between the seeds of two runs of a cell: farther than those of cells and searches.
+/// Distance of the seeds of two runs of a cell, larger than that between cells and searches.
 const RUN_APART: u64 = 1_000_000;
-/// Costs that no interval should be trusted beyond.
+/// Most free costs of a fit with usable intervals.
 const MOST_FREE: usize = 9;
 
-/// Why clocks of a profile differ.
+/// Explains differing clocks of a profile.
 const CLOCKS: &str = "\
 # clock_ppm is set by hand: no crystal is so far off. Throttles at both ends slide through all phases in tens of
 # milliseconds, as real ones do in the minutes of a published run.
 ";
 
-/// Why nothing could be fitted.
+/// A reason why no fit is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// A row that cannot be.
+    /// A row with an invalid value.
     #[error("{file}: {error}")]
     Row {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The error of the row.
         error: RowError,
     },
-    /// Not a file of cells.
+    /// The file has cells of no known kind.
     #[error("{0}: no kind of published file has these columns")]
     Kind(String),
-    /// Fewer figures than free parameters allow.
+    /// The files have too few figures for the free parameters.
     #[error(
         "{cells} published figures for `{profile}`, and {free} free costs need at least {}; add cells or \
          fix costs", 2 * .free
@@ -60,18 +60,18 @@ pub enum CalibrateError {
     TooFew {
         /// The profile.
         profile: String,
-        /// How many figures there are.
+        /// Number of figures.
         cells: usize,
-        /// How many costs.
+        /// Number of free costs.
         free: usize,
     },
-    /// The plan asks for what its profile has not.
+    /// The plan uses a parameter that its profile lacks.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// No rows at all.
+    /// The files have no rows.
     #[error("the files have no rows")]
     Empty,
-    /// Cells of several machines.
+    /// The files have cells of several machines.
     #[error(
         "{file}: row {row}, column `system`: is of `{found}`, the rows before are of `{wanted}`; choose one with --system"
     )]
@@ -87,7 +87,7 @@ pub enum CalibrateError {
     },
 }
 
-/// A published cell, for one machine.
+/// A published cell of one machine.
 #[derive(Clone, Debug)]
 struct PublishedCell {
     kind: ExperimentKind,
@@ -104,7 +104,7 @@ struct PublishedCell {
 pub struct Cells {
     tables: Vec<CsvTable>,
     cells: Vec<PublishedCell>,
-    /// How many cells were left out as anomalies.
+    /// Number of cells left out as anomalies.
     pub anomalies: usize,
 }
 
@@ -112,7 +112,7 @@ pub struct Cells {
 pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<SimulatedFigure>>>;
 
 impl Cells {
-    /// The cells of `profile` in these files (name and table).
+    /// The cells of `profile` in files, given as names with tables.
     pub fn of(
         files: Vec<(String, CsvTable)>,
         profile: &str,
@@ -180,22 +180,22 @@ impl Cells {
         wanted.ok_or(CalibrateError::Empty)
     }
 
-    /// How many published figures there are.
+    /// Number of published figures.
     pub fn figures(&self) -> usize {
         self.cells.iter().map(|cell| cell.published.len()).sum()
     }
 
-    /// Those that `plan` asks for.
+    /// The cells that `plan` asks for.
     pub(crate) fn asked_by(&self, plan: &FitPlan) -> Self {
         self.select(|_, cell| plan.only.is_empty() || plan.only.contains(&cell.group))
     }
 
-    /// The rows of their files that they are, from 1.
+    /// The row numbers of the cells in their files, from 1.
     pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
         self.cells.iter().map(|cell| cell.row + 1)
     }
 
-    /// The tables, runs, tests, sections or rows that the cells are of.
+    /// The table, run, test, section or row name of each cell.
     #[cfg(test)]
     fn groups(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().map(|cell| cell.group.as_str())
@@ -217,19 +217,19 @@ impl Cells {
     }
 }
 
-/// Whether a row is something that the text computes, not what a run measured.
+/// Whether the text computes the row instead of reporting a run.
 fn is_arithmetic(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> bool {
     let error = Experiment::of(kind, row, systems).err();
     error.is_some_and(|error| error.kind == RowErrorKind::NotSimulated)
 }
 
-/// Figures of a row: which, their value, their weight. Utilisation and service demand are one figure.
+/// The figures of a row: index, value and weight. Utilisation and service demand are one figure.
 fn published(kind: ExperimentKind, row: &CsvRow<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured().iter().enumerate() {
         let weight = match scale_of(kind, measured.scale, row) {
             Scale::Time if kind == ExperimentKind::DevicePolling => continue,
-            // Of many pings the least and the largest are what happened to one.
+            // The least and the largest of many pings are single events.
             Scale::Time if kind == ExperimentKind::FqCodel && measured.column != "ping_avg_ms" => {
                 continue;
             }
@@ -254,8 +254,8 @@ fn published(kind: ExperimentKind, row: &CsvRow<'_>) -> Result<Vec<(usize, f64, 
     Ok(figures)
 }
 
-/// Whether a share of CPU time or of datagrams is fitted: those on the side that the text describes; what is not
-/// interrupt depends on what `top` calls which.
+/// Whether a share of CPU time or of datagrams is fitted. The text describes one side only; the
+/// split of time outside interrupts depends on the names of `top`.
 fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
     row.text("role") == "server" && ["loss_pct", "cpu_interrupt_pct"].contains(&column)
 }
@@ -271,29 +271,29 @@ fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
     })
 }
 
-/// A fit and what it is worth.
+/// A fit with its errors.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// With the fitted costs.
+    /// The profile with the fitted costs.
     pub profile: Profile,
-    /// What it is the profile of.
+    /// The system in a few words.
     pub about: String,
-    /// The costs that were given.
+    /// The fixed costs.
     pub fixed: Vec<Fixed>,
-    /// Each cost: value, and a 90 % interval.
+    /// Each fitted cost with a 90 % interval.
     pub costs: Vec<FittedCost>,
-    /// Directions in the space of log costs, best known first: relative standard deviation and weights.
+    /// Combinations of log costs, best known first, with relative standard deviations and weights.
     pub combinations: Vec<Combination>,
     /// Objective, lower is better.
     pub objective: f64,
-    /// In-sample errors, by table and overall (the last).
+    /// In-sample errors by table, and over all (the last).
     pub in_sample: Vec<(String, ErrorSummary)>,
-    /// What fits to other cells predict, if that was asked for.
+    /// Predictions by fits without parts of the cells, if validation was requested.
     pub validation: Vec<HeldOut>,
 }
 
 impl Fit {
-    /// The profile as a file of `data/systems`.
+    /// The text of a file for `data/systems`.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let about = &self.about;
         let mut text = format!(
@@ -314,7 +314,7 @@ impl Fit {
     }
 }
 
-/// A fit under way.
+/// A fit in progress.
 #[derive(Clone, Copy)]
 struct CellFit<'a> {
     systems: &'a Systems,
@@ -323,7 +323,8 @@ struct CellFit<'a> {
     run_all: RunAll<'a>,
 }
 
-/// Fits `plan`'s costs to `cells`; `validate` fits again without parts of them. `said` hears of progress.
+/// Fits `plan`'s costs to `cells`. With `validate`, also fits without parts of them. `said`
+/// receives progress texts.
 pub fn calibrate(
     plan: &FitPlan,
     cells: &Cells,
@@ -359,7 +360,7 @@ pub fn calibrate(
     })
 }
 
-/// One figure of a cell beside its prediction.
+/// One figure of a cell with its prediction.
 #[derive(Clone, Copy, Debug)]
 struct Residual {
     column: &'static str,
@@ -375,11 +376,11 @@ impl Residual {
     }
 }
 
-/// Those of every cell.
+/// The residuals of every cell.
 type Residuals = Vec<Vec<Residual>>;
 
 impl CellFit<'_> {
-    /// The search over the residuals of `cells`.
+    /// Runs a search over the residuals of `cells`.
     fn with_search<R>(&self, cells: &Cells, run: impl FnOnce(&Search<'_>) -> R) -> R {
         let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<Weighed> {
             let residuals = self.residuals(profile, cells, seed, effort);
@@ -407,7 +408,7 @@ impl CellFit<'_> {
                 let experiment = Experiment::of(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
                 let experiment = experiment.shortened(effort);
-                // Each cell has start phases of its own, so that together they stand for all.
+                // Each cell has its own start phases, so that the cells together cover them.
                 let seed = seed * 1_000 + cell.row as u64;
                 (0..runs).map(move |run| (experiment.clone(), seed + run * RUN_APART))
             })

@@ -1,5 +1,4 @@
-//! A file of cells on its way to predictions: read whole, predicted row by row, written as the same rows
-//! with more columns.
+//! A file of cells: read whole, predicted row by row, and written with more columns.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +9,21 @@ use crate::row::{CsvRow, RowError, RowErrorKind};
 use crate::system::Systems;
 use crate::table::{CsvTable, TableError};
 
-/// The column that says why a row has no prediction.
+/// The column with the reason why a row has no prediction.
 const ERROR_COLUMN: &str = "prediction_error";
-/// Impossible values that one message names.
+/// Most invalid values in one message.
 const NAMED: usize = 8;
 
-/// Why a file cannot be predicted.
+/// A reason why a file cannot be predicted.
 #[derive(Debug, thiserror::Error)]
 pub enum CellsError {
-    /// Not a table.
+    /// The text is no table.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A table, but of no known kind.
+    /// The table is of no known kind.
     #[error("no kind of published file has these columns; {0}")]
     Kind(String),
-    /// Rows with values that cannot be.
+    /// Rows have invalid values.
     #[error("{}", list(.0))]
     Impossible(Vec<RowError>),
 }
@@ -44,9 +43,9 @@ pub struct CellFile {
     pub table: CsvTable,
     /// What kind of published file it is.
     pub kind: ExperimentKind,
-    /// What each row measured, or why there is no prediction for it.
+    /// The experiment of each row, or the reason why it has no prediction.
     pub rows: Vec<Result<Experiment, RowError>>,
-    /// The number of each row in the file that was read, from 1.
+    /// The number of each row in the file, from 1.
     pub numbers: Vec<usize>,
 }
 
@@ -54,7 +53,7 @@ pub struct CellFile {
 pub type RowPrediction = Vec<Option<Prediction>>;
 
 impl CellFile {
-    /// Reads a file; an impossible value anywhere refuses it whole.
+    /// Reads a file. An invalid value in any row is an error.
     pub fn read(text: &str, systems: &Systems) -> Result<Self, CellsError> {
         let table = CsvTable::parse(text)?;
         let kind =
@@ -73,7 +72,7 @@ impl CellFile {
         Ok(Self { table, kind, rows, numbers })
     }
 
-    /// Only the rows of these tables (or runs, tests, sections).
+    /// Keeps only the rows of these tables (or runs, tests, sections).
     pub fn keep_tables(&mut self, tables: &[String]) {
         let is_named = |idx: usize| {
             let row = CsvRow::new(&self.table, idx);
@@ -92,7 +91,8 @@ impl CellFile {
         self.table.rows.retain(|_| *kept.next().expect("one for each row"));
     }
 
-    /// The rows with their predictions in new columns; columns of an earlier prediction are replaced.
+    /// The rows with their predictions in new columns, which replace those of an earlier
+    /// prediction.
     pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> CsvTable {
         assert_eq!(predictions.len(), self.rows.len(), "one prediction for each row");
         let mut added: BTreeMap<usize, [String; 3]> = BTreeMap::new();
@@ -132,7 +132,7 @@ impl CellFile {
     }
 }
 
-/// Which columns the nearest kind lacks.
+/// The columns that the most similar kind lacks.
 fn missing_columns(table: &CsvTable) -> String {
     let lacking = |kind: &ExperimentKind| -> Vec<&str> {
         kind.distinctive().iter().copied().filter(|name| table.column(name).is_none()).collect()
@@ -146,7 +146,7 @@ fn missing_columns(table: &CsvTable) -> String {
     )
 }
 
-/// Five significant digits, without an exponent.
+/// Formats five significant digits without an exponent.
 #[expect(clippy::cast_possible_truncation, reason = "the logarithm of a double is small")]
 fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {

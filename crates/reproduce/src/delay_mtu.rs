@@ -1,8 +1,8 @@
-//! The slides on receive delay and MTU (`coalescing_mtu.csv`): their loads over the whole grid, and each
-//! claim as a named check.
+//! The slides on receive delay and MTU (`coalescing_mtu.csv`): simulates their loads over the whole
+//! grid and checks each claim.
 //!
-//! The slides print no table of cells but orders, onsets and a cost model, so nothing can be predicted row
-//! by row: the loads are simulated over delay and MTU, and every claim is looked at in what came out.
+//! The slides print orders, onsets and a cost model instead of a table of cells. So the loads are
+//! simulated over delay and MTU, and each claim is checked on the results.
 
 mod claims;
 mod costs;
@@ -23,18 +23,19 @@ use crate::provenance::Provenance;
 
 /// The name of the published file.
 pub const FILE: &str = "coalescing_mtu";
-/// What is published; only its figures of claims are read, and only to be compared with.
+/// The published file. Only its claimed figures are read, for comparison.
 pub(crate) const TEXT: &str = include_str!("../../../data/published/coalescing_mtu.csv");
 
 /// One unit of `RxAbsIntDelay` (T033).
 const UNIT: Nanos = Nanos::from_ns(1_024);
 /// MTUs of the slides, in bytes (T020 to T023).
 const MTUS: [u64; 4] = [1_500, 3_000, 4_500, 6_000];
-/// Receive delays in register units: those of the slides (T024 to T032), and beyond for claims that go there.
+/// Receive delays in register units: those of the slides (T024 to T032), and larger ones for some
+/// claims.
 const DELAYS: [u64; 14] =
     [10, 20, 40, 80, 160, 240, 320, 480, 640, 960, 1_400, 2_000, 2_800, 4_000];
 
-/// What flows, each to or from the one measured host.
+/// The traffic, to or from the measured host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SweepTraffic {
     /// Ten senders of datagrams on links of 100 Mbit/s.
@@ -45,11 +46,11 @@ pub enum SweepTraffic {
     Tcp3,
     /// Three processes that each read files of their own server, all on 1 Gbit/s.
     Nfs,
-    /// The same with disks of half the speed.
+    /// As [`Self::Nfs`], with disks of half the speed.
     NfsSlowDisk,
 }
 
-/// How the measured host's interrupts are moderated.
+/// The interrupt moderation of the measured host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moderation {
     /// `RxAbsIntDelay`, in units of 1.024 us.
@@ -58,24 +59,25 @@ pub enum Moderation {
     Dynamic,
 }
 
-/// One run.
+/// One run of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SweepCell {
-    /// What flows.
+    /// The traffic.
     pub flow: SweepTraffic,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: u64,
-    /// Of the measured host.
+    /// The moderation of the measured host.
     pub moderation: Moderation,
 }
 
-/// What the measured host showed in one run.
+/// Figures of the measured host in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepResult {
-    /// Payload that its processes got, Mbit/s.
+    /// Payload received by its processes, Mbit/s.
     pub goodput_mbps: f64,
-    /// What the link layer carried and nobody dropped: whole packets without their frames, Mbit/s. A full line is 975
-    /// with MTU 1500 and 994 with 6000, which is what the slides' largest rates (T064, T065) are.
+    /// Packets carried by the link layer and not dropped, without frame headers, Mbit/s. A full
+    /// line is 975 with MTU 1500 and 994 with 6000; those are the slides' largest rates (T064,
+    /// T065).
     pub link_mbps: f64,
     /// Frames received per second.
     pub frames_per_s: f64,
@@ -85,19 +87,19 @@ pub struct SweepResult {
     pub busy_us_per_mb: f64,
     /// Packets received for each interrupt.
     pub packets_per_interrupt: f64,
-    /// Packets received for each one sent (of TCP: acknowledgements).
+    /// Packets received for each one sent (for TCP: acknowledgement).
     pub packets_per_ack: f64,
     /// Packets lost anywhere.
     pub lost: u64,
-    /// As any testbed reports it.
+    /// The observation, as on any testbed.
     observation: Observation,
 }
 
-/// The runs of the whole grid.
+/// The results of the whole grid.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep(BTreeMap<SweepCell, SweepResult>);
 
-/// A published claim and what was seen of it.
+/// A published claim with its check.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Claim")]
@@ -108,19 +110,19 @@ pub struct PublishedClaim {
     pub id: String,
     /// `order`, `onset` or `cost`.
     pub kind: String,
-    /// What is claimed, in words.
+    /// The claim in words.
     pub claim: String,
-    /// What must be seen for it to hold.
+    /// The condition under which it holds.
     pub wanted: String,
-    /// What was seen.
+    /// The simulated result.
     pub seen: String,
     /// Whether it holds.
     pub holds: bool,
-    /// Whether a constant was chosen to meet it.
+    /// Whether a constant was chosen to satisfy the claim.
     pub label: Label,
 }
 
-/// Every run that the claims need.
+/// All runs that the claims need.
 pub fn cells() -> Vec<SweepCell> {
     let grid = |flow: SweepTraffic, most: u64| {
         MTUS.into_iter().flat_map(move |mtu| {
@@ -133,7 +135,7 @@ pub fn cells() -> Vec<SweepCell> {
         mtu,
         moderation: Moderation::Dynamic,
     });
-    // At 4000 units a full ring of descriptors loses datagrams, which no claim is about.
+    // At 4000 units a full ring loses datagrams. No claim is about that.
     let slow = SweepCell {
         flow: SweepTraffic::NfsSlowDisk,
         mtu: 1_500,
@@ -149,14 +151,14 @@ pub fn cells() -> Vec<SweepCell> {
 }
 
 impl SweepCell {
-    /// Simulates it.
+    /// Simulates the run.
     pub fn run(&self, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
         scenario::run(self, profile, seed)
     }
 }
 
 impl Sweep {
-    /// Of runs in the order of [`cells`].
+    /// Combines results in the order of [`cells`].
     pub fn of(seen: impl IntoIterator<Item = SweepResult>) -> Self {
         Self(cells().into_iter().zip(seen).collect())
     }
@@ -166,14 +168,14 @@ impl Sweep {
         claims::all(self, profile, provenance)
     }
 
-    /// One run.
+    /// The result of one run.
     fn at(&self, flow: SweepTraffic, mtu: u64, moderation: Moderation) -> &SweepResult {
         self.0
             .get(&SweepCell { flow, mtu, moderation })
             .expect("`cells` has every run that claims ask for")
     }
 
-    /// A figure by delay, in the order of delays up to `most` units.
+    /// A figure by delay, in order of delays, up to `most` units.
     fn curve(
         &self,
         flow: SweepTraffic,

@@ -1,5 +1,5 @@
-//! From a row to a run: which hosts, what flows between them, and which figures the published file
-//! would show.
+//! Makes a simulated run of a row: its hosts, its loads and the figures that the published file
+//! reports.
 
 pub(crate) mod fq_codel;
 mod freebsd;
@@ -20,16 +20,16 @@ use crate::system::{Machine, Systems};
 
 /// Buffer of a port of the switch between the hosts.
 const SWITCH_BUFFER: Bytes = Bytes::new(10_000_000);
-/// The measured system in a scenario, and the first of those that load it.
+/// Index of the measured system in a scenario, and of the first load generator.
 const SUT: usize = 0;
 const OTHER: usize = 1;
 
-/// Periods of the slowest timer that a run sees at least.
+/// Least number of periods of the slowest timer in a run.
 const PERIODS: f64 = 40.0;
-/// But no run is made longer than this many packets take: about a second.
+/// Most packets of a run, about a second.
 const MOST_PACKETS: f64 = 1e6;
 
-/// What one row measured, ready to be simulated.
+/// The experiment of one row, ready to be simulated.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     scenario: Scenario,
@@ -39,9 +39,9 @@ pub struct Experiment {
 /// A figure of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedFigure {
-    /// Its mean.
+    /// The mean.
     pub value: f64,
-    /// Where nine in ten single samples of the run lie, if the published figure is one sample.
+    /// The range of nine in ten single samples of the run, if the published figure is one sample.
     pub within: Option<(f64, f64)>,
 }
 
@@ -52,14 +52,14 @@ impl SimulatedFigure {
     }
 }
 
-/// Which figures of an outcome a row asks for, in the order of [`ExperimentKind::measured`].
+/// The figures that a row reports, in the order of [`ExperimentKind::measured`].
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
     /// Transactions per second of all instances, and CPU per transaction at both ends.
     Transactions,
     /// Transactions per second of one of the instances (or all), and the CPU of the hosts.
     Instance(Option<usize>),
-    /// Mbit/s, and CPU per KiB at both ends.
+    /// Round trip of pings in milliseconds times this factor. A single ping lies in a range.
     Bytes,
     /// Round trip of pings, in milliseconds times this; a single ping lies in its band.
     Ping(f64),
@@ -67,14 +67,14 @@ enum Reading {
     Idle,
     /// Stream payload rate in Mbit/s, times a factor.
     Payload(f64),
-    /// `sar`'s rate of the server and the summary of an observer's pings.
+    /// The server's rate by `sar`, and the summary of an observer's pings.
     Matrix,
-    /// One report of iperf with a look at `top` on one host.
+    /// One report of iperf, with `top` on one host.
     Iperf(freebsd::Report),
 }
 
 impl Experiment {
-    /// What a row measured.
+    /// The experiment of a row.
     pub fn of(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> Result<Self, RowError> {
         for measured in kind.measured() {
             row.figure(measured.column)?;
@@ -91,8 +91,8 @@ impl Experiment {
         }
     }
 
-    /// The figures of one run, in the order of [`ExperimentKind::measured`]; each seed has its own start phases, order
-    /// of arrivals and costs.
+    /// The figures of one run, in the order of [`ExperimentKind::measured`]. Each seed has its own
+    /// start phases, arrival order and costs.
     pub fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, Invalid> {
         let mut scenario = self.scenario.clone();
         scenario.seed = Rng::split(seed, 0).next_u64();
@@ -105,8 +105,9 @@ impl Experiment {
         Ok(self.read(&outcome))
     }
 
-    /// How many times longer a run must be to see whole numbers of periods of its slowest timer; a run of
-    /// fewer tells their phases. `None` if it is long enough, or if frames come before the timer.
+    /// Factor by which a run must be longer to cover enough periods of its slowest timer; a shorter
+    /// run depends on their phases. `None` if it is long enough, or if frame limits act before the
+    /// timer.
     fn stretch(&self, scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
         if matches!(self.reading, Reading::Matrix | Reading::Iperf(_)) {
             return None;
@@ -122,7 +123,7 @@ impl Experiment {
         Some(wanted.min(MOST_PACKETS / packets.max(1) as f64)).filter(|times| *times > 1.0)
     }
 
-    /// How many runs stand for as many as `asked`: one of a thousand flows averages more than the others.
+    /// Number of runs for `asked` runs. One run with a thousand flows averages more than others.
     pub const fn runs(&self, asked: u64) -> u64 {
         match self.reading {
             Reading::Matrix => asked.div_ceil(2),
@@ -130,8 +131,8 @@ impl Experiment {
         }
     }
 
-    /// The same with a shorter run, for searches; device polling finds its burst over many ticks and takes its
-    /// time.
+    /// The experiment with a shorter run, for searches. Device polling keeps its length, since its
+    /// burst adapts over many ticks.
     pub fn shortened(mut self, share: f64) -> Self {
         if matches!(self.reading, Reading::Iperf(_)) {
             return self;
@@ -175,7 +176,7 @@ fn stretched(span: Nanos, times: f64) -> Nanos {
     Nanos::from_secs_f64(span.as_secs_f64() * times)
 }
 
-/// The longest time that a host's NIC may wait with an interrupt.
+/// Longest delay of an interrupt by a host's NIC.
 fn slowest_timer(host: &Host) -> Nanos {
     let coalescing = &host.nic.coalescing;
     let waits = [coalescing.rx, coalescing.tx].map(|delay| match delay.frames {
@@ -185,8 +186,8 @@ fn slowest_timer(host: &Host) -> Nanos {
     waits.into_iter().fold(coalescing.throttle.interval(), Nanos::max)
 }
 
-/// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit; nothing where
-/// nothing was done: a rate of 0 would be that of a run too short, or of a sender that waits for what was lost.
+/// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
+/// `None` without any units: the run was too short, or a sender waited for lost data.
 fn with_cpu(
     rate: f64,
     busy: [f64; 2],
@@ -210,7 +211,7 @@ fn busy_ratio(host: &HostOutcome) -> f64 {
     busy / (busy + cpu.idle.as_secs_f64())
 }
 
-/// The hosts of a row with its setting: the measured one, and one of those that load it.
+/// The measured host and one load generator, with the row's setting.
 fn hosts(
     row: &CsvRow<'_>,
     (machine, profile): (&Machine, &Profile),
@@ -250,7 +251,7 @@ pub(crate) fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
     }
 }
 
-/// The hosts behind one switch; the profile's latency is that from host to host.
+/// The hosts at one switch. The profile's latency is that between hosts.
 fn behind_switch(profile: &Profile, hosts: Vec<Host>, loads: Vec<Load>) -> Scenario {
     Scenario {
         seed: 0,

@@ -1,4 +1,4 @@
-//! A published figure beside its prediction, and what is asked of many of them.
+//! Published figures with their predictions, and accuracy targets.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,20 +21,20 @@ pub struct ReproducedFigure {
     pub column: String,
     /// The profile that predicts it.
     pub profile: String,
-    /// What its row is: fitted, hand-set or predicted.
+    /// Origin of its row: fitted, hand-set or predicted.
     pub label: Label,
-    /// As published.
+    /// The published value.
     pub published: f64,
-    /// As predicted.
+    /// The predicted value.
     pub predicted: f64,
-    /// Lower end of the 90 % band over seeds and start phases.
+    /// Lower end of the 90 % range over seeds and start phases.
     pub predicted_lo: f64,
-    /// Upper end.
+    /// Upper end of the range.
     pub predicted_hi: f64,
-    /// Predicted over published, less one; for columns in per cent of CPU time or loss, the difference in
-    /// points over 100.
+    /// Predicted over published, minus one. For columns in per cent of CPU time or loss: the
+    /// difference in points over 100.
     pub error_ratio: f64,
-    /// Why no sound model should follow it, if it is listed as an anomaly.
+    /// Why no sound model should reproduce it, if it is listed as an anomaly.
     pub anomaly: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct TableErrors {
     pub table: String,
     /// `rate`, `cpu`, `time` or `points`.
     pub scale: String,
-    /// How many figures.
+    /// Number of figures.
     pub figures: usize,
     /// Median of the absolute errors.
     pub median_error_ratio: f64,
@@ -56,42 +56,42 @@ pub struct TableErrors {
     pub p90_error_ratio: f64,
 }
 
-/// One demand on the predictions.
+/// One accuracy target.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Target")]
 pub struct AccuracyTarget {
-    /// What.
+    /// The name of the target.
     pub name: String,
-    /// What its rows are, together.
+    /// Origin of its rows together.
     pub label: Label,
-    /// How many rows are of each sort.
+    /// Number of rows by origin.
     pub rows: RowCounts,
-    /// At most.
+    /// The limit.
     pub wanted: String,
-    /// Seen.
+    /// The result.
     pub seen: String,
     /// Whether it holds.
     pub holds: bool,
-    /// The same of the predicted rows alone, where there are others beside them.
+    /// The result for the predicted rows alone, if there are other rows.
     pub predicted_alone: Option<Judged>,
-    /// The profiles behind it.
+    /// The profiles of its rows.
     pub profiles: Vec<String>,
 }
 
-/// What a demand comes to.
+/// The result of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
-    /// At most.
+    /// The limit.
     pub wanted: String,
-    /// Seen.
+    /// The result.
     pub seen: String,
     /// Whether it holds.
     pub holds: bool,
 }
 
-/// The scale of a column, as documents call it.
+/// The scale of a column in documents.
 pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
     let column = figure.column.as_str();
     if column.starts_with("util") || column.starts_with("sd_") {

@@ -1,9 +1,9 @@
-//! The published files, and what their rows are called.
+//! The published files and the names of their rows.
 
 use crate::kind::{ExperimentKind, Scale};
 use crate::row::CsvRow;
 
-/// The published files of cells, by name. Nothing but their printing beside predictions depends on them.
+/// The published files of cells, by name. They are only printed beside predictions.
 pub const FILES: [(&str, &str); 11] = [
     ("tcp_rr_aggregate", include_str!("../../../data/published/tcp_rr_aggregate.csv")),
     ("tcp_rr_single", include_str!("../../../data/published/tcp_rr_single.csv")),
@@ -21,7 +21,7 @@ pub const FILES: [(&str, &str); 11] = [
     ("device_polling", include_str!("../../../data/published/device_polling.csv")),
 ];
 
-/// The columns that tell the rows of a table apart.
+/// Columns that distinguish the rows of a table.
 const TELLING: [&str; 16] = [
     "first_burst",
     "concurrent",
@@ -41,18 +41,18 @@ const TELLING: [&str; 16] = [
     "row_id",
 ];
 
-/// Idle time is a share although its column holds times too.
+/// The scale of a figure. Idle time is a share although its column also has times.
 pub(crate) fn scale_of(kind: ExperimentKind, scale: Scale, row: &CsvRow<'_>) -> Scale {
     if kind == ExperimentKind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
 }
 
-/// The table, run, test or section that a row is of, or its own name; empty if it has none.
+/// The table, run, test or section of a row, or its own name; empty without any.
 pub(crate) fn table_of<'a>(row: &CsvRow<'a>) -> &'a str {
     let columns = ["table_id", "run_id", "test", "section", "row_id"];
     columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
 }
 
-/// What tells a row from its neighbours.
+/// A text that distinguishes a row from its neighbours.
 pub(crate) fn words(row: &CsvRow<'_>) -> String {
     let named = |column: &&str| {
         let value = row.text(column);

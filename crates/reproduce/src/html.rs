@@ -1,7 +1,7 @@
-//! The reproduction as one HTML file: predicted against published on log axes, a heatmap of errors for
-//! each table, the mechanism in two sentences. It works offline, without scripts.
+//! The reproduction as one HTML file: predicted over published on log axes, a heatmap of errors for
+//! each table, and the mechanism in two sentences. It works offline and without scripts.
 //!
-//! Here is what the page shows; the template in `assets` says how, and escapes every text.
+//! This module computes the content. The template in `assets` formats it and escapes every text.
 
 mod mechanism;
 
@@ -18,7 +18,7 @@ use crate::published::{
 const TEMPLATE: &str = include_str!("../assets/reproduction.html");
 const STYLE: &str = include_str!("../assets/reproduction.css");
 
-/// The side of a picture and what its axes leave free, in pixels.
+/// Side and margin of a plot in pixels.
 const SIDE: f64 = 420.0;
 const MARGIN: f64 = 46.0;
 
@@ -45,17 +45,17 @@ pub fn page(reproduction: &Reproduction) -> String {
 struct Page<'a> {
     style: &'static str,
     figures: usize,
-    /// Each with its label as people read it.
+    /// Each target with its label as text.
     targets: Vec<(&'a AccuracyTarget, &'static str)>,
     files: Vec<File>,
     claims: &'a [PublishedClaim],
-    /// The file that has claims and no cells, and its mechanism.
+    /// The file that has claims instead of cells, and its mechanism.
     slides: (&'static str, &'static str),
     side: f64,
     margin: f64,
 }
 
-/// What is shown of one file.
+/// The section of one file.
 #[derive(Debug, Serialize)]
 struct File {
     name: &'static str,
@@ -86,7 +86,7 @@ fn files(reproduction: &Reproduction) -> Vec<File> {
     FILES.iter().filter_map(file).collect()
 }
 
-/// Each once, in the order of their first places.
+/// The distinct items in order of their first occurrence.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {
@@ -121,7 +121,7 @@ impl ErrorRates {
     }
 }
 
-/// The least that an axis shows, in decades.
+/// Least range of an axis in decades.
 const NARROWEST: f64 = 0.5;
 
 /// Predicted over published rates (or times), both on log axes.
@@ -131,7 +131,7 @@ struct Scatter {
     dots: Vec<PlotMark>,
 }
 
-/// Something at a place of a picture, in pixels.
+/// A mark in a plot, in pixels.
 #[derive(Debug, Serialize)]
 struct PlotMark {
     x: String,
@@ -141,7 +141,7 @@ struct PlotMark {
 }
 
 impl Scatter {
-    /// `None` where nothing can stand on log axes.
+    /// `None` if no figure fits log axes.
     fn of(figures: &[&ReproducedFigure]) -> Option<Self> {
         let shown: Vec<&&ReproducedFigure> = figures
             .iter()
@@ -153,7 +153,7 @@ impl Scatter {
         if low > high {
             return None;
         }
-        // Figures that are all alike are a point in the middle of some range, not a line across it.
+        // Equal figures are a point in the middle of a range.
         let margin = (f64::midpoint(NARROWEST, low - high)).max(0.05);
         let (low, high) = (low - margin, high + margin);
         let scaled = |value: f64| (value.log10() - low) / (high - low) * (SIDE - 2.0 * MARGIN);
@@ -195,7 +195,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Where the colour of an error is full.
+/// Error of full colour, per cent.
 const FULL_PERCENT: f64 = 30.0;
 
 /// Red where the prediction is too large, blue where it is too small.
@@ -223,7 +223,7 @@ struct ErrorCell {
 
 fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
     let places = distinct(figures.iter().map(|it| (it.table.as_str(), it.column.as_str())));
-    // Tables of one row each share a strip for each column.
+    // Tables of one row share a strip for each column.
     let alone = places.len() == figures.len();
     let named = |(table, column)| if alone { ("", column) } else { (table, column) };
     let strip = |(table, column): (&str, &str)| {
@@ -241,7 +241,7 @@ fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
     distinct(places.into_iter().map(named)).into_iter().map(strip).collect()
 }
 
-/// The same in numbers: a cell of the file, with an error or nothing in each column.
+/// The errors of one cell of the file, one for each column.
 #[derive(Debug, Serialize)]
 struct ErrorRow {
     name: String,

@@ -1,4 +1,4 @@
-//! The kinds of published files, told apart by their columns, and what each file measured.
+//! The kinds of published files, recognised by their columns, and the measured columns of each.
 
 use crate::table::CsvTable;
 
@@ -23,16 +23,16 @@ pub enum ExperimentKind {
     DevicePolling,
 }
 
-/// A measured column and what its error means.
+/// A measured column with its scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// The column in the published file.
     pub column: &'static str,
-    /// What it is.
+    /// The scale.
     pub scale: Scale,
 }
 
-/// How a figure is compared with its prediction.
+/// The comparison of a figure with its prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A rate: relative error.
@@ -62,7 +62,7 @@ const fn points(column: &'static str) -> Measured {
 }
 
 impl ExperimentKind {
-    /// All of them, in the order in which they are tried.
+    /// All kinds, in order of recognition.
     pub const ALL: [Self; 8] = [
         Self::PingIdle,
         Self::FqCodel,
@@ -86,7 +86,7 @@ impl ExperimentKind {
         })
     }
 
-    /// The columns by which a file of this kind is known.
+    /// The columns that identify a file of this kind.
     pub const fn distinctive(self) -> &'static [&'static str] {
         match self {
             Self::PingIdle => &["section", "moderation_hz", "quantity"],
@@ -115,7 +115,7 @@ impl ExperimentKind {
         }
     }
 
-    /// What such a file measured, in the order in which an experiment gives its figures.
+    /// The measured columns, in the order of an experiment's figures.
     pub const fn measured(self) -> &'static [Measured] {
         match self {
             Self::RrAggregate => const { &[rate("trans_per_s")] },
@@ -183,7 +183,7 @@ impl ExperimentKind {
         }
     }
 
-    /// The name of the column that a prediction of `measured` goes to.
+    /// The name of the column for a prediction of `measured`.
     pub fn predicted_column(self, measured: &Measured) -> String {
         if self.measured().len() == 1 {
             String::from("predicted")

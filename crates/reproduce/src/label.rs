@@ -1,9 +1,9 @@
-//! What published rows are to their predictions, and how many are of each sort.
+//! Origins of published rows: whether numbers of their profile come from them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What rows are to their predictions.
+/// The part of rows in the numbers of their profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
@@ -11,14 +11,14 @@ pub enum Label {
     Fitted,
     /// A constant was chosen by hand to meet them.
     HandSet,
-    /// Of several rows: not all are predicted, and not all are of one of the other sorts.
+    /// For several rows: of different origins.
     InSample,
-    /// No number was fitted to them or chosen by them.
+    /// No number comes from them.
     Predicted,
 }
 
 impl Label {
-    /// As people read it.
+    /// The label as text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fitted => "fitted",
@@ -29,20 +29,20 @@ impl Label {
     }
 }
 
-/// How many rows are of each sort. A row that was fitted and gave a constant too counts as fitted.
+/// Number of rows by origin. A row that was fitted and gave a constant counts as fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowCounts {
-    /// Costs were fitted to these.
+    /// Rows to which costs were fitted.
     pub fitted: usize,
-    /// A constant was chosen by hand to meet these.
+    /// Rows that a constant was chosen to match.
     pub hand_set: usize,
-    /// Neither.
+    /// Other rows.
     pub predicted: usize,
 }
 
 impl RowCounts {
-    /// Of the labels of single rows.
+    /// Counts the labels of single rows.
     pub fn of(labels: impl IntoIterator<Item = Label>) -> Self {
         let mut counts = Self::default();
         for label in labels {
@@ -55,7 +55,7 @@ impl RowCounts {
         counts
     }
 
-    /// What all of them together are.
+    /// The common label of all rows.
     pub const fn label(self) -> Label {
         match (self.fitted, self.hand_set, self.predicted) {
             (0, 0, _) => Label::Predicted,

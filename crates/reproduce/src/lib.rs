@@ -1,7 +1,8 @@
 //! The published experiments: from the rows of their files to simulated predictions.
 //!
-//! Pure: texts in, predictions out; running jobs in parallel is for the edge. No published figure is read
-//! when a prediction is made: a row says what was measured, the profile and the simulation say the rest.
+//! Pure: texts in, predictions out. The edge crate runs jobs in parallel. Predictions use no
+//! published figure: a row describes the measurement, the profile and the simulator give the
+//! result.
 
 pub mod anomaly;
 pub mod calibrate;

@@ -1,15 +1,15 @@
-//! Predictions with their band: several seeds of one experiment, summarised.
+//! Predictions with a range: summarises several seeds of one experiment.
 
 use crate::experiment::{Experiment, SimulatedFigure};
 
-/// A predicted figure and where nine in ten runs like it lie.
+/// A predicted figure with the range of nine in ten runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Mean over the seeds.
     pub value: f64,
-    /// Lower end of the 90 % band over seeds and start phases.
+    /// Lower end of the 90 % range over seeds and start phases.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the range.
     pub high: f64,
 }
 
@@ -20,14 +20,14 @@ const T90: [f64; 30] = [
     1.703, 1.701, 1.699, 1.697,
 ];
 
-/// Summarises the runs of one experiment under several seeds: one prediction per measured column, `None`
-/// where a row does not measure it.
+/// Summarises the runs of one experiment under several seeds. Returns one prediction per measured
+/// column, `None` for a column that the row does not measure.
 pub fn summarise(runs: &[Vec<Option<SimulatedFigure>>]) -> Vec<Option<Prediction>> {
     let columns = runs.first().map_or(0, Vec::len);
     (0..columns).map(|column| prediction(runs.iter().map(|run| run[column]))).collect()
 }
 
-/// Runs an experiment with seeds 0 to `seeds`, one after the other.
+/// Runs an experiment with seeds 0 to `seeds` in sequence.
 pub fn predict(
     experiment: &Experiment,
     seeds: u64,

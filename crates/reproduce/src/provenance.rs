@@ -1,8 +1,8 @@
-//! What a published row is to its prediction: fitted, hand-set or predicted, from the plans of the fits and the table of
-//! constants set by hand.
+//! Origins of published rows: fitted, hand-set or predicted, from the fit plans and the table of
+//! hand-set constants.
 //!
-//! A label speaks of numbers, not of mechanisms: those were chosen with all published rows in view, also with those that are
-//! called predicted.
+//! A label is about numbers. The mechanisms were chosen with all published rows in view, including
+//! those labelled predicted.
 
 mod hand_set;
 
@@ -18,21 +18,21 @@ pub use crate::label::{Label, RowCounts};
 use crate::system::Systems;
 use crate::table::CsvTable;
 
-/// Where the numbers of a profile come from.
+/// Origins of the numbers of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileOrigin {
     /// The profile.
     pub profile: String,
-    /// The costs that its fit searched for; empty where there was no fit.
+    /// The costs fitted for it; empty without a fit.
     pub free_costs: Vec<String>,
-    /// How many published rows that fit saw.
+    /// Number of published rows in the fit.
     pub fitted_rows: usize,
-    /// The constants that were set by hand.
+    /// The constants set by hand.
     pub hand_set: Vec<HandSet>,
 }
 
-/// Which published rows had a part in which numbers.
+/// Origins of all profiles, and the published rows that determined numbers.
 #[derive(Clone, Debug)]
 pub struct Provenance {
     profiles: Vec<ProfileOrigin>,
@@ -41,12 +41,12 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Of the shipped profiles and plans.
+    /// The origins of the shipped profiles and plans.
     pub fn shipped(systems: &Systems) -> Self {
         Self::of(&FitPlan::all().expect("the plans are shipped and tested"), systems)
     }
 
-    /// Of profiles that these plans fit; one without a plan has no free cost.
+    /// The origins of profiles with these plans. A profile without a plan has no fitted cost.
     pub fn of(plans: &[FitPlan], systems: &Systems) -> Self {
         let mut this = Self { profiles: Vec::new(), fitted: BTreeSet::new() };
         for name in systems.names() {
@@ -69,12 +69,13 @@ impl Provenance {
         &self.profiles
     }
 
-    /// What a row (from 1) of a published file is. `id` is its table, run, section or own name, as constants name it.
+    /// The label of a row (from 1) of a published file. `id` is its table, run, section or own
+    /// name, as constants use it.
     pub fn of_row(&self, file: &str, row: usize, id: &str) -> Label {
         if self.fitted.contains(&(file.to_owned(), row)) { Label::Fitted } else { self.of_id(id) }
     }
 
-    /// What a claim of the slides on receive delay and MTU is, to which nothing is fitted.
+    /// The label of a claim of the slides on receive delay and MTU. No cost is fitted to claims.
     pub fn of_claim(&self, id: &str) -> Label {
         self.of_id(id)
     }
@@ -89,7 +90,7 @@ impl Provenance {
     }
 }
 
-/// The files and rows that a plan's fit sees.
+/// The files and rows of a plan's fit.
 fn fitted_rows(plan: &FitPlan, systems: &Systems) -> Vec<(String, usize)> {
     let of_file = |name: &String| {
         let file = name.trim_end_matches(".csv");

@@ -1,4 +1,4 @@
-//! The published files and how well each of their figures is predicted.
+//! The published files, and the accuracy of each predicted figure.
 
 use latput_calibrate::ErrorSummary;
 use schemars::JsonSchema;
@@ -19,35 +19,35 @@ use crate::system::Systems;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reproduction {
-    /// Version of this document's shape: 1.
+    /// Schema version of this document: 1.
     pub schema: u32,
     /// The figures, in the order of the files.
     pub figures: Vec<ReproducedFigure>,
-    /// Errors by table and column, anomalies left out.
+    /// Errors by table and column, without anomalies.
     pub tables: Vec<TableErrors>,
-    /// What is claimed without cells (the slides on receive delay and MTU), and whether it is seen.
+    /// Claims without cells (the slides on receive delay and MTU) with their checks.
     pub claims: Vec<PublishedClaim>,
-    /// What is asked of the predictions, and whether it holds.
+    /// The accuracy targets with their results.
     pub targets: Vec<AccuracyTarget>,
-    /// Where the numbers of the profiles come from.
+    /// Origins of the profiles' numbers.
     pub profiles: Vec<ProfileOrigin>,
 }
 
 impl Reproduction {
-    /// Adds claims and what is asked of them.
+    /// Adds claims and their targets.
     pub fn add_claims(&mut self, claims: Vec<PublishedClaim>) {
         self.targets.extend(crate::target::of_claims(&claims));
         self.claims.extend(claims);
     }
 }
 
-/// A published file, ready to be predicted.
+/// A published file with the experiments of its rows.
 pub fn file(name: &str, systems: &Systems) -> Option<Result<CellFile, CellsError>> {
     let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
     Some(CellFile::read(text, systems))
 }
 
-/// Puts published figures and predictions side by side.
+/// Compares published figures with predictions.
 pub fn compare(
     files: &[(&str, &CellFile, &[Option<RowPrediction>])],
     systems: &Systems,

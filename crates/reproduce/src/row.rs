@@ -1,35 +1,35 @@
-//! One row of a published file: fields by name, and errors that name row, column and mend.
+//! One row of a published file: fields by name, and errors that name row, column and remedy.
 
 use std::str::FromStr;
 
 use crate::table::CsvTable;
 
-/// A field that cannot be what it says.
+/// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}, column `{column}`: {problem}")]
 pub struct RowError {
-    /// Counted from 1, without the header.
+    /// Row number from 1, without the header.
     pub row: usize,
     /// The column.
     pub column: String,
-    /// What is wrong, and the remedy.
+    /// The problem and its remedy.
     pub problem: String,
-    /// How bad it is.
+    /// The effect of the error.
     pub kind: RowErrorKind,
 }
 
-/// What follows from a [`RowError`].
+/// The effect of a [`RowError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowErrorKind {
-    /// The value cannot be: the file is refused.
+    /// The value is invalid: the file is refused.
     Impossible,
-    /// No profile stands for the machine: the row has no prediction.
+    /// No profile exists for the machine: the row has no prediction.
     UnknownMachine,
-    /// The row is no measurement, or one that nothing simulates: it has no prediction.
+    /// The row is no measurement or cannot be simulated: it has no prediction.
     NotSimulated,
 }
 
-/// One row.
+/// One row of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct CsvRow<'a> {
     table: &'a CsvTable,
@@ -42,7 +42,7 @@ impl<'a> CsvRow<'a> {
         Self { table, idx }
     }
 
-    /// A field without the white space around it; empty if the column is missing.
+    /// A trimmed field; empty if the column is missing.
     pub fn text(&self, column: &str) -> &'a str {
         self.table.column(column).map_or("", |idx| self.table.rows[self.idx][idx].trim())
     }
@@ -52,12 +52,12 @@ impl<'a> CsvRow<'a> {
         self.error_of(RowErrorKind::Impossible, column, problem)
     }
 
-    /// A row that is no measurement, or one that nothing simulates.
+    /// The error of a row that is no measurement or cannot be simulated.
     pub fn not_simulated(&self, column: &str, problem: impl Into<String>) -> RowError {
         self.error_of(RowErrorKind::NotSimulated, column, problem)
     }
 
-    /// A row of a machine that no profile stands for.
+    /// The error of a row whose machine has no profile.
     pub fn unknown_machine(&self, column: &str, problem: impl Into<String>) -> RowError {
         self.error_of(RowErrorKind::UnknownMachine, column, problem)
     }
@@ -87,7 +87,7 @@ impl<'a> CsvRow<'a> {
         }
     }
 
-    /// A whole number that must be there.
+    /// A required whole number.
     pub fn needed(
         &self,
         column: &str,
@@ -97,7 +97,7 @@ impl<'a> CsvRow<'a> {
             .ok_or_else(|| self.error(column, "is empty; the cell is not defined without it"))
     }
 
-    /// A published figure: empty, or a finite number that is not negative.
+    /// A published figure: finite and not negative; `None` if empty.
     pub fn figure(&self, column: &str) -> Result<Option<f64>, RowError> {
         let text = self.text(column);
         if text.is_empty() {
@@ -113,7 +113,7 @@ impl<'a> CsvRow<'a> {
     }
 }
 
-/// A whole number as tables write it: a column with gaps comes back from some tools as `20.0`.
+/// Parses a whole number. Some tools write columns with gaps as `20.0`.
 pub(crate) fn whole_number<T: FromStr>(text: &str) -> Option<T> {
     let whole = match text.split_once('.') {
         Some((whole, zeros)) if zeros.bytes().all(|digit| digit == b'0') => whole,

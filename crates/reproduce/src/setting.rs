@@ -1,4 +1,4 @@
-//! The moderation that a row says was in force, and on which hosts.
+//! The interrupt moderation of a row, and the hosts that have it.
 
 use latput_policy::Policy;
 use latput_policy::e1000::{E1000, Mode, throttle_interval};
@@ -11,7 +11,7 @@ use crate::row::{CsvRow, RowError};
 /// The largest `InterruptThrottleRate`.
 const MOST_HZ: u32 = 1_000_000;
 
-/// What a row says of interrupt moderation; what it does not say stays as the profile has it.
+/// The interrupt moderation of a row. Absent parts stay as in the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moderation {
     /// The throttle (Intel).
@@ -24,7 +24,7 @@ pub struct Moderation {
     pub tx_delay: Option<Nanos>,
     /// Transmit frames (`tx-frames`).
     pub tx_frames: Option<u32>,
-    /// Whether the text says that the other hosts were set alike.
+    /// Whether the other hosts have the same setting, if the text says so.
     pub on_both: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ pub enum Throttling {
 }
 
 impl Throttling {
-    /// As the module parameter gives it.
+    /// The setting of a module parameter.
     pub const fn from_parameter(value: u32) -> Self {
         match value {
             0 => Self::Off,
@@ -53,7 +53,7 @@ impl Throttling {
 }
 
 impl Moderation {
-    /// Reads the columns of a row, then the words of `coalescing` for what the columns leave open.
+    /// Reads the columns of a row, then the text of `coalescing` for absent ones.
     pub fn of(row: &CsvRow<'_>) -> Result<Self, RowError> {
         let words = row.text("coalescing");
         let number = |column: &str, names: [&str; 2], most| match row.whole(column, 0..=most)? {
@@ -70,7 +70,7 @@ impl Moderation {
             None => row.whole("itr_hz_inferred", 0..=MOST_HZ)?,
         };
         let rx_delay = usecs("rx_usecs", "rx-usecs")?;
-        // For tg3 the inferred rate only says what the microseconds mean.
+        // For tg3 the inferred rate only explains the microseconds.
         let is_delay = rx_delay.is_some();
         let throttle = match printed {
             _ if is_delay => None,
@@ -87,7 +87,7 @@ impl Moderation {
         })
     }
 
-    /// Sets a host; a dynamic throttle begins in its bulk class where the traffic `is_bulk`.
+    /// Sets a host. A dynamic throttle begins in its bulk class if the traffic `is_bulk`.
     pub fn apply(&self, host: &mut Host, is_bulk: bool) {
         let coalescing = &mut host.nic.coalescing;
         if let Some(throttle) = self.throttle {
@@ -110,15 +110,15 @@ impl Moderation {
                     let policy = Policy::E1000(start);
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };
-                    // Small packets never leave the class that handshakes lead to: four of them are less than
-                    // the 512 bytes that it takes.
+                    // Small packets stay in the class of the handshakes: four of them have less
+                    // than the 512 bytes of the next class.
                     let is_settled = !is_bulk && mode != Mode::Simplified;
                     host.adaptive.throttle = (!is_settled).then_some(policy);
                 }
             }
         }
-        // What holds while an interrupt is served is a parameter of its own; who moves the delays of both
-        // directions moves it with them.
+        // The delay while an interrupt is served is a separate parameter. A change of both
+        // directions' delays changes it too.
         let moves = |from: Option<Nanos>, of: &Delay| from.is_some_and(|delay| delay != of.delay);
         if moves(self.rx_delay, &coalescing.rx) && moves(self.tx_delay, &coalescing.tx) {
             for delay in [&mut coalescing.rx, &mut coalescing.tx] {
@@ -133,19 +133,19 @@ impl Moderation {
     }
 }
 
-/// A throttle that only the text names.
+/// The throttle of the text.
 fn throttle_in_words(row: &CsvRow<'_>) -> Result<Option<Throttling>, RowError> {
     let is_off = own_words(row).contains("InterruptThrottle disabled");
     let rate = number_in_words(row, ["InterruptThrottleRate"; 2], MOST_HZ)?;
     Ok(rate.map(Throttling::from_parameter).or(is_off.then_some(Throttling::Off)))
 }
 
-/// What the text says of the measured system; what follows a semicolon is of the others.
+/// The text about the measured system. Text after a semicolon is about the others.
 fn own_words<'a>(row: &CsvRow<'a>) -> &'a str {
     row.text("coalescing").split(';').next().unwrap_or("")
 }
 
-/// The number behind the first of these names that the text has.
+/// The number after the first of `names` that occurs in the text.
 fn number_in_words(row: &CsvRow<'_>, names: [&str; 2], most: u32) -> Result<Option<u32>, RowError> {
     let words = own_words(row);
     // `rx-usecs-irq` is another parameter.

@@ -1,4 +1,4 @@
-//! Which profile stands for which published machine.
+//! The profiles of published machines.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::kind::ExperimentKind;
 use crate::row::{CsvRow, RowError};
 use crate::setting::Throttling;
 
-/// The shipped profile that stands for no published machine.
+/// The shipped profile of no published machine.
 const UNPUBLISHED: &str = "server-10g";
 const MACHINES: &str = include_str!("../../../data/machines.toml");
 
@@ -21,7 +21,7 @@ pub struct Systems {
     profiles: BTreeMap<String, Profile>,
 }
 
-/// One published machine, as rows name it.
+/// One published machine with its names in rows.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -34,19 +34,19 @@ pub struct Machine {
     pub driver_versions: Vec<String>,
     /// Its profile.
     pub profile: String,
-    /// Most load generators, one instance each, then in turn.
+    /// Most load generators. Further instances share them.
     #[serde(default = "one")]
     pub generators: u32,
-    /// Whether the other hosts have the setting of the measured one unless the text says otherwise.
+    /// Whether the other hosts have the measured one's setting by default.
     #[serde(default)]
     pub set_alike: bool,
-    /// `rx-frames` of the other hosts while the measured one has a receive delay of its own.
+    /// `rx-frames` of the other hosts if only the measured one has a receive delay.
     #[serde(default)]
     pub others_rx_frames: Option<u32>,
-    /// The driver's default transmit delay (TIDV, TADV) where it is not the profile's.
+    /// The driver's default transmit delay (TIDV, TADV), if it is not the profile's.
     #[serde(default)]
     pub default_tx: Option<Delay>,
-    /// The driver's default `InterruptThrottleRate` where it is not the profile's.
+    /// The driver's default `InterruptThrottleRate`, if it is not the profile's.
     #[serde(default)]
     pub default_throttle: Option<u32>,
 }
@@ -62,7 +62,7 @@ struct Machines {
 }
 
 impl Systems {
-    /// The shipped ones.
+    /// The shipped machines and profiles.
     pub fn shipped() -> Self {
         let machines: Machines =
             toml::from_str(MACHINES).expect("the table of machines is shipped and tested");
@@ -72,7 +72,7 @@ impl Systems {
         Self { machines: machines.machine, profiles }
     }
 
-    /// Takes `profile` in place of the shipped one of that name.
+    /// Replaces the shipped profile of the same name.
     pub fn replace(&mut self, profile: Profile) {
         self.profiles.insert(profile.name.clone(), profile);
     }
@@ -117,7 +117,7 @@ impl Systems {
         Ok((machine, self.named(&machine.profile)))
     }
 
-    /// The name of the profile that a row of this kind uses.
+    /// The name of the profile for a row of this kind.
     pub fn profile_of(&self, kind: ExperimentKind, row: &CsvRow<'_>) -> Result<&str, RowError> {
         match kind {
             ExperimentKind::FqCodel => Ok("hs22-ixgbe"),
@@ -127,14 +127,14 @@ impl Systems {
         }
     }
 
-    /// The profile that stands for a file without columns for the machine.
+    /// The profile for a file without machine columns.
     pub fn named(&self, name: &str) -> &Profile {
         self.profiles.get(name).expect("every machine's profile is shipped; a test sees to it")
     }
 }
 
 impl Machine {
-    /// The driver's default throttle where the profile has another.
+    /// The driver's default throttle, if it is not the profile's.
     pub fn default_throttle(&self) -> Option<Throttling> {
         self.default_throttle.map(Throttling::from_parameter)
     }

@@ -1,8 +1,8 @@
-//! Comma-separated tables as the published files are: a header, quoted fields, LF or CRLF.
+//! Comma-separated tables: a header, quoted fields, LF or CRLF.
 
 use std::fmt::Write;
 
-/// No published file comes near this.
+/// Largest table, far above every published file.
 const MOST_BYTES: usize = 16 << 20;
 
 /// A header and rows of the same length.
@@ -14,44 +14,44 @@ pub struct CsvTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Why a text is not such a table.
+/// An error in a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// Longer than anything published.
+    /// The text is too long.
     #[error("the file has {0} bytes, at most {MOST_BYTES} are read")]
     TooLarge(usize),
-    /// Nothing but white space.
+    /// The text is empty.
     #[error("the file is empty; it needs a header line with the names of the columns")]
     Empty,
-    /// A column name that appears twice would make values ambiguous.
+    /// A column name occurs twice.
     #[error("the header names column `{0}` twice; rename one of them")]
     TwiceNamed(String),
-    /// Short or long row.
+    /// A row is too short or too long.
     #[error(
         "row {row} (line {line}) has {found} fields, the header has {wanted}; quote a field that holds a comma"
     )]
     Ragged {
-        /// Counted from 1, without the header.
+        /// Row number from 1, without the header.
         row: usize,
-        /// Counted from 1.
+        /// Line number from 1.
         line: usize,
-        /// How many fields it has.
+        /// Number of fields.
         found: usize,
-        /// How many the header has.
+        /// Number of fields of the header.
         wanted: usize,
     },
-    /// Lines that end as on classic Mac OS, which would make the whole file one line.
+    /// Lines end with a carriage return only, as on classic Mac OS.
     #[error(
         "line {0} has a carriage return without a line feed after it; save the file with LF or CRLF line ends"
     )]
     LoneReturn(usize),
-    /// A quoted field without its end.
+    /// A quoted field has no end.
     #[error("line {0}: a quoted field does not end")]
     OpenQuote(usize),
 }
 
 impl CsvTable {
-    /// Reads a table.
+    /// Parses a table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         if text.len() > MOST_BYTES {
             return Err(TableError::TooLarge(text.len()));
@@ -61,7 +61,7 @@ impl CsvTable {
         let (_, header) = records.next_record()?.ok_or(TableError::Empty)?;
         let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
         let mut seen = std::collections::BTreeSet::new();
-        // Columns without a name mean nothing, however many there are.
+        // Columns without a name are ignored.
         let named = || header.iter().filter(|name| !name.is_empty());
         if let Some(name) = named().find(|name| !seen.insert(name.as_str())) {
             return Err(TableError::TwiceNamed(name.clone()));
@@ -108,7 +108,7 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// The next record that is not an empty line, with the line it begins on.
+    /// The next record that is not empty, with its line number.
     fn next_record(&mut self) -> Result<Option<(usize, Vec<String>)>, TableError> {
         loop {
             if self.rest.is_empty() {
@@ -133,7 +133,7 @@ impl Records<'_> {
         }
     }
 
-    /// One field, and the comma or line end after it.
+    /// One field with the separator after it.
     fn field(&mut self) -> Result<(String, Option<char>), TableError> {
         let mut field = String::new();
         let began = self.line;

@@ -1,6 +1,7 @@
-//! What is asked of the predictions of published figures, each demand with a name.
+//! Accuracy targets of the predictions of published figures.
 //!
-//! A demand is judged on all of its rows, and once more on those alone that had no part in a number of their profile.
+//! A target is checked on all of its rows, and again on the rows that determined no number of their
+//! profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +11,10 @@ use crate::delay_mtu::{self, PublishedClaim};
 use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, scale_name};
 use crate::label::{Label, RowCounts};
 
-/// Figures that a demand is about, anomalies left out.
+/// Figures of a target, without anomalies.
 type Figures<'a> = [&'a ReproducedFigure];
 
-/// Every demand that these figures can answer.
+/// Every target of these figures.
 pub fn all(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
     let mut targets = of_rates_and_cpu(figures);
     targets.extend(of_bsd(figures));
@@ -97,7 +98,7 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
 fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rate = |it: &ReproducedFigure| it.column == "bw_kbytes_s";
     let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
-    // Gbit/s of thousands of bytes as `sar` counts them, and milliseconds.
+    // Gbit/s from `sar`'s thousands of bytes, and milliseconds.
     let rates =
         |picked: &Figures<'_>| classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX]);
     let pings = |picked: &Figures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
@@ -109,7 +110,7 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     ]
 }
 
-/// What is asked of claims, by their kind.
+/// The targets of claims, by kind.
 pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let kinds = [
         ("order", "receive delay x MTU: orders and rates"),
@@ -140,7 +141,7 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     kinds.into_iter().filter_map(target).collect()
 }
 
-/// A demand on the figures that `pick` takes, anomalies left out.
+/// A target on the figures that `pick` accepts, without anomalies.
 fn demand(
     name: &str,
     figures: &[ReproducedFigure],
@@ -156,7 +157,7 @@ fn demand(
     labelled(name, &picked, |it| it.label, RowCounts::of(rows.into_values()), profiles, judge)
 }
 
-/// A demand on `items`, whose rows are counted in `rows`; `None` if there is nothing to judge.
+/// A target on `items`, with `rows` by origin; `None` without items.
 fn labelled<'a, T>(
     name: &str,
     items: &[&'a T],
@@ -216,7 +217,7 @@ fn within(figures: &Figures<'_>, points: f64) -> Option<Judged> {
 
 fn inside_bands(figures: &Figures<'_>) -> Option<Judged> {
     let is_inside = |it: &&&ReproducedFigure| {
-        // A pair of hosts without moderation has next to no spread: half a microsecond is as printed.
+        // Hosts without moderation have almost no range, so half a microsecond is added.
         let slack = 0.02 * it.published;
         (it.predicted_lo - slack..=it.predicted_hi + slack).contains(&it.published)
     };
@@ -228,8 +229,8 @@ fn inside_bands(figures: &Figures<'_>) -> Option<Judged> {
     })
 }
 
-/// Three classes with gaps between them, by the ends of each: below the first, from the second to the third, above
-/// the last. A published figure in a gap has that gap for its class.
+/// Classifies figures into three classes with gaps, by the ends of each: below the first, from the
+/// second to the third, above the last. A published figure in a gap has the gap as its class.
 fn classes(figures: &Figures<'_>, scale: impl Fn(f64) -> f64, ends: [f64; 4]) -> Option<Judged> {
     let class = |value: f64| ends.iter().filter(|end| scale(value) >= **end).count();
     let is_wrong = |it: &&&ReproducedFigure| class(it.published) != class(it.predicted);
@@ -259,7 +260,7 @@ fn ranks(figures: &Figures<'_>) -> Option<Judged> {
     })
 }
 
-/// Values within a thousandth of each other are ties: the text prints them alike.
+/// Values within a thousandth are ties, since the text prints them equally.
 fn ranked(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let rank = |value: &f64| {

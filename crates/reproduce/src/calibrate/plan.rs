@@ -1,5 +1,5 @@
-//! What is fitted for each profile: the plans of `data/calibration.toml` or of a file like it, and what each of
-//! their keys may be.
+//! Fit plans of the profiles: `data/calibration.toml` or a similar file, and the valid values of
+//! its keys.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,51 +11,51 @@ use serde::Deserialize;
 
 use super::MOST_FREE;
 
-/// The shipped plans, as the project calls them.
+/// Path of the shipped plans.
 const FILE: &str = "data/calibration.toml";
 const PLANS: &str = include_str!("../../../../data/calibration.toml");
 
 /// Runs of a cell.
 const RUNS: RangeInclusive<u64> = 1..=100;
-/// Searches of a fit: one or two may both end in a poor place.
+/// Starts of a fit. One or two may all end in a poor optimum.
 const STARTS: RangeInclusive<usize> = 3..=20;
-/// Evaluations, of each start or from the best one.
+/// Most evaluations of one search.
 const MOST_EVALUATIONS: usize = 1_000;
 /// Share of a prediction's simulated time.
 const SHARE: RangeInclusive<f64> = 0.01..=1.0;
-/// The value of a free cost; a search of logarithms cannot begin at nothing, and no cost takes longer than 0.1 s.
+/// Start value of a free cost. A search of logarithms cannot begin at 0, and no cost exceeds 0.1 s.
 const STARTED: RangeInclusive<f64> = 1e-3..=1e8;
-/// The value of a cost that is given.
+/// Value of a fixed cost.
 const GIVEN: RangeInclusive<f64> = 0.0..=1e8;
 
-/// What to fit.
+/// The plan of one fit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitPlan {
-    /// The file that it is from.
+    /// The file of the plan.
     #[serde(skip)]
     file: String,
     /// The profile's name.
     pub profile: String,
-    /// What it is the profile of, in a few words: the first line of its file.
+    /// The system in a few words: the first line of the profile's file.
     pub about: String,
     /// Files of published cells.
     pub cells: Vec<String>,
-    /// Which of their tables, runs, tests, sections or rows; all if empty.
+    /// Names of the tables, runs, tests, sections or rows to use; all if empty.
     #[serde(default)]
     pub only: Vec<String>,
-    /// Costs that are given, not searched for.
+    /// Fixed parameters.
     #[serde(default)]
     pub fixed: Vec<Fixed>,
     /// The free parameters with their start values.
     pub free: Vec<Free>,
-    /// What becomes of the generators' costs.
+    /// Treatment of the generators' costs.
     #[serde(default)]
     pub generators: Generators,
-    /// How many runs, each with other start phases, a figure is the mean of.
+    /// Number of runs that are averaged to a figure. Each has its own start phases.
     #[serde(default = "one")]
     pub runs: u64,
-    /// How long the search goes on.
+    /// The length of the search.
     #[serde(default)]
     pub effort: Effort,
 }
@@ -64,18 +64,18 @@ const fn one() -> u64 {
     1
 }
 
-/// Why no plan can be taken from a file.
+/// An error in a file of plans.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// It is no file of plans.
+    /// The file is no valid file of plans.
     #[error("{file}: {error}")]
     Syntax {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The parser's error.
         error: toml::de::Error,
     },
-    /// A key has a value that means nothing.
+    /// A key has an invalid value.
     #[error("{file}, profile `{profile}`: `{key}` is {found}, must be {wanted}")]
     Value {
         /// The file.
@@ -86,7 +86,7 @@ pub enum PlanError {
         key: String,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// The valid values.
         wanted: String,
     },
 }
@@ -103,7 +103,7 @@ impl FitPlan {
         Self::parse(FILE, PLANS)
     }
 
-    /// The plans of a file, each checked.
+    /// Parses and checks the plans of a file.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Self>, PlanError> {
         let Plans { profile: mut plans } = toml::from_str(text)
             .map_err(|error| PlanError::Syntax { file: file.to_owned(), error })?;
@@ -159,7 +159,7 @@ impl FitPlan {
         self.check_parameters()
     }
 
-    /// A search needs slopes along each axis, where it begins and one step.
+    /// Checks the effort: a search needs a slope for each parameter, a start and one step.
     fn check_effort(&self) -> Result<(), PlanError> {
         let evaluations = self.free.len() + 2..=MOST_EVALUATIONS;
         let Effort { starts, first, last: (more, share) } = self.effort;
@@ -169,13 +169,14 @@ impl FitPlan {
         self.within("effort.last, the second", share, &SHARE)
     }
 
-    /// Those that it sets, in the order in which it sets them.
+    /// The parameters that it sets, in order.
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
         fixed.chain(self.free.iter().map(|free| free.parameter))
     }
 
-    /// Each parameter once, none that sets again what another before it has set, and none that has no effect.
+    /// Checks that each parameter occurs once, is not overwritten by a later one, and has an
+    /// effect.
     fn check_parameters(&self) -> Result<(), PlanError> {
         let all: Vec<Parameter> = self.parameters().collect();
         for (idx, parameter) in all.iter().enumerate() {
@@ -195,7 +196,7 @@ impl FitPlan {
         Ok(())
     }
 
-    /// Whether each parameter is one of the profile that the plan fits.
+    /// Checks that the fitted profile has each parameter.
     pub(super) fn check_profile(&self, base: &Profile) -> Result<(), PlanError> {
         for parameter in self.parameters() {
             let lacks = match parameter {

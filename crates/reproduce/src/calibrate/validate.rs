@@ -14,12 +14,12 @@ use super::{CellFit, Cells, Residual};
 use crate::kind::Scale;
 use crate::row::CsvRow;
 
-/// Every second cell is left out, then the others.
+/// Number of folds of the cells.
 const FOLDS: usize = 2;
-/// The values of `steal_after_ns` among which the shipped one was chosen, in microseconds; the first is at once.
+/// Candidate values of `steal_after_ns` in microseconds; 0 means at once.
 const STEAL_AFTER_US: [u64; 6] = [0, 5, 10, 20, 100, 500];
 
-/// Which cells a fit was made without.
+/// The cells that a fit left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
@@ -29,22 +29,22 @@ pub enum Split {
     Setting(String),
 }
 
-/// A figure that was left out of a fit of costs.
+/// A figure of a cell that the fit left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldOut {
-    /// Without which cells the fit was made.
+    /// The cells that the fit left out.
     pub split: Split,
     /// The cell in words.
     pub what: String,
     /// The column.
     pub column: &'static str,
-    /// Whether it is CPU time, not a rate.
+    /// Whether the figure is CPU time; otherwise it is a rate.
     pub is_cpu: bool,
-    /// As published.
+    /// The published value.
     pub published: f64,
-    /// As predicted.
+    /// The predicted value.
     pub predicted: f64,
-    /// What the cells that were not left out chose for `steal_after_ns`; `null` where the profile has none.
+    /// The value of `steal_after_ns` chosen by the other cells; `null` if the profile has none.
     pub steal_after_ns: Option<u64>,
 }
 
@@ -55,8 +55,8 @@ impl HeldOut {
     }
 }
 
-/// Errors of the figures left out of fits of costs: of cells left out, of each setting left out, and of all
-/// settings (the last); rates, then CPU time.
+/// Errors of held-out figures: of held-out cells, of each held-out setting, and of all settings
+/// (the last). Rates come first, then CPU time.
 pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
     let all = Split::Setting(String::from("~ each setting in turn"));
@@ -79,8 +79,8 @@ pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, ErrorSummary)> {
 }
 
 impl CellFit<'_> {
-    /// Fits without some cells, which it then predicts; each begins at `at`, the logarithms of the costs of the fit
-    /// to all.
+    /// Fits without some cells and predicts those. Each fit begins at `at`, the logarithms of the
+    /// costs of the fit to all.
     pub(super) fn validate(
         &self,
         cells: &Cells,
@@ -139,8 +139,8 @@ impl CellFit<'_> {
         held_out
     }
 
-    /// The profile with the `steal_after_ns` with which fits to one half of `train` predict the other half best, and that
-    /// value; the profile as it is where it has none.
+    /// Chooses the `steal_after_ns` with which fits to one half of `train` best predict the other
+    /// half. Returns the profile and the value, or the unchanged profile if it has none.
     fn chosen(
         &self,
         train: &Cells,
@@ -172,7 +172,7 @@ impl CellFit<'_> {
     }
 }
 
-/// Processes wait so long at both ends; with nothing they do not wait.
+/// Sets the wait of processes at both ends; 0 means no wait.
 fn with_steal_after(base: &Profile, wait: Nanos) -> Profile {
     let wait = (wait > Nanos::ZERO).then_some(wait);
     let mut profile = base.clone();

@@ -1,8 +1,8 @@
-//! Every claim of the slides as a check on the simulated grid.
+//! Checks of the slides' claims on the simulated grid.
 //!
-//! Orders must be exact, an onset must be met within a factor of two, a cost within 15 %. Rates on a plateau
-//! are compared with 0.3 % of slack: their order there is noise. Where the slides' relation sign is lost
-//! (`unreadable`), it is read as "about".
+//! Orders must be exact, an onset within a factor of two, a cost within 15 %. Rates on a plateau
+//! have a tolerance of 0.3 %, since their order is noise. A lost relation sign (`unreadable`) is
+//! read as "about".
 
 mod curve;
 mod model;
@@ -19,12 +19,12 @@ use crate::provenance::Provenance;
 use crate::row::CsvRow;
 use crate::table::CsvTable;
 
-/// The delays of the slides' own sweep end here.
+/// Largest delay of the slides' own sweep.
 const SWEEP: u64 = 640;
 /// The large MTUs.
 const LARGE: [u64; 3] = [3_000, 4_500, 6_000];
 
-/// A claim's verdict, before its words are added.
+/// The result of a check without its texts.
 struct Verdict {
     id: &'static str,
     wanted: String,
@@ -41,7 +41,7 @@ fn verdict(
     Verdict { id, wanted: wanted.into(), seen: seen.into(), holds }
 }
 
-/// The published file, by claim.
+/// The published file by claims.
 struct Published(CsvTable);
 
 impl Published {
@@ -120,7 +120,7 @@ fn kind(id: &str) -> &'static str {
     }
 }
 
-/// What is claimed and what was seen.
+/// A sweep with the published values.
 struct Ends<'a> {
     sweep: &'a Sweep,
     published: &'a Published,
@@ -135,7 +135,7 @@ fn units(delay: Option<u64>) -> String {
     delay.map_or_else(|| String::from("none"), |delay| delay.to_string())
 }
 
-/// A figure of each MTU, for people.
+/// A figure of each MTU as text.
 fn by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
     let parts: Vec<String> = mtus.iter().map(|mtu| format!("{mtu}: {}", told(*mtu))).collect();
     parts.join("; ")

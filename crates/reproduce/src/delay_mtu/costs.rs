@@ -22,12 +22,13 @@ pub(super) struct Abg {
     pub(super) g: f64,
 }
 
-/// How far a recovered cost may be from the one it stands for.
+/// Largest relative error of a recovered cost.
 pub(super) const WITHIN: f64 = 0.15;
 
 impl Abg {
-    /// What a profile says. Before NAPI a received packet passes the backlog, then the protocols; the fit counts
-    /// acknowledgements as packets, so theirs is in the mean cost of a packet.
+    /// The costs of a profile. Before NAPI a received packet passes the backlog and then the
+    /// protocols. The fit counts acknowledgements as packets, so the mean cost of a packet includes
+    /// theirs.
     pub(super) fn of(profile: &Profile, sweep: &Sweep) -> Self {
         let costs = &profile.sut.machine.costs;
         let ns = |cost: Nanos| cost.as_ns() as f64;
@@ -42,7 +43,8 @@ impl Abg {
         }
     }
 
-    /// Of the TCP runs of a sweep, which the slides fitted; `None` where a cost is not identified.
+    /// The costs fitted to the TCP runs of a sweep, as on the slides; `None` if a cost is not
+    /// identified.
     pub(super) fn recovered(sweep: &Sweep) -> Option<Self> {
         let models = latput_model::fit(&results(sweep), |_| true, 0.95).ok()?;
         let model: &CostModel = models.iter().find(|model| model.role == Role::Sut)?;
@@ -50,7 +52,8 @@ impl Abg {
         Some(Self { a: ns(Term::Byte)?, b: ns(Term::Packet)?, g: ns(Term::Interrupt)? })
     }
 
-    /// CPU microseconds of a million bytes in packets of `mtu`, so many to an interrupt (T086).
+    /// CPU microseconds of a million bytes in packets of `mtu`, with `per_interrupt` packets per
+    /// interrupt (T086).
     pub(super) fn us_per_mb(&self, mtu: f64, per_interrupt: f64) -> f64 {
         let packets = 1e6 / mtu;
         1e-3 * (self.a * 1e6 + self.b * packets + self.g * packets / per_interrupt)
@@ -65,7 +68,7 @@ fn fitted(sweep: &Sweep) -> impl Iterator<Item = (&SweepCell, &SweepResult)> {
     })
 }
 
-/// The runs as a results file has them.
+/// The runs as a results file.
 fn results(sweep: &Sweep) -> Results {
     let cells: Vec<(&SweepCell, &SweepResult)> = fitted(sweep).collect();
     let setting = |(cell, _): &(&SweepCell, &SweepResult)| {

@@ -1,4 +1,4 @@
-//! One run of the grid: the hosts around the switch and what they send.
+//! The scenario of one run: hosts at a switch and their loads.
 
 use latput_policy::e1000::throttle_interval;
 use latput_sim::profile::Profile;
@@ -13,23 +13,25 @@ use crate::experiment::host;
 
 /// Links of the ten senders (T040, T045).
 const SLOW_LINK: BitsPerSecond = BitsPerSecond::new(100_000_000);
-/// What the driver's dynamic throttle comes to where one side only receives: 2000 + 6000 |rx - tx| / (rx + tx).
+/// Rate of the driver's dynamic throttle when one side only receives: 2000 + 6000 |rx - tx| / (rx +
+/// tx).
 const DYNAMIC_HZ: u32 = 8_000;
-/// Of Ethernet, as interfaces count it.
+/// Ethernet header in interface counters.
 const LINK_HEADER: u64 = 14;
-/// Datagrams wait in a socket of Linux 2.4's default size.
+/// Default socket buffer of Linux 2.4 for datagrams.
 const DATAGRAM_SOCKET: Bytes = Bytes::new(65_535);
 /// One send of the TCP loads (T050).
 const TCP_MESSAGE: Bytes = Bytes::new(16_000);
-/// One read of NFS and its request, as NFS on Linux 2.4 asks for them.
+/// One NFS read of Linux 2.4, and its request.
 const NFS_READ: Bytes = Bytes::new(8_192);
 const NFS_REQUEST: Bytes = Bytes::new(150);
-/// Reads under way for each process, beside the one it waits for: the client reads ahead.
+/// Read-ahead requests of each process, beside the one it waits for.
 const NFS_AHEAD: u32 = 1;
 /// The profile of the measured host.
 pub const PROFILE: &str = "p4-e1000";
-/// How long a server's disk and file system take for one. Disks are part of the result (T055) and not described. Set by
-/// hand: with this the three servers just fill the client's link, and its loss begins near the published delay (T072).
+/// Service time of a server's disk and file system for one read. Disks matter for the result (T055)
+/// but are not described. Set by hand: with this value the three servers just fill the client's
+/// link, and its loss begins near the published delay (T072).
 pub(crate) const NFS_SERVER: Nanos = Nanos::from_us(100);
 
 pub(super) fn run(cell: &SweepCell, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
@@ -90,7 +92,7 @@ fn measured(cell: &SweepCell, profile: &Profile) -> Host {
 fn load(cell: &SweepCell, other: usize) -> Load {
     match cell.flow {
         SweepTraffic::Udp10 => {
-            // As fast as the link takes them (T049: as large as a packet carries).
+            // As fast as the link allows (T049: as large as a packet carries).
             let traffic = Traffic::Datagrams {
                 size: Bytes::new(cell.mtu - 28),
                 rate_pps: 1.0,
@@ -134,7 +136,7 @@ fn seen(cell: &SweepCell, scenario: &Scenario, outcome: &Outcome) -> SweepResult
         .sum();
     let dropped_in_sockets: u64 = outcome.loads.iter().map(|load| load.socket_dropped).sum();
     let lost = nic.rx_dropped + sink.backlog_dropped + dropped_in_sockets + outcome.switch_dropped;
-    // Interfaces count the link layer's header too.
+    // Interface counters include the link layer's header.
     let packet_bytes = nic.rx_bytes - LINK_HEADER * nic.rx_packets;
     let kept = 1.0 - lost as f64 / (nic.rx_packets + lost).max(1) as f64;
     SweepResult {

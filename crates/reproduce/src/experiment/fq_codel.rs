@@ -1,9 +1,9 @@
-//! A thousand downloads from one server, and the pings of an observer.
+//! A thousand downloads from one server, with the pings of an observer.
 //!
-//! What is simulated: the transmit queues in use, their queue discipline and BQL, completions that come with
-//! the moderated interrupt, windows, and the observer. What is not: why service breaks down when receive work
-//! is spread over all CPUs. There a delay taken from the spread rows stands for it. The table of
-//! `crate::provenance` says which row each of the constants was chosen to meet.
+//! Simulated are the transmit queues in use, their queue discipline and BQL, completions with the
+//! moderated interrupt, windows, and the observer. Not simulated is the collapse of service when
+//! receive work is spread over all CPUs; a delay taken from those rows replaces it.
+//! `crate::provenance` lists the rows that each constant was chosen to match.
 
 use latput_sim::Outcome;
 use latput_sim::machine::{Bql, Qdisc};
@@ -18,33 +18,34 @@ use crate::system::Systems;
 
 /// Flows of both clients together.
 const FLOWS: u32 = 1_000;
-/// Processors of the server.
+/// CPUs of the server.
 const CORES: u32 = 16;
-/// More CPUs than this for receive work count as spread.
+/// Receive work on more CPUs than this counts as spread.
 const NARROW: usize = 8;
-/// While receive work is spread: what one flow has in flight, and how late its acknowledgements are served,
-/// by whether the queue before the NIC is a FIFO and whether RPS spreads too.
+/// With spread receive work: bytes in flight of one flow, and the delay of its acknowledgements, by
+/// whether the NIC's queue is a FIFO and whether RPS spreads too.
 pub(crate) const SPREAD_WINDOW: Bytes = Bytes::new(28_000);
 pub(crate) const SPREAD_FIFO: Nanos = Nanos::from_ms(180);
 pub(crate) const SPREAD_FIFO_RPS: Nanos = Nanos::from_ms(75);
 pub(crate) const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
-/// While receive work is spread and the queue is fair: how late the server itself is, by whether RPS spreads too.
+/// With spread receive work and a fair queue: delay of the server, by whether RPS spreads too.
 pub(crate) const SPREAD_SERVER: Nanos = Nanos::from_us(2_500);
 pub(crate) const SPREAD_SERVER_RPS: Nanos = Nanos::from_ms(12);
 
-/// The FIFO in bytes, and behind a limit of BQL. The real one holds 1000 packets, one chunk of each flow; published rate times ping says that
-/// chunks are 37 kB at the line rate (Q02), and 17 kB behind BQL (Q04; claim F11). Simulated flows send chunks of other sizes.
+/// The FIFO in bytes, without and with a BQL limit. The real one holds 1000 packets, one chunk of
+/// each flow. Published rate times ping gives chunks of 37 kB at the line rate (Q02), and of 17 kB
+/// behind BQL (Q04; claim F11). Simulated flows send chunks of other sizes.
 pub(crate) const FIFO_BYTES: Bytes = Bytes::new(34_000_000);
 pub(crate) const FIFO_BEHIND_BQL_BYTES: Bytes = Bytes::new(17_000_000);
-/// BQL's `limit_max` as the kernel sets it.
+/// BQL's default `limit_max`.
 const BQL_MAX: Bytes = Bytes::new(1_879_048_192);
 
-/// Which CPUs do the protocol work.
+/// The CPUs that do the protocol work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mask {
-    /// The driver's hint: each queue its own CPU.
+    /// The driver's hint: one CPU for each queue.
     Hint,
-    /// These many CPUs.
+    /// This number of CPUs.
     Cpus(usize),
 }
 
@@ -81,8 +82,8 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
         },
     };
     let (affinity, rps) = (mask(row, "smp_affinity")?, mask(row, "rps")?);
-    // Acknowledgements release data on the CPU that handles them, and that CPU's transmit queue takes it. An
-    // interrupt with several CPUs in its mask goes to the first of them.
+    // Acknowledgements release data on the CPU that handles them, which uses its own transmit
+    // queue. An interrupt with several CPUs in its mask goes to the first of them.
     #[expect(clippy::match_same_arms, reason = "the order of the arms decides")]
     let (queues, is_spread) = match (affinity, rps) {
         (Mask::Cpus(0), _) => {
@@ -102,8 +103,8 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
         (false, None) => Qdisc::Bfifo { limit_bytes: FIFO_BYTES },
         (false, Some(_)) => Qdisc::Bfifo { limit_bytes: FIFO_BEHIND_BQL_BYTES },
     };
-    // Late completions would make the dynamic limit the only queue; where they stand for something else, it is left
-    // out.
+    // Late completions would make the dynamic limit the only queue. It is left out where they
+    // replace another effect.
     let most = limit.or((is_fair || !is_spread).then_some(BQL_MAX));
     server.stack.bql = most.map(|most| Bql { least: Bytes::new(0), most });
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
@@ -118,7 +119,7 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
         };
         late.nic.coalescing.throttle = Throttle::Gate { interval };
         if is_fair {
-            // Each CPU is late by itself: what all of them release does not leave together.
+            // Each CPU has its own delay, so their released data does not leave together.
             client.nic.queues = CORES;
             client.nic.rx_ring /= CORES;
             client.nic.tx_ring /= CORES;
@@ -154,7 +155,7 @@ fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {
     }
 }
 
-/// The rate that `sar` shows (transmitted kbyte/s with headers), and ping's summary in milliseconds.
+/// The rate of `sar` (transmitted kbyte/s with headers), and ping's summary in milliseconds.
 pub(super) fn read(outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
     let bytes = outcome.hosts[SUT].nic().tx_bytes;
     let ping = &outcome.loads[1].latency;

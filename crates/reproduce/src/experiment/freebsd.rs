@@ -18,10 +18,10 @@ use crate::system::Systems;
 const DATAGRAM: u64 = 1_470;
 /// Length of iperf's reads and writes.
 const IPERF_BUFFER: Bytes = Bytes::new(8_192);
-/// The length of the run whose transfer is printed, as a share of what a megabit is of a `MByte`.
+/// Duration of the run with a printed transfer, times the size of a megabit in `MByte`.
 const MBYTES_OF_10_S: f64 = 10.0 / 8.0 / 1.048_576;
 
-/// How many pings a run sends in a second, and in one period of a slow throttle.
+/// Pings per second of a run.
 const MOST_PINGS_HZ: f64 = 997.0;
 const PINGS_OF_A_PERIOD: f64 = 97.0;
 
@@ -84,7 +84,7 @@ pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &Systems) -> Result<Experimen
     if row.text("section") == "iperf_p10" {
         scenario.network.rate = latput_units::BitsPerSecond::new(1_000_000_000);
     } else {
-        // The 63.5 KByte window and the bus hold the stream at 700 Mbit/s at every setting.
+        // The 63.5 KByte window and the bus limit the stream to 700 Mbit/s at every setting.
         for host in &mut scenario.hosts {
             host.stack.receive_buffer = Bytes::new(65_024);
         }
@@ -95,13 +95,13 @@ pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &Systems) -> Result<Experimen
     Ok(Experiment { scenario, reading })
 }
 
-/// Pings in any phase of the throttle, few enough that those of one period fit a ring.
+/// A ping rate that covers all phases of the throttle and does not overflow a ring in one period.
 fn pings_per_second(throttle: Option<Throttle>) -> f64 {
     let interval = throttle.map_or(Nanos::ZERO, |throttle| throttle.interval());
     (PINGS_OF_A_PERIOD / interval.as_secs_f64()).min(MOST_PINGS_HZ)
 }
 
-/// The column `moderation_hz`; nothing where the default was in force.
+/// The column `moderation_hz`; `None` for the default.
 fn moderation(row: &CsvRow<'_>) -> Result<Option<Throttle>, RowError> {
     let text = row.text("moderation_hz");
     let best_case = row.text("quantity").contains("best case");
@@ -119,14 +119,14 @@ fn moderation(row: &CsvRow<'_>) -> Result<Option<Throttle>, RowError> {
     })
 }
 
-/// The mean of pings, and where nine in ten of them lie, in milliseconds times `unit`.
+/// The mean of pings and the range of nine in ten, in milliseconds times `unit`.
 pub(super) fn ping(latency: &Histogram, unit: f64) -> Option<SimulatedFigure> {
     let at = |q: f64| Some(latency.quantile(q)?.as_ms_f64() * unit);
     let value = latency.mean_ns()? * 1e-6 * unit;
     Some(SimulatedFigure { value, within: Some((at(0.05)?, at(0.95)?)) })
 }
 
-/// One report of iperf: of which load, by which host, and whether of datagrams.
+/// One report of iperf: its load, its host, and whether it uses datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     load: usize,
@@ -142,7 +142,7 @@ enum ReportKind {
     Received,
 }
 
-/// A row of the text on device polling: the measured system is the server.
+/// A row on device polling. The measured system is the server.
 pub(super) fn device_polling(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("freebsd-em");
     let one_of = |column: &str, values: [&str; 2]| match row.text(column) {
@@ -200,7 +200,7 @@ fn datagrams(row: &CsvRow<'_>) -> Result<Load, RowError> {
     Ok(Load::new(OTHER, SUT, traffic))
 }
 
-/// The kernel polls the NIC on its clock tick; there are no interrupts to throttle.
+/// Lets the kernel poll the NIC on its clock tick. There are no interrupts to throttle.
 fn poll(host: &mut Host) {
     host.nic.driver = Driver::Polling;
     host.nic.coalescing.throttle = Throttle::None;
@@ -220,7 +220,7 @@ impl Report {
         let cpu = outcome.hosts[self.host].cpu();
         let total = (cpu.user + cpu.system + cpu.irq + cpu.softirq + cpu.idle).as_secs_f64();
         let share = |time: Nanos| 100.0 * time.as_secs_f64() / total;
-        // Polled packets are handled by the network thread, which `top` counts as system.
+        // The network thread handles polled packets; `top` counts it as system time.
         let (system, interrupt) = if self.is_polling {
             (share(cpu.system + cpu.softirq), share(cpu.irq))
         } else {

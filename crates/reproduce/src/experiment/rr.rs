@@ -1,4 +1,5 @@
-//! Requests and responses of one byte: many instances from several generators, one, or two at once.
+//! Requests and responses of one byte: many instances from several generators, one instance, or
+//! two.
 
 use latput_sim::scenario::{Load, Traffic, Transport};
 use latput_units::{Bytes, Nanos};
@@ -24,7 +25,7 @@ pub(super) fn requests(from: usize, to: usize, bytes: u64, burst: u32) -> Load {
     Load::new(from, to, traffic)
 }
 
-/// Instances run on the generators in turn, towards the measured system.
+/// Instances on the generators in turn, toward the measured system.
 pub(super) fn aggregate(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let burst = row.needed("first_burst", BURSTS)?;
@@ -39,8 +40,8 @@ pub(super) fn aggregate(row: &CsvRow<'_>, systems: &Systems) -> Result<Experimen
     Ok(Experiment { scenario: behind_switch(profile, all, loads), reading: Reading::Transactions })
 }
 
-/// How many machines send: a number, a range (then as many as there are instances, up to its end), or as
-/// many as the machine usually has.
+/// The number of generators: a number, a range (as many as instances, up to its end), or the
+/// machine's usual number.
 fn generators(row: &CsvRow<'_>, machine: &Machine) -> Result<u32, RowError> {
     let text = row.text("load_generators");
     if text.is_empty() {
@@ -61,12 +62,12 @@ pub(super) fn single(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
     let loads = (0..instances).map(|_| requests(SUT, OTHER, 1, burst)).collect();
     let hosts = hosts(row, (machine, profile), false)?.into();
     let mut scenario = behind_switch(profile, hosts, loads);
-    // One transaction at a time: a longer window for as many of them.
+    // One transaction at a time needs a longer window.
     scenario.duration = Nanos::from_ms(400);
     Ok(Experiment { scenario, reading: Reading::Transactions })
 }
 
-/// Two instances between a pair of hosts, each on its own CPU; the rows are theirs and their sum.
+/// Two instances between two hosts, each on its own CPU. The rows report each and their sum.
 pub(super) fn two_concurrent(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let burst = burst_in_words(row, row.text("workload")).unwrap_or(128);
@@ -80,8 +81,8 @@ pub(super) fn two_concurrent(row: &CsvRow<'_>, systems: &Systems) -> Result<Expe
             return Err(row.error("row", format!("`{other}` must be `instance` or `total`")));
         }
     };
-    // One saturates the CPU away from the interrupts, the other gets what those leave of theirs: that the
-    // published rates differ by more than two says that neither moved.
+    // One saturates the CPU without interrupts; the other gets the rest of the CPU with them. The
+    // published rates differ by more than a factor of two, so neither process moved.
     let bound = |core| Load {
         from_core: Some(core),
         to_core: Some(core),

@@ -8,13 +8,13 @@ use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
 use crate::row::{CsvRow, RowError};
 use crate::system::Systems;
 
-/// Sockets of `-s 128K -S 128K`, which Linux doubles.
+/// Socket buffers of `-s 128K -S 128K`, doubled by Linux.
 const SOCKETS: u32 = 262_144;
-/// Of IPv4 and TCP with timestamps.
+/// Headers of IPv4 and TCP with timestamps.
 const TCP_HEADERS: u64 = 52;
 
-/// A profile's buffers say how much of sockets of [`SOCKETS`] carries payload; others have as large a
-/// share.
+/// Sets socket buffers. The profile's buffers give the payload share of sockets of [`SOCKETS`];
+/// others get the same share.
 fn set_sockets(host: &mut Host, receive: u32, send: u32) {
     let usable = |of: Bytes, size: u32| {
         Bytes::new((of.get() * u64::from(size) / u64::from(SOCKETS)).max(2_920))
@@ -23,7 +23,7 @@ fn set_sockets(host: &mut Host, receive: u32, send: u32) {
     host.stack.send_buffer = usable(host.stack.send_buffer, send);
 }
 
-/// One TCP stream from the measured system to the other one.
+/// One TCP stream from the measured system to the other.
 pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
@@ -34,7 +34,8 @@ pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
         set_sockets(host, receive, send);
     }
     let traffic = Traffic::Stream { message: Bytes::new(u64::from(message)), connections: 1 };
-    // netperf leaves Nagle's algorithm on (`-D` is its option), which shows where messages are smaller than a segment.
+    // netperf leaves Nagle's algorithm on (`-D` is its option), which matters for messages smaller
+    // than a segment.
     let gathers = u64::from(message) < profile.network.mtu.get() - TCP_HEADERS;
     let form = Form { gathers, ..Form::default() };
     let loads = vec![Load { form, ..Load::new(SUT, OTHER, traffic) }];

@@ -1,8 +1,8 @@
-//! What was measured in each file, and why it comes out as it does, in two sentences.
+//! The subject and the mechanism of each file in two sentences.
 
 use crate::delay_mtu;
 
-/// Two sentences on each file: what was measured, and why it comes out as it does.
+/// Two sentences for each file: the measurement and its mechanism.
 const MECHANISMS: [(&str, &str); 12] = [
     (
         "tcp_rr_aggregate",
@@ -64,7 +64,7 @@ const MECHANISMS: [(&str, &str); 12] = [
     ),
 ];
 
-/// Those of a file; empty if there are none.
+/// The sentences of a file; empty without any.
 pub(super) fn mechanism(file: &str) -> &'static str {
     MECHANISMS.iter().find(|(name, _)| *name == file).map_or("", |it| it.1)
 }

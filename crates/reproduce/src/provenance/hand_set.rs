@@ -1,5 +1,5 @@
-//! The table of constants that were set by hand with published figures in view. Those that a text prints or a driver's
-//! source has, and round figures that no row moves, are not in it.
+//! The constants set by hand with published figures in view. Constants from a text or a driver's
+//! source, and round figures without effect on a row, are left out.
 
 use latput_calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
 use latput_calibrate::{Fixed, Parameter};
@@ -16,13 +16,13 @@ use crate::system::Systems;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandSet {
-    /// Its name in the code, or its key.
+    /// Its name in the code, or its key in the file.
     pub constant: String,
     /// Its value with the unit.
     pub value: String,
-    /// The file that has it.
+    /// The file of the constant.
     pub place: String,
-    /// The tables, runs, rows or claims that it was chosen to meet; empty for all that the profile is fitted to.
+    /// The tables, runs, rows or claims that it was chosen to match; empty for all rows of the fit.
     pub meets: Vec<&'static str>,
 }
 
@@ -32,7 +32,7 @@ const MATRIX: &str = "crates/reproduce/src/experiment/fq_codel.rs";
 const SHARES: &str = "crates/calibrate/src/parameter.rs";
 const SLIDES: &str = "crates/reproduce/src/delay_mtu/scenario.rs";
 
-/// What follows from the three coefficients of the slides' cost model alone.
+/// Claims that follow from the three coefficients of the slides' cost model.
 const FROM_COSTS: [&str; 13] = [
     "T088", "T093", "T094", "T095", "T096", "T097", "T098", "T099", "T100", "T101", "T102", "T103",
     "T104",
@@ -63,7 +63,8 @@ fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]
     }
 }
 
-/// Those of a profile: the costs that its plan gives, what its own file has, and what the code has for it.
+/// The hand-set constants of a profile: fixed costs of its plan, and those of its file and of the
+/// code.
 pub(super) fn of(profile: &Profile, plan: Option<&FitPlan>, systems: &Systems) -> Vec<HandSet> {
     let file = format!("data/systems/{}.toml", profile.name);
     let given = plan.into_iter().flat_map(|plan| &plan.fixed);
@@ -85,7 +86,7 @@ pub(super) fn of(profile: &Profile, plan: Option<&FitPlan>, systems: &Systems) -
     all
 }
 
-/// Of the profile's file.
+/// The constants of the profile's file.
 fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
     let machine = &profile.sut.machine;
     let (nic, stack) = (&profile.sut.nic, &profile.sut.stack);
@@ -132,7 +133,8 @@ fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
     all
 }
 
-/// Of the matrix: the queue before the NIC, and what stands for the breakdown while receive work is spread.
+/// The constants of the matrix: the queue before the NIC, and the replacement of the collapse with
+/// spread receive work.
 fn of_matrix() -> Vec<HandSet> {
     let code =
         |constant, value: &dyn ToString, meets| set(constant, value.to_string(), MATRIX, meets);
@@ -148,7 +150,7 @@ fn of_matrix() -> Vec<HandSet> {
     ]
 }
 
-/// What a free cost says of another that is not free.
+/// Fixed ratios of costs to fitted ones.
 fn of_shares(plan: &FitPlan) -> Vec<HandSet> {
     let is_free = |wanted| plan.free.iter().any(|free| free.parameter == wanted);
     let mut all = Vec::new();

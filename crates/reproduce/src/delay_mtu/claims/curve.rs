@@ -1,11 +1,11 @@
-//! What a claim asks of a curve over delays: its best, its plateau, where its loss begins.
+//! Properties of a curve over delays: its best, its plateau and the onset of its loss.
 
-/// A figure by delay in units, in the order of delays.
+/// A figure by delay in units, in order of delays.
 pub(super) type Curve = Vec<(u64, f64)>;
 
-/// Less than this of the best rate is a loss.
+/// A rate below this share of the best counts as a loss.
 pub(super) const KEPT: f64 = 0.95;
-/// At least this of the best rate is as good as the best.
+/// A rate of at least this share of the best counts as the best.
 pub(super) const BEST: f64 = 0.997;
 
 pub(super) fn most(curve: &[(u64, f64)]) -> f64 {
@@ -16,14 +16,14 @@ pub(super) fn least(curve: &[(u64, f64)]) -> f64 {
     curve.iter().map(|point| point.1).fold(f64::MAX, f64::min)
 }
 
-/// The first and the last delay at which a rate is as good as the best.
+/// The first and last delay with a rate as good as the best.
 pub(super) fn plateau(curve: &[(u64, f64)]) -> (u64, u64) {
     let mut good = curve.iter().filter(|point| point.1 >= BEST * most(curve)).map(|point| point.0);
     let first = good.next().unwrap_or(u64::MAX);
     (first, good.next_back().unwrap_or(first))
 }
 
-/// The first delay after the best rate at which a twentieth of that is lost.
+/// The first delay after the best rate with a loss of a twentieth.
 pub(super) fn onset(curve: &[(u64, f64)]) -> Option<u64> {
     let mut best: f64 = 0.0;
     for (delay, rate) in curve {
@@ -35,7 +35,7 @@ pub(super) fn onset(curve: &[(u64, f64)]) -> Option<u64> {
     None
 }
 
-/// The first delay at which a cost is within 1 % of its least.
+/// The first delay with a cost within 1 % of the least.
 pub(super) fn cheapest(curve: &[(u64, f64)]) -> u64 {
     let is_least = |point: &&(u64, f64)| point.1 <= 1.01 * least(curve);
     curve.iter().find(is_least).map_or(u64::MAX, |point| point.0)
@@ -50,7 +50,7 @@ pub(super) fn is_near(seen: u64, published: f64) -> bool {
     (published / 2.0..=2.0 * published).contains(&seen)
 }
 
-/// Whether a range of delays has one within a factor of two of the published one.
+/// Whether a range of delays comes within a factor of two of the published one.
 pub(super) fn reaches((first, last): (u64, u64), published: f64) -> bool {
     first as f64 <= 2.0 * published && last as f64 >= published / 2.0
 }

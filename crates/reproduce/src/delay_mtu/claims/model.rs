@@ -1,4 +1,4 @@
-//! Claims on the cost model: the costs recovered from simulated runs, and what follows from them.
+//! Claims on the cost model: costs recovered from simulated runs, and their consequences.
 
 use latput_sim::Profile;
 
@@ -7,7 +7,7 @@ use super::{Curve, Ends, SWEEP, Verdict, verdict};
 use crate::delay_mtu::SweepTraffic;
 use crate::delay_mtu::costs::{Abg, WITHIN};
 
-/// MTU and packets per interrupt of the sums that the text evaluates.
+/// MTU and packets per interrupt of the sums in the text.
 const EVALUATED: [(&str, f64, f64); 12] = [
     ("T093", 1_500.0, 1.0),
     ("T094", 1_500.0, 10.0),
@@ -28,12 +28,12 @@ fn is_within(seen: f64, wanted: f64) -> bool {
 }
 
 impl Ends<'_> {
-    /// The costs themselves, then what follows from them.
+    /// Claims on the costs and their consequences.
     pub(super) fn costs(&self, profile: &Profile) -> Vec<Verdict> {
         let of_profile = Abg::of(profile, self.sweep);
         let recovered = Abg::recovered(self.sweep);
         let jiffy_ns = 1e6 * self.published.number("T089");
-        // Jiffies for a million bytes, for a thousand packets and for a thousand interrupts.
+        // Published jiffies per million bytes, per thousand packets and per thousand interrupts.
         let published = |id, each: f64| self.published.number(id) * jiffy_ns / each;
         let cost = |id, published: f64, pick: fn(&Abg) -> f64| {
             let wanted = format!(
@@ -68,9 +68,9 @@ impl Ends<'_> {
         verdicts
     }
 
-    /// Which term a batch and a frame move.
+    /// Claims on the terms that batch and frame size change.
     fn terms(&self, abg: &Abg) -> [Verdict; 2] {
-        // What is left of the CPU time of a MB without its interrupts.
+        // CPU time of a MB without its interrupts.
         let rest = |delay: u64| {
             let seen = self.delayed(SweepTraffic::Udp10, 1_500, delay);
             let packets = 1e6 / 1_472.0;

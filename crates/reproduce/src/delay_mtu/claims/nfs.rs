@@ -1,4 +1,4 @@
-//! Claims on NFS: requests wait for each answer, so a delay costs them at once.
+//! Claims on NFS. Requests wait for each answer, so a delay lowers the rate at once.
 
 use super::curve::{KEPT, at, cheapest, is_near, least, most, onset, plateau, reaches};
 use super::{BATCH, BUSY, CPU, Ends, LARGE, RATE, SWEEP, Verdict, by_mtu, units, verdict};

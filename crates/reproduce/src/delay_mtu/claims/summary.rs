@@ -1,4 +1,4 @@
-//! The claims that sum up.
+//! The summarising claims.
 
 use super::curve::{BEST, most, never_rises};
 use super::{BUSY, Ends, RATE, SWEEP, Verdict, verdict};
