@@ -1,8 +1,9 @@
-//! What waits between the stack and a full transmit ring: one queue, or fair queues with controlled
-//! delay.
+//! Queue disciplines between the stack and a full transmit ring: one queue, or fair queues with
+//! controlled delay.
 //!
-//! `fq_codel` follows RFC 8290 and RFC 8289: flows in turn by bytes, new flows first, and in each flow
-//! packets are dropped from the front while they have waited longer than `target` for `interval`.
+//! `fq_codel` follows RFC 8290 and RFC 8289. Flows take turns by bytes, new flows first. In each
+//! flow packets are dropped at the front while they have waited longer than `target` for
+//! `interval`.
 
 use crate::agenda::Time;
 use crate::casts::id;
@@ -12,7 +13,7 @@ use crate::machine;
 use crate::packet_bursts::PacketBursts;
 
 const FLOWS: usize = 1_024;
-/// One full Ethernet frame.
+/// Bytes of one full Ethernet frame.
 const QUANTUM: i64 = 1_514;
 
 /// The queue discipline of one transmit queue.
@@ -23,7 +24,7 @@ pub(crate) enum Qdisc {
 }
 
 impl Qdisc {
-    /// `mss` is what a chunk is cut into, for counting drops in packets.
+    /// A queue discipline. `mss` is the packet size of chunks, for counting drops in packets.
     pub(crate) fn new(settings: machine::Qdisc, mss: u32) -> Self {
         match settings {
             machine::Qdisc::Pfifo { limit_packets } => {
@@ -61,7 +62,7 @@ impl Qdisc {
         }
     }
 
-    /// Takes the packets of a burst; gives how many were dropped for it (of it, or others in its stead).
+    /// Enqueues the packets of a burst. Returns the number of packets dropped for it.
     pub(crate) fn push(&mut self, now: Time, burst: &Frame) -> u64 {
         match self {
             Self::Plain(plain) => plain.push(burst),
@@ -69,7 +70,7 @@ impl Qdisc {
         }
     }
 
-    /// The next packet, or several that belong together, `most` of them, and how many were dropped to find it.
+    /// Dequeues the next burst, at most `most` packets. Returns it with the number of drops.
     #[cfg(test)]
     pub(crate) fn pop(&mut self, now: Time, most: u32) -> (Option<Frame>, u64) {
         match self {
@@ -79,7 +80,7 @@ impl Qdisc {
     }
 }
 
-/// First in, first out, dropping at the end.
+/// First in, first out, with tail drop.
 #[derive(Debug)]
 pub(crate) struct Plain {
     frames: PacketBursts,
@@ -112,7 +113,7 @@ impl Plain {
         burst.after(fits).packets(self.mss)
     }
 
-    /// The next packet, or several that belong together, `most` of them. There must be some.
+    /// Dequeues the next burst, at most `most` packets. The queue must not be empty.
     #[inline]
     pub(crate) fn take(&mut self, most: u32) -> Frame {
         let burst = self.frames.take(most);
@@ -174,7 +175,7 @@ impl FqCodel {
     }
 
     fn push(&mut self, now: Time, frame: Frame) -> u64 {
-        // Connections are numbered from 0: spread without collisions, better than any hash.
+        // Connections are numbered from 0, so the modulus spreads them without collisions.
         let idx = frame.end as usize % FLOWS;
         let flow = &mut self.flows[idx];
         flow.bytes += u64::from(frame.counted_bytes());
@@ -197,7 +198,7 @@ impl FqCodel {
         frame.packets(self.mss)
     }
 
-    /// The next packet, and how many were dropped to find it.
+    /// Dequeues the next packet. Returns it with the number of drops.
     pub(crate) fn pop(&mut self, now: Time) -> (Option<Frame>, u64) {
         let mut dropped = 0;
         loop {
@@ -229,7 +230,8 @@ impl FqCodel {
             }
             list.pop();
             if from_new && !self.old.is_empty() {
-                // A new flow that ran dry goes through the old list once, or it could starve them.
+                // A new flow that became empty passes the old list once, so that it cannot starve
+                // old flows.
                 self.old.push(idx);
             } else {
                 flow.listed = false;
@@ -238,7 +240,7 @@ impl FqCodel {
     }
 }
 
-/// What `CoDel` needs to know for one packet, and what it took and dropped.
+/// Parameters and results of `CoDel` for one dequeue.
 #[derive(Default)]
 struct CodelControl {
     now: Time,
@@ -256,7 +258,8 @@ impl Flow {
         Some((since, frame))
     }
 
-    /// The next packet, and whether packets have waited too long for too long.
+    /// Dequeues a packet. Returns it with whether the delay has exceeded the target for an
+    /// interval.
     fn take_and_judge(&mut self, control: &mut CodelControl) -> Option<(Frame, bool)> {
         let (since, frame) = self.take()?;
         control.taken += 1;

@@ -1,4 +1,4 @@
-//! A pair of NIC rings with their interrupt vector, as driver and hardware share them.
+//! A pair of NIC rings with their interrupt vector, shared by driver and hardware.
 
 use latput_policy::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -14,7 +14,7 @@ use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
 use crate::vector::{Coalescing, Vector};
 
-/// What a queue counted since the start.
+/// Counts of a queue since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) interrupts: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     pub(crate) tx_dropped: u64,
 }
 
-/// What a queue must know of its link.
+/// Properties of a queue's link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub(crate) rate: BitsPerSecond,
@@ -37,60 +37,60 @@ pub(crate) struct Wire {
     pub(crate) mss: u32,
 }
 
-/// A receive ring, a transmit ring, and what speaks for them.
+/// A receive ring, a transmit ring and their vector.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "who polls and how far, each by itself")]
 pub(crate) struct Queue {
     pub(crate) host: usize,
-    /// The port whose wire ends here and brings packets for this queue alone: arrivals that change
-    /// nothing may wait until somebody looks.
+    /// The port whose wire carries packets for this queue only. Arrivals that change nothing stay
+    /// there until the ring is read.
     pub(crate) quiet_wire: Option<usize>,
-    /// When the vector is due may be known before the packet that it is due for has come. Not where a policy
-    /// may change that in a poll that leaves the vector unmasked.
+    /// Whether the vector's due time may be computed before its packet arrives. Not if a policy may
+    /// change that in a poll that leaves the vector unmasked.
     pub(crate) foresees: bool,
-    /// The core that takes the interrupts.
+    /// The core of the interrupts.
     pub(crate) core: usize,
     pub(crate) port: usize,
     pub(crate) driver: Driver,
-    /// The process that polls it, with threaded NAPI.
+    /// The thread that polls it, with threaded NAPI.
     pub(crate) poll_thread: Option<usize>,
     pub(crate) vector: Vector,
-    /// Received packets in descriptors; the host sees the first `visible` of them.
+    /// Received packets in descriptors. The host sees the first `visible` of them.
     pub(crate) rx: PacketBursts,
     pub(crate) rx_limit: usize,
     pub(crate) visible: usize,
-    /// Packets that wait in the NIC for a descriptor.
+    /// Packets in the NIC that wait for a descriptor.
     pub(crate) waiting: Fifo<Frame>,
     pub(crate) waiting_bytes: u64,
-    /// Scheduled for polling, or being polled.
+    /// Whether it is scheduled for polling or being polled.
     pub(crate) scheduled: bool,
-    /// The one that polls is a process (busy polling).
+    /// Whether a process polls it (busy polling).
     pub(crate) by_process: bool,
-    /// A process keeps interrupts off until it sleeps (`irq-suspend-timeout`).
+    /// Whether a process keeps interrupts off until it sleeps (`irq-suspend-timeout`).
     pub(crate) suspended: bool,
-    /// In the middle of a poll that had this many packets so far.
+    /// Packets of the current poll so far.
     pub(crate) in_poll: bool,
     pub(crate) polled: u32,
     pub(crate) deferrals_left: u32,
     /// Packets (or chunks) in the transmit ring that were not sent yet.
     pub(crate) tx: PacketBursts,
-    /// Descriptors in use: waiting, being sent, or sent and not yet seen by the driver.
+    /// Descriptors in use: waiting, being sent, or sent and not yet reaped by the driver.
     pub(crate) tx_used: u32,
     pub(crate) tx_limit: u32,
-    /// What is sent is the other end's at once: no descriptors, no completions.
+    /// Whether sent packets are in the other end's memory at once: no descriptors, no completions.
     pub(crate) hands_over: bool,
-    /// Bytes of the descriptor that is being sent in parts; 0 between descriptors.
+    /// Bytes of the descriptor that is partly sent; 0 between descriptors.
     pub(crate) chunk_bytes: u32,
     pub(crate) done: u32,
     pub(crate) done_bytes: u64,
     pub(crate) byte_limit: Option<ByteLimit>,
     pub(crate) qdisc: Qdisc,
-    /// Sources that wait until their send buffer of so many packets has room.
+    /// Sources that wait for room in their send buffer of this many packets.
     pub(crate) blocked: Vec<(u32, u32)>,
-    /// Policies hear of its polls: its own, or one that all queues of the host share.
+    /// Whether a policy samples its polls, its own or one shared by all queues of the host.
     pub(crate) is_sampled: bool,
     adaptive: Adaptive,
-    /// Decided, and in force from then on.
+    /// A decided setting with the time at which it applies.
     pending: Option<(Time, Coalescing)>,
     wanted: Coalescing,
     sample: Observation,
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// How many packets the stack may put into the transmit ring before it asks again: under a byte limit one.
+    /// Packets that the stack may put into the transmit ring at once; 1 under a byte limit.
     #[inline]
     pub(crate) fn tx_room(&self) -> u32 {
         let free = self.tx_limit - self.tx_used;
@@ -168,8 +168,7 @@ impl Queue {
         }
     }
 
-    /// Takes descriptors (and byte limit) for as many packets of a burst as there is room for; gives how
-    /// many.
+    /// Takes descriptors (and byte limit) for a burst. Returns the number of packets with room.
     #[inline]
     pub(crate) fn tx_admit(&mut self, frame: &Frame) -> u32 {
         if self.hands_over {
@@ -190,8 +189,8 @@ impl Queue {
         count
     }
 
-    /// When the next frame on a quiet wire must be heeded; moves `due`, when the vector is, to an earlier time
-    /// that it is known to lead to. Of a vector that acts.
+    /// When the next frame on a quiet wire must be processed. Moves `due`, the vector's time, to an
+    /// earlier time that the frame leads to. For a vector that acts.
     #[inline]
     pub(crate) fn arrival_ahead(&self, wire: &Port, due: &mut Time) -> Time {
         let arrival = wire.next_arrival();
@@ -199,14 +198,16 @@ impl Queue {
         self.vector.rx_ahead(arrival).merge(foresees, arrival, due)
     }
 
-    /// The same of the next departure from a foreseen port.
+    /// When the next departure of a port with known departures must be processed; see
+    /// [`Self::arrival_ahead`].
     #[inline]
     pub(crate) fn departure_ahead(&self, port: &Port, due: &mut Time) -> Time {
         let sent = port.next_completion();
         self.vector.tx_ahead(sent).merge(self.foresees, sent, due)
     }
 
-    /// A burst is in the receive ring, at this pace; true if that may have changed when the vector is due.
+    /// Adds a burst to the receive ring at this pace. Returns whether the vector's due time may
+    /// have changed.
     #[inline]
     pub(crate) fn received(&mut self, frame: &Frame, pace: BurstPace, step: BurstStep) -> bool {
         let count = frame.count();
@@ -219,7 +220,7 @@ impl Queue {
         self.vector.rx(count, |idx| pace.nth(idx, step))
     }
 
-    /// The ring hears of departures from its foreseen port before `until`.
+    /// Processes departures of its port before `until`.
     #[inline]
     pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
         port.depart_before(until, |departures, step| {
@@ -227,7 +228,7 @@ impl Queue {
         });
     }
 
-    /// Packets have left; true if that may have changed when the vector is due.
+    /// Packets have left. Returns whether the vector's due time may have changed.
     #[inline]
     pub(crate) fn sent(&mut self, departures: &Departures, step: BurstStep) -> bool {
         let Departures { pace, bytes, completes, .. } = departures;
@@ -244,15 +245,15 @@ impl Queue {
         }
     }
 
-    /// Packets (or chunks) that the stack handed over and that the driver has not taken back.
+    /// Packets (or chunks) from the stack that the driver has not reaped.
     #[inline]
     pub(crate) fn unsent(&self) -> u32 {
         self.tx_used + id(self.qdisc.len())
     }
 
-    /// The driver takes back what was sent.
+    /// The driver reaps `count` sent packets.
     pub(crate) fn reap(&mut self, count: u32, now: Time) {
-        // Bytes of the completions reaped, in proportion when some came after the poll looked.
+        // Bytes of the reaped completions, in proportion if some came after the poll counted.
         let bytes = if count == self.done {
             self.done_bytes
         } else {
@@ -271,7 +272,7 @@ impl Queue {
         }
     }
 
-    /// The driver took packets out of the receive ring, at most `most` alike ones.
+    /// The driver takes equal packets from the receive ring, at most `most`.
     #[inline]
     pub(crate) fn rx_pop(&mut self, most: u32) -> Frame {
         let frame = self.rx.take(most);
@@ -299,13 +300,13 @@ impl Queue {
         self.sample.interrupts += 1;
     }
 
-    /// What happened since the last sample.
+    /// The counts since the last sample.
     pub(crate) fn take_sample(&mut self, now: Time) -> Observation {
         let fresh = Observation { link: self.sample.link, ..Observation::default() };
         Observation { now: Nanos::from_ns(now), ..std::mem::replace(&mut self.sample, fresh) }
     }
 
-    /// A poll is complete: lets the policies decide, and sets what was decided earlier.
+    /// Ends a poll: the policies decide, and earlier decisions are applied.
     pub(crate) fn adapt(&mut self, sample: &Observation) {
         let now = sample.now.as_ns();
         self.decide(sample);
@@ -317,7 +318,7 @@ impl Queue {
         }
     }
 
-    /// The policy that all queues share wants another interval.
+    /// Applies the interval of a policy shared by all queues.
     pub(crate) fn want_interval(&mut self, interval: Nanos, now: Time) {
         self.wanted.throttle = self.wanted.throttle.with_interval(interval);
         self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));

@@ -1,12 +1,12 @@
-//! A latency recorder for the inner loop: the histogram's own buckets, without its checks.
+//! A latency recorder for the inner loop: the buckets of the histogram without its checks.
 
 use latput_stats::Histogram;
 use latput_units::Nanos;
 
-/// Bits of a value that are kept: 2048 steps, as a histogram of three significant digits has.
+/// Bits kept of a value: 2048 steps, as in a histogram of three significant digits.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
-/// Values from 2^53 ns on, which is three months, count as that.
+/// Number of buckets. Values from 2^53 ns (three months) on share the last.
 const BUCKETS: usize = HALF * (53 - BITS as usize + 3);
 
 /// Counts of durations.
@@ -22,14 +22,14 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Counts a duration that was seen so often.
+    /// Counts `count` durations of `ns` nanoseconds.
     #[inline]
     pub(crate) fn record(&mut self, ns: u64, count: u64) {
         let bucket = bucket(ns).min(BUCKETS - 1);
         self.counts[bucket] += count;
     }
 
-    /// Everything counted, as a histogram.
+    /// The counts as a histogram.
     pub(crate) fn histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         for (bucket, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -39,7 +39,7 @@ impl Recorder {
     }
 }
 
-/// Small values have a bucket each; from 2048 on each doubling has 1024.
+/// The bucket of a value. Values below 2048 have a bucket each; each doubling beyond has 1024.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the shifted value has 11 bits")]
 const fn bucket(ns: u64) -> usize {

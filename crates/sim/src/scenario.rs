@@ -1,4 +1,4 @@
-//! A whole run, described: hosts, the network between them, the traffic, and for how long.
+//! The description of a run: hosts, network, traffic and duration.
 
 use latput_policy::Policy;
 use latput_trial::observation::Role;
@@ -6,20 +6,20 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::machine::{Machine, Nic, Stack};
 
-/// Everything that one run depends on. The same scenario gives the same outcome, bit by bit.
+/// The complete input of one run. The same scenario gives the same outcome, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Of every random draw: start phases, arrival times, jitter.
+    /// Seed of every random draw: start phases, arrival times, jitter.
     pub seed: u64,
-    /// Not measured.
+    /// Time before the measured window.
     pub warmup: Nanos,
-    /// Measured, after the warm-up.
+    /// Length of the measured window.
     pub duration: Nanos,
     /// The hosts; loads name them by index.
     pub hosts: Vec<Host>,
-    /// What is between them.
+    /// The network between the hosts.
     pub network: Network,
-    /// What they send each other.
+    /// The traffic between the hosts.
     pub loads: Vec<Load>,
 }
 
@@ -28,7 +28,7 @@ pub struct Scenario {
 pub struct Host {
     /// Its name in the outcome.
     pub name: String,
-    /// Its part in the trial.
+    /// Its role in the trial.
     pub role: Role,
     /// Processor and costs.
     pub machine: Machine,
@@ -36,12 +36,12 @@ pub struct Host {
     pub nic: Nic,
     /// Network stack.
     pub stack: Stack,
-    /// What moves the moderation of each vector while the run goes on.
+    /// Policies that adapt the moderation of each vector during the run.
     pub adaptive: Adaptive,
 }
 
 impl Default for Host {
-    /// One core on which everything is free.
+    /// One core without costs.
     fn default() -> Self {
         Self {
             name: String::from("host"),
@@ -54,41 +54,41 @@ impl Default for Host {
     }
 }
 
-/// Policies, each copied to every vector unless they share one.
+/// Policies. Each vector has a copy unless they share one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adaptive {
-    /// Moves the throttle's interval.
+    /// Adapts the throttle's interval.
     pub throttle: Option<Policy>,
-    /// One copy of it hears of all vectors of the host and decides for all of them: a daemon, or a device
+    /// Whether one copy samples all vectors of the host and decides for all: a daemon, or a device
     /// with one register.
     pub shares_throttle: bool,
-    /// Moves the receive delay and frames.
+    /// Adapts the receive delay and frames.
     pub rx: Option<Policy>,
-    /// Moves the transmit delay and frames.
+    /// Adapts the transmit delay and frames.
     pub tx: Option<Policy>,
-    /// From a decision to its effect (DIM's worker).
+    /// Time from a decision to its effect (DIM's worker).
     pub latency: Nanos,
 }
 
 impl Adaptive {
-    /// Whether any policy moves anything.
+    /// Whether there is any policy.
     pub fn is_active(&self) -> bool {
         self.throttle.is_some() || self.rx.is_some() || self.tx.is_some()
     }
 }
 
-/// Links, all alike: two hosts joined back to back, or each host to a switch.
+/// Equal links: two hosts back to back, or each host at a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// Rate of every link.
     pub rate: BitsPerSecond,
-    /// One way, whatever the size: propagation, DMA, and what else nobody can influence.
+    /// One-way latency of every packet size: propagation, DMA, and other constant parts.
     pub latency: Nanos,
     /// The latency varies uniformly upwards by this share of itself, without reordering.
     pub latency_jitter_ratio: f64,
     /// Largest IP packet.
     pub mtu: Bytes,
-    /// A store-and-forward switch with this much buffer per port; `None` is a cable between two hosts.
+    /// Buffer per port of a store-and-forward switch; `None` for a cable between two hosts.
     pub switch: Option<Bytes>,
 }
 
@@ -111,57 +111,56 @@ pub struct Load {
     pub from: usize,
     /// The host that answers or receives.
     pub to: usize,
-    /// What.
+    /// The kind of traffic.
     pub traffic: Traffic,
     /// The core that the process at `from` is bound to.
     pub from_core: Option<u32>,
     /// The core that the process at `to` is bound to.
     pub to_core: Option<u32>,
-    /// When it begins, from the start of the run.
+    /// Its start, from the start of the run.
     pub start: Nanos,
-    /// When it sends nothing new any more.
+    /// The time after which it sends nothing new.
     pub stop: Option<Nanos>,
-    /// What is beyond the plain form of its traffic.
+    /// Options of its traffic.
     pub form: Form,
-    /// Its figures are counted with those of this earlier load: threads of one workload.
+    /// An earlier load whose counts include this one's: threads of one workload.
     pub counted_with: Option<usize>,
 }
 
-/// What is beyond the plain form of a traffic. The default is the plain form.
+/// Options of a load's traffic. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of one traffic by itself")]
 pub struct Form {
-    /// Requests (or a stream's messages) leave at these times, whatever came back.
+    /// Open loop: the times at which requests (or a stream's messages) leave.
     pub arrivals: Option<Arrivals>,
-    /// Think times are exponentially distributed about their mean.
+    /// Whether think times are exponentially distributed.
     pub think_varies: bool,
-    /// Requests and responses on UDP: after this time a transaction is lost and the next request goes;
-    /// zero: it is waited for.
+    /// Requests and responses on UDP: the timeout after which a transaction is lost and the next
+    /// request leaves; zero means none.
     pub timeout: Nanos,
-    /// Requests and responses on TCP: a connection to each transaction.
+    /// Requests and responses on TCP: one connection per transaction.
     pub connects: bool,
-    /// Datagrams: the next call as soon as the last is done and the send buffer has room; the rate is not
-    /// looked at.
+    /// Datagrams: the next call follows at once if the send buffer has room; the rate is ignored.
     pub floods: bool,
-    /// The measured window ends early once so many units are done: transactions, datagrams, messages.
+    /// Units (transactions, datagrams, messages) after which the window ends early.
     pub count: Option<u64>,
-    /// Probes: payload of an echo request, if not ping's 56 bytes.
+    /// Probes: payload of an echo request; ping's 56 bytes if absent.
     pub payload: Option<Bytes>,
-    /// Streams: what does not fill a segment waits while anything is in flight (Nagle; no `TCP_NODELAY`).
+    /// Streams: partial segments wait while data is in flight (Nagle; no `TCP_NODELAY`).
     pub gathers: bool,
 }
 
 /// An open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// How many a second, over all connections of the load.
+    /// Requests per second over all connections of the load.
     pub rate_hz: f64,
-    /// Even or Poisson.
+    /// Distribution of the gaps.
     pub spacing: Spacing,
 }
 
 impl Load {
-    /// Traffic of unbound processes, from the start of the run to its end.
+    /// Traffic of unbound processes for the whole run.
     pub const fn new(from: usize, to: usize, traffic: Traffic) -> Self {
         Self {
             from,
@@ -185,7 +184,7 @@ impl Load {
         }
     }
 
-    /// The same traffic in this span of the run only.
+    /// The same traffic within a span of the run.
     pub const fn between(mut self, start: Nanos, stop: Nanos) -> Self {
         self.start = start;
         self.stop = Some(stop);
@@ -193,7 +192,7 @@ impl Load {
     }
 }
 
-/// How an open-loop sender spaces its packets.
+/// The gaps between an open-loop sender's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
     /// Evenly.
@@ -205,19 +204,19 @@ pub enum Spacing {
 /// The transport of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// One datagram per message; what is lost stays lost.
+    /// One datagram per message. Lost ones are not repeated.
     Udp,
     /// A byte stream.
     Tcp {
-        /// Send small messages at once.
+        /// Whether small messages leave at once.
         nodelay: bool,
     },
 }
 
-/// What flows.
+/// The kind of traffic between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Traffic {
-    /// Datagrams at a rate, whatever comes back.
+    /// Datagrams at a rate.
     Datagrams {
         /// Payload of one.
         size: Bytes,
@@ -225,24 +224,24 @@ pub enum Traffic {
         rate_pps: f64,
         /// Even or Poisson.
         spacing: Spacing,
-        /// Datagrams of one send call, sent together (`sendmmsg`); the gaps between calls grow with it.
+        /// Datagrams of one send call (`sendmmsg`). The gaps between calls grow with it.
         group: u32,
         /// Most datagrams of one receive call (`recvmmsg`).
         receive_batch: u32,
     },
-    /// A request, a response, the next request: a fixed number in flight.
+    /// Requests and responses, with a fixed number in flight.
     RequestResponse {
-        /// Of the messages.
+        /// The transport of the messages.
         transport: Transport,
         /// Size of a request.
         request: Bytes,
         /// Size of a response.
         response: Bytes,
-        /// In flight beside the first, on each connection (netperf's first burst).
+        /// Requests in flight on each connection, beside the first (netperf's burst).
         burst: u32,
         /// Connections, all of one process at each end.
         connections: u32,
-        /// How long the server waits before it answers, without using its CPU (a disk, another server).
+        /// Time until the server answers, without CPU use (a disk, another server).
         think: Nanos,
     },
     /// Bytes as fast as TCP carries them.

@@ -1,4 +1,4 @@
-//! Knobs on a simulated host: the same settings that a real host takes, by the same names.
+//! Knobs of a simulated host: the same settings and names as on a real host.
 
 mod parameters;
 mod refusal;

@@ -1,4 +1,4 @@
-//! Sockets: what waits in them, what they speak, and which requests of theirs are in flight.
+//! Sockets: their queues, protocols and requests in flight.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
@@ -9,16 +9,16 @@ use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::tcp::Tcp;
 
-/// What a socket speaks.
+/// The protocol of a socket.
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum Protocol {
-    /// Datagrams wait for the process.
+    /// Datagrams that wait for the process.
     Datagrams(Inbox),
     Tcp(Tcp),
 }
 
-/// Datagrams that wait in a socket.
+/// Datagrams waiting in a socket.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     waiting: Fifo<Datagrams>,
@@ -26,15 +26,15 @@ pub(crate) struct Inbox {
     limit: u32,
 }
 
-/// Datagrams that are alike: when they were sent, and how large each is.
+/// Equal datagrams with their send times and size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Datagrams {
     pub(crate) sent_at: Time,
-    /// Of a response: when its request was sent.
+    /// Of responses: send time of the request.
     pub(crate) echo: Time,
     pub(crate) payload: u32,
     pub(crate) count: u32,
-    /// From one to the next, in nanoseconds; 0: they were sent together.
+    /// Gap between two in nanoseconds; 0 if they were sent together.
     pub(crate) gap: u32,
 }
 
@@ -43,19 +43,19 @@ impl Inbox {
         Self { waiting: Fifo::with_capacity(16), len: 0, limit }
     }
 
-    /// How many wait.
+    /// Number of waiting datagrams.
     #[inline]
     pub(crate) const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Payload of the first that waits.
+    /// Payload of the first waiting datagram.
     #[inline]
     pub(crate) fn first_payload(&self) -> Option<u32> {
         self.waiting.front().map(|first| first.payload)
     }
 
-    /// Puts as many packets of a burst into the socket as there is room for; gives how many.
+    /// Stores the packets of a burst that have room. Returns how many.
     #[inline]
     pub(crate) fn put(&mut self, frame: &Frame) -> u32 {
         let count = frame.count().min(self.limit - self.len);
@@ -73,7 +73,7 @@ impl Inbox {
         count
     }
 
-    /// The first ones that are alike, at most `most`.
+    /// Removes the first equal datagrams, at most `most`.
     #[inline]
     pub(crate) fn take(&mut self, most: u32) -> Option<Datagrams> {
         let first = self.waiting.front_mut()?;
@@ -91,7 +91,7 @@ impl Inbox {
 }
 
 impl Datagrams {
-    /// Whether a burst goes on with datagrams as these are.
+    /// Whether a burst continues these datagrams.
     #[inline]
     fn is_followed_by(&self, burst: &Frame) -> bool {
         let later = u64::from(self.count) * u64::from(self.gap);
@@ -105,51 +105,51 @@ impl Datagrams {
 /// A request in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// When it was to be sent.
+    /// Due time of the request.
     pub(crate) due: Time,
-    /// When it was.
+    /// Send time of the request.
     pub(crate) sent: Time,
 }
 
-/// How the connection of a socket stands.
+/// The state of a socket's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// Open from the start to the end of the run.
     Lasting,
-    /// A connection to each transaction: none now.
+    /// One connection per transaction: none now.
     Closed,
-    /// Asked for.
+    /// The client has sent the first segment.
     Connecting,
-    /// For the transaction under way.
+    /// Open for the current transaction.
     Open,
 }
 
-/// A socket: a cache line, and those of its protocol behind it. Its peer is the one with the last bit of the
-/// index flipped.
+/// A socket: one cache line, followed by those of its protocol. The index of its peer differs in
+/// the last bit.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct SocketEnd {
     pub(crate) host: u32,
     pub(crate) load: u32,
-    /// The process that owns it; `None` if the kernel itself answers.
+    /// The owning process; `None` if the kernel answers.
     pub(crate) task: Option<u32>,
-    /// The core that RPS steers its packets to.
+    /// The core to which RPS steers its packets.
     pub(crate) rps_core: Option<u32>,
-    /// The NIC queue that its packets arrive on and leave by.
+    /// The NIC queue of its packets.
     pub(crate) queue: u32,
-    /// Bytes read of the message under way.
+    /// Bytes read of an incomplete message.
     pub(crate) consumed: u32,
-    /// Of a client, requests to send without a response before; of a server, answers whose time has come.
+    /// Of a client: requests to send without a response before. Of a server: answers that are due.
     pub(crate) owed: u32,
-    /// Whether it is at the generator's side of its load.
+    /// Whether it is on the generator's side of its load.
     pub(crate) is_generator: bool,
-    /// In its process's list of ready sockets.
+    /// Whether it is in its process's list of ready sockets.
     pub(crate) is_ready: bool,
-    /// How its connection stands.
+    /// The state of its connection.
     pub(crate) link: Link,
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
-    /// What only requests and responses need, out of the way of streams.
+    /// State of requests and responses, kept apart from streams.
     pub(crate) exchange: Exchanges,
     pub(crate) protocol: Protocol,
 }
@@ -159,22 +159,22 @@ pub(crate) struct SocketEnd {
 pub(crate) struct Exchange {
     /// Of a client: requests in flight.
     pub(crate) starts: Fifo<Start>,
-    /// Requests whose answer never came and that wait for their timeout.
+    /// Requests without an answer that wait for their timeout.
     pub(crate) missing: Fifo<Start>,
-    /// Of a server: requests that it answers now, or when it has thought.
+    /// Of a server: requests being answered, now or after thinking.
     pub(crate) answering: Fifo<Start>,
     pub(crate) thinking: Vec<(Time, Start)>,
-    /// The number of the connection under way.
+    /// The number of the current connection.
     pub(crate) connection: u64,
-    /// When it was begun.
+    /// Start of the current connection.
     pub(crate) connect_at: Time,
-    /// When a lost transaction is looked for; [`NEVER`] if nothing is in flight.
+    /// Time of the next check for lost transactions; [`NEVER`] if nothing is in flight.
     pub(crate) lost_at: Time,
-    /// How long a transaction may take; 0: it is waited for.
+    /// Timeout of a transaction; 0 for none.
     pub(crate) timeout: Time,
 }
 
-/// The same, made when it is first asked for.
+/// An [`Exchange`] that is allocated at its first use.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges(OnceCell<Box<Exchange>>);
 
@@ -209,7 +209,7 @@ impl Exchange {
         }
     }
 
-    /// The datagram request that was sent at this time; earlier ones without an answer are missing.
+    /// Removes the datagram request sent at this time. Earlier unanswered ones count as missing.
     pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
         while let Some(start) = self.starts.front()
             && start.sent <= sent
@@ -225,7 +225,7 @@ impl Exchange {
 }
 
 impl SocketEnd {
-    /// Bytes (or, of datagrams, whole messages' bytes) that can be read at once.
+    /// Bytes that can be read at once; for datagrams, of whole messages.
     pub(crate) fn readable(&self) -> u64 {
         match &self.protocol {
             Protocol::Datagrams(inbox) => {
@@ -235,7 +235,7 @@ impl SocketEnd {
         }
     }
 
-    /// Something of each cache line of it.
+    /// Reads each of its cache lines.
     #[inline]
     pub(crate) fn fetch(&self) -> u64 {
         match &self.protocol {

@@ -1,33 +1,33 @@
-//! What a load did: counts and latencies.
+//! Counts and latencies of a load.
 
 use crate::agenda::Time;
 use crate::recorder::Recorder;
 use crate::socket::{Datagrams, Start};
 
-/// What one load did in the measured window.
+/// Counts of one load in the measured window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    /// Round trips of transactions and probes; one-way delay of datagrams, from when they were due.
+    /// Round-trip times of transactions and probes; one-way delay of datagrams from their due time.
     pub(crate) latency: Recorder,
-    /// Open loops: round trips from when requests were really sent.
+    /// Round-trip times from the send time, in an open loop.
     pub(crate) raw_latency: Option<Box<Recorder>>,
-    /// Transactions given up.
+    /// Timed-out transactions.
     pub(crate) lost: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
-    /// Of those, towards the generator.
+    /// Bytes sent toward the generator.
     pub(crate) reverse_sent_bytes: u64,
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
-    /// Of those, by the generator.
+    /// Bytes received by the generator.
     pub(crate) reverse_received_bytes: u64,
     /// Dropped at a full socket.
     pub(crate) socket_dropped: u64,
-    /// Datagrams and echoes received that were sent in the window too.
+    /// Datagrams and echoes both sent and received in the window.
     pub(crate) matched: u64,
     /// Datagrams and echoes of the window that arrived after its end.
     pub(crate) late: u64,
-    /// How many were under way then.
+    /// Datagrams and echoes in flight at its end.
     pub(crate) awaited: u64,
     /// RFC 3550, section 6.4.1.
     pub(crate) jitter_ns: f64,
@@ -35,12 +35,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet; with `keeps_raw`, of an open loop.
+    /// An empty tally; with `keeps_raw`, for an open loop.
     pub(crate) fn new(keeps_raw: bool) -> Self {
         Self { raw_latency: keeps_raw.then(Box::default), ..Self::default() }
     }
 
-    /// A process handed over so much; of a generator, or not.
+    /// Counts bytes sent by a process, of the generator or not.
     #[inline]
     pub(crate) fn handed_over(&mut self, is_generator: bool, bytes: u64) {
         self.sent_bytes += bytes;
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// A process got so much; of a generator, or not.
+    /// Counts bytes received by a process, of the generator or not.
     #[inline]
     pub(crate) fn got(&mut self, is_generator: bool, bytes: u64) {
         self.received_bytes += bytes;
@@ -58,12 +58,12 @@ impl Tally {
         }
     }
 
-    /// Nothing yet, of the same load.
+    /// An empty tally of the same load.
     pub(crate) fn cleared(&self) -> Self {
         Self::new(self.raw_latency.is_some())
     }
 
-    /// A transaction is complete.
+    /// Counts a complete transaction.
     #[inline]
     pub(crate) fn transaction(&mut self, start: Start, now: Time) {
         self.received += 1;
@@ -73,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// Datagrams or echoes that left the process at `sent` have arrived: in their window, or late.
+    /// Counts datagrams or echoes sent at `sent` that arrived in the window or late.
     #[inline]
     pub(crate) fn arrived(&mut self, sent: Time, count: u64, now: Time, (from, to): (Time, Time)) {
         if sent <= from || sent > to {
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Datagrams reached their process.
+    /// Counts datagrams that reached their process.
     pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
         if datagrams.gap == 0 || datagrams.count == 1 {
             return self.datagrams_together(datagrams, now, window);
@@ -99,8 +99,8 @@ impl Tally {
         }
     }
 
-    /// Datagrams that reached their process one by one in a window that began at `from`: the first at `first`,
-    /// each `every` after the one before it.
+    /// Counts datagrams that reached their process one by one in a window from `from` on: the first
+    /// at `first`, the others `every` nanoseconds apart.
     pub(crate) fn datagrams_apart(
         &mut self,
         datagrams: &Datagrams,
@@ -141,7 +141,7 @@ impl Tally {
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;
         }
-        // The others were under way for as long as the first.
+        // All have the transit time of the first.
         if self.jitter_ns > 0.0 {
             for _ in 1..count {
                 self.jitter_ns -= self.jitter_ns / 16.0;

@@ -1,4 +1,4 @@
-//! Processes: what they do next, and where they are in doing it.
+//! Processes: their programs and their state.
 
 use latput_units::Rng;
 
@@ -7,10 +7,10 @@ use crate::core::Work;
 use crate::fifo::Fifo;
 use crate::scenario::Spacing;
 
-/// What a process does.
+/// The program of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TaskProgram {
-    /// Finishes soft interrupts of its core when they take too long.
+    /// Finishes long soft interrupts of its core.
     Ksoftirqd,
     /// Polls one NIC queue (threaded NAPI).
     PollThread(usize),
@@ -30,14 +30,14 @@ pub(crate) enum TaskProgram {
     Compute,
 }
 
-/// How long a server takes before it answers, without using its CPU.
+/// Time until a server answers, without CPU use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Think {
     pub(crate) mean: Time,
     pub(crate) varies: bool,
 }
 
-/// Times at which a process has something to send.
+/// Send times of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     pub(crate) gap_ns: f64,
@@ -46,7 +46,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The time that is next, and from now on the one after it; `share` of a gap later if evenly spaced.
+    /// Removes the next time. Evenly spaced times advance by `share` of a gap.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     pub(crate) fn take(&mut self, share: f64, rng: &mut Rng) -> Time {
         let at = self.next_at as Time;
@@ -69,7 +69,7 @@ pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -(1.0 - rng.uniform()).ln() * mean
 }
 
-/// Whether a process runs.
+/// The scheduling state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     Asleep,
@@ -92,15 +92,16 @@ pub(crate) enum Item {
     Drain { end: u32, count: u32 },
     /// Poll work of a process that waits for its socket.
     Spin(Work),
-    /// A request that no response lets go: the first ones, and those of an open loop, `due` at a time.
+    /// A request without a response before it: the first ones, and those of an open loop with their
+    /// due time.
     Start { end: u32, due: Option<Time> },
-    /// A connection to be opened.
+    /// The opening of a connection.
     Connect { end: u32 },
-    /// `bytes` read, which complete a message (and send the next) or not.
+    /// A read of `bytes`. If it completes a message, the next is sent.
     Receive { end: u32, bytes: u32, completes: bool },
-    /// An answer whose time has come.
+    /// An answer that is due.
     Answer { end: u32 },
-    /// `bytes` written.
+    /// A write of `bytes`.
     Write { end: u32, bytes: u32 },
 }
 
@@ -113,39 +114,39 @@ pub(crate) struct Task {
     pub(crate) state: TaskState,
     pub(crate) bound: Option<usize>,
     pub(crate) last_core: usize,
-    /// CPU time had, for sharing fairly; a sleeper does not save it up.
+    /// CPU time for fair scheduling. A sleeper does not accumulate credit.
     pub(crate) runtime: Time,
-    /// CPU time had, as it was spent.
+    /// CPU time used.
     pub(crate) cpu: Time,
-    /// Busy polling: which queue, and until when.
+    /// Busy polling: the queue, and the end.
     pub(crate) spin_queue: usize,
     pub(crate) spin_until: Time,
-    /// It has polled since it slept.
+    /// Whether it has polled since it slept.
     pub(crate) spins: bool,
-    /// It starts nothing new from then on.
+    /// The time from which it starts nothing new.
     pub(crate) stop: Time,
-    /// It slept, and this core woke it: its next item includes waking up.
+    /// The core that woke it: its next item includes the wake-up.
     pub(crate) woken_by: Option<u32>,
-    /// It found nothing more to do and is about to sleep.
+    /// Whether it found no work and is about to sleep.
     pub(crate) retires: bool,
-    /// Its sockets with something to do.
+    /// Its sockets with work.
     pub(crate) ready: Fifo<u32>,
     pub(crate) item: Item,
-    /// The agenda slot of its timer, if it has one.
+    /// The agenda slot of its timer, if any.
     pub(crate) slot: Option<usize>,
-    /// An open loop's times.
+    /// Send times of an open loop.
     pub(crate) schedule: Option<Schedule>,
-    /// An open loop sends before it reads, then reads before it sends.
+    /// Whether an open loop sent last, so that sending and reading alternate.
     pub(crate) sent_last: bool,
-    /// It may hold its core until its next request is due, and nobody sees a difference.
+    /// Whether it may hold its core until its next request without a visible effect.
     pub(crate) may_hold: bool,
-    /// It sleeps, or has just started, on this core, which it holds.
+    /// The core that it holds while it sleeps or starts.
     pub(crate) holds: Option<usize>,
-    /// Its first socket, how many it has, and which is next to send.
+    /// Its first socket, their number, and the next one to send.
     pub(crate) first_end: usize,
     pub(crate) connections: usize,
     pub(crate) turn: usize,
-    /// A source without a pace: how many packets its send buffer holds.
+    /// A source without a rate: packets that its send buffer holds.
     pub(crate) flood: Option<u32>,
 }
 
@@ -184,7 +185,7 @@ impl Task {
         }
     }
 
-    /// The socket whose turn to send it is; the next one's is after it.
+    /// The socket whose turn to send it is. Advances the turn.
     #[inline]
     pub(crate) fn take_turn(&mut self) -> usize {
         let end = self.first_end + 2 * self.turn;
@@ -195,7 +196,7 @@ impl Task {
         end
     }
 
-    /// Whether it has something to do only when one of its sockets has.
+    /// Whether it only acts when a socket has work.
     #[inline]
     pub(crate) const fn awaits_socket(&self) -> bool {
         match self.program {

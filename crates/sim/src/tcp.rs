@@ -1,8 +1,9 @@
-//! One end of a TCP connection: what to send next and what a segment means. Pure, without costs.
+//! One end of a TCP connection: segments to send and reactions to segments. Pure, without costs.
 //!
-//! Slow start, congestion avoidance, delayed acknowledgements, Nagle, fast retransmit and recovery after
-//! `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
-//! SACK, tail loss probe, window auto-tuning, TCP small queues. Opening and closing is `world::connect`'s.
+//! Slow start, congestion avoidance, delayed acknowledgements, Nagle, fast retransmit and recovery
+//! after `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window
+//! probes. Left out: SACK, tail loss probe, window auto-tuning, TCP small queues. `world::connect`
+//! opens and closes connections.
 
 mod options;
 mod out_of_order;
@@ -24,42 +25,42 @@ const SHORTEST_TIMEOUT: Time = 200_000_000;
 const LONGEST_TIMEOUT: Time = 120_000_000_000;
 const FIRST_TIMEOUT: Time = 1_000_000_000;
 
-/// One end of a connection, in three cache lines: what every segment moves, what one that carries data needs
-/// beside it, and what only who sends data needs.
+/// One end of a connection in three cache lines: fields of every segment, fields of segments with
+/// data, and fields of senders.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Tcp {
-    // What this end sends: acknowledged <= next <= furthest <= written.
+    // The sending side: acknowledged <= next <= furthest <= written.
     acknowledged: u64,
     next: u64,
     written: u64,
-    /// The other end takes bytes before this.
+    /// End of the bytes that the other end accepts.
     edge: u64,
-    // What this end receives.
+    // The receiving side.
     received: u64,
     advertised: u64,
-    /// When a delayed acknowledgement goes out alone.
+    /// When a delayed acknowledgement leaves.
     pub(crate) acknowledge_at: Time,
-    /// When the retransmission timer goes off.
+    /// When the retransmission timer expires.
     pub(crate) timeout_at: Time,
 
     options: Arc<TcpOptions>,
     echo: Time,
-    /// Bytes that the process has not read, and that were not acknowledged.
+    /// Bytes that the process has not read, and bytes not acknowledged.
     unread: u32,
     unacknowledged: u32,
-    /// Ranges of bytes that came ahead of others.
+    /// Received ranges beyond a hole.
     out_of_order: Option<Box<OutOfOrder>>,
     acknowledge_now: bool,
     resend_first: bool,
     probe: bool,
-    /// Acknowledgements that say nothing new, as far as they are counted.
+    /// Duplicate acknowledgements, as far as they are counted.
     duplicates: u8,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub(crate) retransmits: u32,
     furthest: u64,
     timeout: Time,
-    /// In recovery until this is acknowledged.
+    /// In recovery until this byte is acknowledged.
     recover: Option<NonZero<u64>>,
 
     smoothed: Time,
@@ -67,15 +68,15 @@ pub(crate) struct Tcp {
     window: Window,
 }
 
-/// Segments to send, of which the frame is still to be made.
+/// Segments to send, before their frames are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
-    /// First byte, and how many each has.
+    /// Number of the first byte, and bytes of each segment.
     seq: u64,
     payload: u32,
-    /// Segments beyond the first.
+    /// Segments after the first.
     more: u16,
-    /// Whether another look may find more to send.
+    /// Whether more segments may be ready to send.
     pub(crate) has_more: bool,
 }
 
@@ -110,13 +111,13 @@ impl Tcp {
         }
     }
 
-    /// Something of each cache line of it.
+    /// Reads each of its cache lines.
     #[inline]
     pub(crate) fn fetch(&self) -> u64 {
         self.acknowledged ^ self.furthest ^ self.smoothed
     }
 
-    /// A connection like this one, new.
+    /// Starts a new connection with the same options.
     pub(crate) fn reopen(&mut self) {
         let options = Arc::clone(&self.options);
         *self = Self { retransmits: self.retransmits, ..Self::new(options) };
@@ -127,12 +128,12 @@ impl Tcp {
         u64::from(self.unread)
     }
 
-    /// Room for more bytes to send.
+    /// Free bytes of the send buffer.
     pub(crate) fn writable(&self) -> u64 {
         u64::from(self.options.send_buffer).saturating_sub(self.written - self.acknowledged)
     }
 
-    /// Whether a process that waits for room should be woken: a third of the buffer is free.
+    /// Whether to wake a process that waits for room: a third of the buffer is free.
     pub(crate) fn wakes_writer(&self) -> bool {
         self.writable() * 3 >= u64::from(self.options.send_buffer)
     }
@@ -143,19 +144,20 @@ impl Tcp {
         self.received
     }
 
-    /// The process writes. It must have checked [`Self::writable`].
+    /// The process writes `bytes`, at most [`Self::writable`].
     pub(crate) fn write(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
-    /// The process reads; a window that had become small is offered again.
+    /// The process reads `bytes`. A small window is advertised again.
     pub(crate) fn read(&mut self, bytes: u64) {
         assert!(bytes <= self.readable(), "read beyond what was received");
         self.unread -= size(bytes);
         self.acknowledge_now |= self.tells_of_reading(self.unread);
     }
 
-    /// The same if nothing is to be sent before or after it; false, and nothing read, otherwise.
+    /// Reads `bytes` if nothing is to be sent before or after. Otherwise reads nothing and returns
+    /// false.
     #[inline]
     pub(crate) fn read_silently(&mut self, bytes: u64) -> bool {
         let unread = self.unread - size(bytes);
@@ -166,7 +168,7 @@ impl Tcp {
         is_silent
     }
 
-    /// Whether the other end is told at once that the process has read all but so many bytes.
+    /// Whether a read that leaves `unread` bytes is announced at once.
     #[inline]
     fn tells_of_reading(&self, unread: u32) -> bool {
         let offered = self.advertised - self.received;
@@ -181,7 +183,8 @@ impl Tcp {
         self.next - self.acknowledged
     }
 
-    /// A segment arrived (or several, merged by GRO). True if it freed room to send.
+    /// Handles a received segment (or several, merged by GRO). Returns whether room to send became
+    /// free.
     pub(crate) fn receive(&mut self, now: Time, frame: &Frame) -> bool {
         let freed = self.take_acknowledgement(now, frame);
         if frame.payload > 0 {
@@ -241,7 +244,7 @@ impl Tcp {
         self.timeout_at = if self.in_flight() > 0 { now + self.timeout } else { NEVER };
     }
 
-    /// RFC 6298, section 2, with Linux's lower bound.
+    /// Updates the timeout (RFC 6298, section 2, with Linux's lower bound).
     fn sample_round_trip(&mut self, sample: Time) {
         if self.smoothed == 0 {
             self.smoothed = sample;
@@ -264,7 +267,7 @@ impl Tcp {
             self.acknowledge_now = true;
             return;
         }
-        // What was seen before, or a probe of a closed window (RFC 9293, 3.8.6.1): answered and not kept.
+        // An old segment, or a probe of a closed window (RFC 9293, 3.8.6.1): answered and dropped.
         if end <= self.received || end > self.advertised {
             self.acknowledge_now = true;
             return;
@@ -291,7 +294,7 @@ impl Tcp {
         }
     }
 
-    /// Whether [`Self::next_train`] would give nothing and change nothing: only a reader, mostly.
+    /// Whether [`Self::next_train`] would return nothing and change nothing.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         !self.acknowledge_now && !self.resend_first && self.next == self.written
@@ -304,7 +307,7 @@ impl Tcp {
         Some(self.frame(now, 0, &Train { seq, payload, more: 0, has_more: true }))
     }
 
-    /// Its first byte and how many it has.
+    /// The first byte and the length of the next segment.
     fn next_segment(&mut self, now: Time) -> Option<(u64, u32)> {
         if self.resend_first {
             self.resend_first = false;
@@ -328,13 +331,13 @@ impl Tcp {
             return Some((seq, size(bytes)));
         }
         if self.timeout_at == NEVER && self.next < self.written && self.in_flight() == 0 {
-            // Only the other end's window holds us: probe it if its update gets lost.
+            // Only the other end's window limits sending: probe it, in case its update gets lost.
             self.timeout_at = now + self.timeout;
         }
         self.acknowledge_now.then_some((self.next, 0))
     }
 
-    /// As [`Self::next_segment`], with the full segments of new data that may go at once behind it.
+    /// The next segment, with the full segments of new data that may follow at once.
     #[inline]
     pub(crate) fn next_train(&mut self, now: Time) -> Option<Train> {
         if self.is_silent() {
@@ -344,7 +347,7 @@ impl Tcp {
         let mss = self.options.mss;
         let is_new = seq + u64::from(mss) == self.furthest && self.next == self.furthest;
         if payload != mss || self.options.chunk != mss || !is_new || self.probe {
-            // An acknowledgement goes when nothing else can.
+            // An acknowledgement leaves if nothing else can.
             return Some(Train { seq, payload, more: 0, has_more: payload > 0 });
         }
         let mss = u64::from(mss);
@@ -353,13 +356,13 @@ impl Tcp {
         let more = (may_go / mss).min(LONGEST_TRAIN);
         self.next += more * mss;
         self.furthest = self.next;
-        // What is left fills no segment, or the window cuts it short.
+        // The rest fills no segment, or the window is too small for one.
         let left = self.written - self.next;
         let is_last = left == 0 || limit.saturating_sub(self.next) < left.min(mss);
         Some(Train { seq, payload, more: short(size(more)), has_more: !is_last })
     }
 
-    /// How many bytes may go now.
+    /// The number of bytes that may leave now.
     fn sendable(&mut self) -> Option<u64> {
         let unsent = self.written - self.next;
         if unsent == 0 {
@@ -376,14 +379,15 @@ impl Tcp {
         if bytes > mss {
             bytes -= bytes % mss;
         } else if bytes < mss.min(unsent) {
-            // The window cuts a segment short (silly window): wait, unless nothing is on its way.
+            // The window is too small for a segment (silly window): wait, unless nothing is in
+            // flight.
             return (self.in_flight() == 0 && bytes > 0).then_some(bytes);
         }
         let nagle = bytes < mss && self.in_flight() > 0 && !self.options.nodelay;
         (bytes > 0 && !nagle).then_some(bytes)
     }
 
-    /// Makes packets for the socket `end`; every one carries the newest acknowledgement and window.
+    /// Makes packets for the socket `end`, with the newest acknowledgement and window.
     #[inline]
     pub(crate) fn frame(&mut self, now: Time, end: u32, burst: &Train) -> Frame {
         let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
@@ -404,7 +408,7 @@ impl Tcp {
         }
     }
 
-    /// A timer's time has come; call [`Self::next_train`] after it.
+    /// Handles an expired timer. [`Self::next_train`] must be called after it.
     pub(crate) fn tick(&mut self, now: Time) {
         if self.acknowledge_at <= now {
             self.acknowledge_at = NEVER;

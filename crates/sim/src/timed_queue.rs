@@ -1,12 +1,12 @@
-//! What comes at known times, in order, with the time of the first at hand: it is asked for far more often than anything
-//! comes.
+//! A queue in order of time. It caches the first time, which is read far more often than the queue
+//! changes.
 
 use crate::agenda::{NEVER, Time};
 use crate::fifo::Fifo;
 
-/// Something that comes at a time.
+/// An item with a time.
 pub(crate) trait Timed {
-    /// That time; of several things together, of the first.
+    /// The time of the item; of a burst, of its first packet.
     fn at(&self) -> Time;
 }
 
@@ -23,7 +23,7 @@ impl<T: Copy + Default + Timed> TimedQueue<T> {
         Self { next: NEVER, items: Fifo::with_capacity(capacity) }
     }
 
-    /// When the first comes; [`NEVER`] if nothing does.
+    /// Time of the first item; [`NEVER`] if empty.
     #[inline]
     pub(crate) const fn next(&self) -> Time {
         self.next
@@ -43,27 +43,27 @@ impl<T: Copy + Default + Timed> TimedQueue<T> {
         self.items.push(item);
     }
 
-    /// The first, which there must be.
+    /// The first item. The queue must not be empty.
     #[inline]
     pub(crate) fn front(&self) -> &T {
         self.items.front().expect("the caller saw that something comes")
     }
 
-    /// Takes the first, which has been looked at.
+    /// Removes the first item.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         self.items.drop_front();
         self.next = self.items.front().map_or(NEVER, T::at);
     }
 
-    /// Puts what is left of the first in its place.
+    /// Replaces the first item by its rest.
     #[inline]
     pub(crate) fn set_front(&mut self, rest: T) {
         self.next = rest.at();
         *self.items.front_mut().expect("the caller saw that something comes") = rest;
     }
 
-    /// The last, to be changed in place; its time must stay.
+    /// The last item, to be changed in place. Its time must stay.
     #[inline]
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         self.items.back_mut()

@@ -1,32 +1,33 @@
-//! A host's timers: with thousands of streams thousands of them, of which only the next few must be in order.
+//! A host's timers. With thousands of streams there are thousands, of which only the next few must
+//! be sorted.
 //!
-//! Most are set for some time ahead and have been put off long before. Until then they lie in a list of all that are
-//! due within the same few milliseconds. When its first comes they are looked at together, which the caches
-//! take better than one after the other, and those that remain are sorted.
+//! Most timers are set well ahead and postponed long before they expire. Until then they stay in a
+//! list of all timers due in the same few milliseconds. When the list is due, all its timers are
+//! checked together, which suits the caches, and the remaining ones are sorted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::agenda::{NEVER, Time};
 
-/// When it is due, and what it is; equal times go to the lower number.
+/// Due time and id of a timer. Equal times go to the lower id.
 type Timer = (Time, u32);
 
-/// A list has the timers of 2^22 ns, which is about four milliseconds.
+/// Each list covers 2^22 ns, about four milliseconds.
 const SPAN_BITS: u32 = 22;
-/// Lists: a second, which is more than TCP's shortest timeouts.
+/// Number of lists: they cover a second, more than TCP's shortest timeouts.
 const SPANS: u64 = 256;
 
 /// Timers in order of their time.
 #[derive(Debug)]
 pub(crate) struct Timers {
     first: Timer,
-    /// Those of spans before `edge`, the next one last.
+    /// Sorted timers of spans before `edge`, the next one last.
     near: Vec<Timer>,
     edge: u64,
-    /// Those of the spans from `edge` on, of span `n` in list `n % SPANS`.
+    /// Timers of the spans from `edge` on; span `n` is in list `n % SPANS`.
     later: Vec<Vec<Timer>>,
-    /// Those that were farther away than the lists reach.
+    /// Timers beyond the lists.
     far: BinaryHeap<Reverse<Timer>>,
 }
 
@@ -41,7 +42,7 @@ impl Timers {
         }
     }
 
-    /// When the first is due; [`NEVER`] if there is none.
+    /// Due time of the first timer; [`NEVER`] if there is none.
     #[inline]
     pub(crate) const fn next(&self) -> Time {
         self.first.0
@@ -61,8 +62,8 @@ impl Timers {
         }
     }
 
-    /// Takes the first, if its time has come. Before those of a span are put in order each is `put_off` to when it is
-    /// due by now, if that is later than when it was set for; [`NEVER`]: not at all.
+    /// Removes the first timer if it is due. Before a span is sorted, `put_off` gives the present
+    /// due time of each of its timers, if that is later; [`NEVER`] removes the timer.
     pub(crate) fn pop_due(
         &mut self,
         now: Time,
@@ -81,7 +82,7 @@ impl Timers {
         None
     }
 
-    /// Puts a span, before which there is none with timers, in order.
+    /// Sorts a span. No earlier span has timers.
     fn open(&mut self, span: u64, mut put_off: impl FnMut(Timer) -> Time) {
         self.edge = span + 1;
         let mut opened = std::mem::take(&mut self.later[list_of(span)]);

@@ -1,6 +1,7 @@
-//! What a short run did, packet by packet: a capture of every interface, and a timeline of cores and NICs.
+//! The packet-level trace of a short run: a capture of every interface, and a timeline of cores and
+//! NICs.
 //!
-//! A traced run handles every packet at its own time, which changes nothing in its outcome.
+//! A traced run handles every packet at its own time, which does not change its outcome.
 
 pub(crate) mod log;
 mod pcapng;
@@ -12,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::validate::Invalid;
 use crate::{Simulation, outcome};
 
-/// More packets than this make files that no viewer opens quickly.
+/// Most packets of a trace. Larger files open slowly in every viewer.
 pub const MOST_PACKETS: usize = 200_000;
 
 /// A traced run.
@@ -20,11 +21,11 @@ pub const MOST_PACKETS: usize = 200_000;
 pub struct Trace {
     scenario: Scenario,
     log: Log,
-    /// What the run showed, as without a trace.
+    /// The outcome of the run, as without a trace.
     pub outcome: Outcome,
 }
 
-/// Simulates `scenario` and keeps what happens after its warm-up, up to [`MOST_PACKETS`].
+/// Simulates `scenario` and records it after its warm-up, up to [`MOST_PACKETS`].
 pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     let given = scenario;
@@ -48,15 +49,15 @@ pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
 }
 
 impl Trace {
-    /// The packets of every interface as pcap-ng (draft-ietf-opsawg-pcapng), with nanoseconds; payloads
-    /// are left out of what is captured.
+    /// The packets of every interface as pcap-ng (draft-ietf-opsawg-pcapng) with nanoseconds,
+    /// without payloads.
     pub fn pcapng(&self) -> Vec<u8> {
         pcapng::write(&self.scenario, &self.log)
     }
 
-    /// The timeline as trace events in JSON, which Perfetto and Chrome's viewer show: for each host its
-    /// cores, what its NIC queues hold and when they interrupt, with an arrow from each packet's arrival
-    /// to the interrupt that brought it.
+    /// The timeline as trace events in JSON, for Perfetto and Chrome's viewer: for each host its
+    /// cores, the content of its NIC queues, its interrupts, and an arrow from each packet's
+    /// arrival to its interrupt.
     pub fn timeline(&self) -> String {
         timeline::write(&self.scenario, &self.log)
     }

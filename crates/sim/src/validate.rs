@@ -1,4 +1,4 @@
-//! Whether a scenario can be simulated: every value in its range, and an end in sight.
+//! Checks of scenarios: every value must be in its range, and the run must end in reasonable time.
 
 mod host;
 mod load;
@@ -13,28 +13,28 @@ use crate::scenario::{Host, Network, Scenario, Traffic};
 pub(crate) use host::check_coalescing;
 use host::{check_bus, check_host};
 
-/// More packets than this take days.
+/// Most packets of a run. More would take days.
 const MOST_PACKETS: f64 = 1e11;
 /// Rates that a link may have.
 const LINK_BPS: RangeInclusive<u64> = 10_000..=10_000_000_000_000;
-/// On the wire, in packets with their headers.
+/// Largest chunk on the wire, in packets with their headers.
 const LARGEST_CHUNK: u64 = 80_000;
-/// What a run may need.
+/// Most memory of a run.
 const MOST_MEMORY_BYTES: f64 = 8e9;
 
 /// A value that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {found}, must be {wanted}")]
 pub struct Invalid {
-    /// Which, as a path: `host.0.nic.rx_ring`.
+    /// The key as a path: `host.0.nic.rx_ring`.
     pub key: String,
-    /// What it is.
+    /// The value.
     pub found: String,
-    /// What it may be.
+    /// The valid values.
     pub wanted: String,
 }
 
-/// What a run will take, at most.
+/// Upper bounds of a run's resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Packets over all links, warm-up included.
@@ -44,7 +44,7 @@ pub struct Demand {
 }
 
 impl Scenario {
-    /// What this run takes, at most: loads without a rate of their own are taken to fill the link.
+    /// The upper bounds of this run. A load without a rate counts as filling the link.
     pub fn demand(&self) -> Demand {
         let seconds = (self.warmup.as_secs_f64()) + self.duration.as_secs_f64();
         let line_pps = |payload: u64| self.network.rate.get() as f64 / 8.0 / (payload + 90) as f64;
@@ -72,13 +72,13 @@ impl Scenario {
                 * (f64::from(nic.rx_ring) + f64::from(nic.tx_ring) + 1_000.0)
                 * 48.0
         });
-        // A connection's two ends take less than 2 KiB each, a histogram 200 KiB, and what depends on
-        // nothing a MB (`tests/memory.rs`).
+        // The two ends of a connection take less than 2 KiB each, a histogram 200 KiB, and constant
+        // parts a MB (`tests/memory.rs`).
         let fixed = 1e6 + self.loads.len() as f64 * 2e5;
         Demand { packets, memory_bytes: connections * 4_096.0 + rings.sum::<f64>() + fixed }
     }
 
-    /// Whether this can be simulated; names the first value that cannot.
+    /// Checks the scenario. The error names the first invalid value.
     pub fn check(&self) -> Result<(), Invalid> {
         within("duration", self.duration, Nanos::from_ns(1)..=LONGEST)?;
         within("warmup", self.warmup, Nanos::ZERO..=LONGEST.saturating_sub(self.duration))?;
@@ -97,7 +97,7 @@ impl Scenario {
         self.check_size()
     }
 
-    /// What waits in a transmit ring has its time to leave in the agenda: the last must fit.
+    /// The departure times of a full transmit ring must fit the agenda.
     fn check_rings(&self) -> Result<(), Invalid> {
         for (idx, host) in self.hosts.iter().enumerate() {
             let largest = if host.stack.tso { LARGEST_CHUNK } else { self.network.mtu.get() };

@@ -1,4 +1,4 @@
-//! One interrupt vector: when does a NIC interrupt?
+//! One interrupt vector: computes when a NIC interrupts.
 //!
 //! Two stages, as in hardware. A *delay* per direction turns packets into a cause: at once, some time
 //! after the first packet, some time after the last packet, or when enough frames wait. A *throttle*
@@ -11,30 +11,30 @@ use latput_units::Nanos;
 
 use crate::agenda::{NEVER, Time};
 
-/// How one direction's packets become an interrupt cause.
+/// How packets of one direction become an interrupt cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delay {
     /// From the first waiting packet, or from the last with `restarts` (`rx-usecs`, RADV, RDTR).
     #[serde(rename = "delay_ns")]
     pub delay: Nanos,
-    /// A cause at once when this many frames wait; 0 is no limit (`rx-frames`).
+    /// Number of waiting frames that makes a cause at once; 0 for no limit (`rx-frames`).
     pub frames: u32,
-    /// Each packet starts the delay again (RDTR, tg3).
+    /// Whether each packet restarts the delay (RDTR, tg3).
     pub restarts: bool,
-    /// With `restarts`: at the latest this long after the first packet (RADV); 0 is no limit.
+    /// With `restarts`: longest delay after the first packet (RADV); 0 for no limit.
     #[serde(rename = "absolute_ns")]
     pub absolute: Nanos,
-    /// What holds in place of the delay while an interrupt is being served: from the interrupt to the end
-    /// of its polls (`rx-usecs-irq`); the same delay if absent.
+    /// The delay while an interrupt is being served, until the end of its polls (`rx-usecs-irq`);
+    /// the same delay if absent.
     #[serde(rename = "delay_irq_ns")]
     pub delay_irq: Option<Nanos>,
-    /// The same for `frames` (`rx-frames-irq`).
+    /// The frame limit while an interrupt is being served (`rx-frames-irq`).
     pub frames_irq: Option<u32>,
 }
 
 impl Delay {
-    /// What holds while an interrupt is being served.
+    /// The delay while an interrupt is being served.
     #[must_use]
     pub fn in_irq(self) -> Self {
         Self {
@@ -45,14 +45,14 @@ impl Delay {
     }
 }
 
-/// What keeps interrupts apart.
+/// The rule for the interval between interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Throttle {
-    /// Nothing.
+    /// No rule.
     #[default]
     None,
-    /// An interrupt no sooner than this after the last one; at once on an idle line.
+    /// At least this interval after the last interrupt; no delay on an idle line.
     HoldOff {
         /// The shortest time between two interrupts.
         #[serde(rename = "interval_ns")]
@@ -93,19 +93,19 @@ pub struct Coalescing {
     pub rx: Delay,
     /// Transmit completions.
     pub tx: Delay,
-    /// Between interrupts of either.
+    /// The rule between interrupts of both directions.
     pub throttle: Throttle,
-    /// A cause that came while the vector was masked stays, though the poll has taken its packets: the
-    /// interrupt after the poll finds nothing (Intel's cause registers).
+    /// Whether a cause that came while the vector was masked stays after the poll took its packets.
+    /// The next interrupt then finds nothing (Intel's cause registers).
     pub latched: bool,
-    /// The host sees packets only from the status block that the NIC writes at each coalescing event,
-    /// masked or not (tg3).
+    /// Whether the host sees packets only through the status block, which the NIC writes at each
+    /// coalescing event, masked or not (tg3).
     pub status_block: bool,
-    /// The unit of the throttle's register: an interval is rounded down to whole units; 0 is not rounded
+    /// The unit of the throttle's register. Intervals are rounded down to it; 0 for no rounding
     /// (256 ns of ITR, 1 us of igb's EITR, 2 us of ixgbe's).
     #[serde(rename = "throttle_unit_ns")]
     pub throttle_unit: Nanos,
-    /// The same of the delays' registers (1024 ns of RDTR and RADV).
+    /// The unit of the delays' registers (1024 ns of RDTR and RADV).
     #[serde(rename = "delay_unit_ns")]
     pub delay_unit: Nanos,
 }
@@ -124,7 +124,7 @@ const NO_CAUSE: Cause = Cause { due: NEVER, first: NEVER, frames: 0 };
 #[derive(Clone, Debug)]
 pub(crate) struct Vector {
     coalescing: Coalescing,
-    /// What holds of `rx` and `tx` while an interrupt is being served.
+    /// The settings of `rx` and `tx` while an interrupt is being served.
     rx_in_irq: Delay,
     tx_in_irq: Delay,
     rx: Cause,
@@ -132,33 +132,33 @@ pub(crate) struct Vector {
     masked: bool,
     last_interrupt: Option<Time>,
     gate_phase: Time,
-    /// The clock of this NIC runs fast or slow by this much.
+    /// Deviation of this NIC's clock.
     clock_ppm: i64,
 }
 
-/// What the vector wants done when its time has come.
+/// The action of a vector that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Interrupt the CPU; the vector is masked from now on.
+    /// Interrupt the CPU and mask the vector.
     Interrupt,
     /// Write the status block: packets become visible, but the vector is masked.
     StatusOnly,
 }
 
-/// What a packet that is on its way leads to.
+/// The effect of a packet that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
-    /// Nothing that was not due before.
+    /// No earlier due time.
     Nothing,
-    /// It must be heeded when it comes.
+    /// The packet must be processed at its arrival.
     Heeded,
-    /// The vector is due then, later than the packet.
+    /// The vector is due then, after the arrival.
     Due(Time),
 }
 
 impl Ahead {
-    /// Gives when the packet, which comes `at` this time, must be heeded; moves `due` to an earlier time
-    /// that is known now, if one `foresees` such times.
+    /// The time at which the packet, which arrives `at`, must be processed. Moves `due` to an
+    /// earlier known time, if the queue `foresees` such times.
     #[inline]
     pub(crate) fn merge(self, foresees: bool, at: Time, due: &mut Time) -> Time {
         match self {
@@ -173,7 +173,7 @@ impl Ahead {
 }
 
 impl Vector {
-    /// An unmasked vector without causes. `gate_phase` is when a gate's clock first ticks.
+    /// An unmasked vector without causes. `gate_phase` is the first tick of a gate's clock.
     pub(crate) fn new(coalescing: Coalescing, gate_phase: Time, clock_ppm: i64) -> Self {
         let mut vector = Self {
             coalescing,
@@ -190,12 +190,12 @@ impl Vector {
         vector
     }
 
-    /// What is set now, in the NIC's own clock.
+    /// The current moderation, in the NIC's own clock.
     pub(crate) fn coalescing(&self) -> &Coalescing {
         &self.coalescing
     }
 
-    /// Sets other moderation from now on; causes that wait keep their times.
+    /// Sets the moderation. Waiting causes keep their times.
     pub(crate) fn set_coalescing(&mut self, coalescing: Coalescing) {
         let scale = |span: Nanos, unit: Nanos| scaled(in_units(span, unit), self.clock_ppm);
         let (mut scaled, unit) = (coalescing, coalescing.delay_unit);
@@ -210,30 +210,30 @@ impl Vector {
         self.coalescing = scaled;
     }
 
-    /// So many received packets are in the ring, each `at` its time; true if that may have changed
-    /// [`Self::next_event`].
+    /// Adds received packets, each `at` its time. Returns whether [`Self::next_event`] may have
+    /// changed.
     #[inline]
     pub(crate) fn rx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
         let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
         self.rx.add_all(delay, count, at) && self.acts()
     }
 
-    /// So many packets were sent and their descriptors are done, each `at` its time; true if that may have
-    /// changed [`Self::next_event`].
+    /// Adds transmit completions, each `at` its time. Returns whether [`Self::next_event`] may have
+    /// changed.
     #[inline]
     pub(crate) fn tx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
         self.tx.add_all(delay, count, at) && self.acts()
     }
 
-    /// What the next received packet, which comes `at` this time, leads to.
+    /// The effect of the next received packet, which arrives `at`.
     #[inline]
     pub(crate) fn rx_ahead(&self, at: Time) -> Ahead {
         let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
         self.ahead(&self.rx, delay, at)
     }
 
-    /// What the next transmit completion, which comes `at` this time, leads to.
+    /// The effect of the next transmit completion, which comes `at`.
     #[inline]
     pub(crate) fn tx_ahead(&self, at: Time) -> Ahead {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
@@ -250,24 +250,24 @@ impl Vector {
             return Ahead::Heeded;
         }
         let due = self.throttled(at + delay.delay.as_ns());
-        // An event at that very time keeps its place among others at that time.
+        // An event at that very time keeps its order among others.
         if due > at { Ahead::Due(due) } else { Ahead::Heeded }
     }
 
-    /// Whether the next transmit completion changes anything at its time.
+    /// Whether the next transmit completion has an effect at its time.
     #[inline]
     pub(crate) fn heeds_tx(&self) -> bool {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
         self.acts() && self.tx.heeds(delay)
     }
 
-    /// Whether a cause leads to anything now.
+    /// Whether a cause has an effect now.
     #[inline]
     pub(crate) fn acts(&self) -> bool {
         !self.masked || self.coalescing.status_block
     }
 
-    /// When to call [`Self::fire`], given that nothing else happens; [`NEVER`] if not at all.
+    /// When to call [`Self::fire`], if nothing else happens; [`NEVER`] if not at all.
     #[inline]
     pub(crate) fn next_event(&self, now: Time) -> Time {
         let due = self.rx.due.min(self.tx.due);
@@ -277,7 +277,7 @@ impl Vector {
         if self.masked { due.max(now) } else { self.throttled(due.max(now)) }
     }
 
-    /// The first time from `due` on at which an interrupt is allowed.
+    /// The first allowed interrupt time from `due` on.
     fn throttled(&self, due: Time) -> Time {
         match self.coalescing.throttle {
             Throttle::None => due,
@@ -292,7 +292,7 @@ impl Vector {
         }
     }
 
-    /// The vector's time has come.
+    /// Handles a vector that is due.
     #[inline]
     pub(crate) fn fire(&mut self, now: Time) -> Event {
         self.rx = NO_CAUSE;
@@ -305,8 +305,7 @@ impl Vector {
         Event::Interrupt
     }
 
-    /// The driver allows interrupts again. `is_drained`: nothing waits in the rings, so that a cause that
-    /// does not latch is gone.
+    /// Unmasks the vector. With `is_drained` the rings are empty, so an unlatched cause disappears.
     #[inline]
     pub(crate) fn unmask(&mut self, is_drained: bool) {
         self.masked = false;
@@ -316,7 +315,7 @@ impl Vector {
         }
     }
 
-    /// Keeps the vector from interrupting (device polling).
+    /// Masks the vector (device polling).
     pub(crate) fn mask(&mut self) {
         self.masked = true;
     }
@@ -325,7 +324,7 @@ impl Vector {
 impl Cause {
     #[inline]
     fn heeds(&self, delay: &Delay) -> bool {
-        // A cause that waits for the delay of a served interrupt gives way to one that comes at once.
+        // A cause that waits for the delay of a served interrupt yields to an immediate one.
         let overtakes = delay.delay == Nanos::ZERO && self.first != NEVER;
         self.due == NEVER || delay.frames > 0 || delay.restarts || overtakes
     }
@@ -373,7 +372,7 @@ impl Cause {
     }
 }
 
-/// A span as a register of this unit holds it.
+/// Rounds a span down to a register's unit.
 fn in_units(span: Nanos, unit: Nanos) -> Nanos {
     match span.as_ns().checked_rem(unit.as_ns()) {
         Some(rest) => Nanos::from_ns(span.as_ns() - rest),
@@ -381,7 +380,7 @@ fn in_units(span: Nanos, unit: Nanos) -> Nanos {
     }
 }
 
-/// A span of a NIC's clock in true time.
+/// Converts a span of a NIC's clock to true time.
 fn scaled(span: Nanos, ppm: i64) -> Nanos {
     let scaled = i128::from(span.as_ns()) * i128::from(1_000_000 + ppm) / 1_000_000;
     Nanos::from_ns(u64::try_from(scaled).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! A workload of a plan as the simulator's loads: one for each thread or flow, all counted together.
+//! Converts a plan's workload to loads: one for each thread or flow, counted together.
 
 use latput_trial::share;
 use latput_trial::workload::{
@@ -11,20 +11,19 @@ use crate::machine::{Congestion, Stack};
 use crate::scenario::{Arrivals, Form, Load, Spacing, Traffic, Transport};
 use crate::validate::Invalid;
 
-/// The first hosts of a scenario that a profile makes.
+/// Host indices in a scenario of a profile.
 pub(crate) const GENERATOR: usize = 0;
 pub(crate) const SUT: usize = 1;
 
-/// Datagrams that latput's own receiver takes per call.
+/// Datagrams that latput's receiver takes per call.
 const RECEIVE_BATCH: u32 = 32;
-/// Datagrams that latput's own sender hands over per call when nothing holds it back.
+/// Datagrams that latput's sender sends per call without a rate.
 const LARGEST_GROUP: u32 = 64;
-/// What a client sends to ask for an object or a read: about an HTTP or `NFSv3` request with its
-/// headers.
+/// Size of a request for an object or a read: about an HTTP or `NFSv3` request with its headers.
 const REQUEST: Bytes = Bytes::new(128);
 
-/// The loads of a workload, divided among the generators, and the probe beside it, which the observer
-/// sends if there is one.
+/// The loads of a workload, divided among the generators, and its probe, which the observer sends
+/// if there is one.
 pub(crate) fn loads(
     workload: &Workload,
     generators: &[usize],
@@ -60,14 +59,14 @@ pub(crate) fn loads(
     Ok(loads)
 }
 
-/// Brings a host's stack to the options of a workload's sockets.
+/// Sets a host's stack to the workload's socket options.
 pub(crate) fn set_options(
     stack: &mut Stack,
     options: &SocketOptions,
     traffic: &Wanted,
 ) -> Result<(), Invalid> {
-    // The kernel doubles what is asked for; of TCP's half is for its own bookkeeping
-    // (`tcp_adv_win_scale` 1), while datagrams are counted with theirs.
+    // The kernel doubles a requested size. TCP uses half for overhead (`tcp_adv_win_scale` 1);
+    // datagrams are counted with their overhead.
     let is_udp = matches!(traffic, Wanted::UdpStream { .. } | Wanted::UdpRr { .. });
     let given = |asked: Bytes| if is_udp { Bytes::new(2 * asked.get()) } else { asked };
     if let Some(asked) = options.send_buffer {
@@ -93,7 +92,7 @@ fn refused(key: &str, found: &str, wanted: &str) -> Invalid {
     Invalid { key: key.to_owned(), found: found.to_owned(), wanted: wanted.to_owned() }
 }
 
-/// Thread n of each end is held to the n-th CPU of its set, and begins again with the first.
+/// Binds thread n of each end to the n-th CPU of its set, in turn.
 fn bind(loads: &mut [Load], workload: &Workload) {
     let nth = |cpus: &Option<CpuSet>, idx: usize| {
         let cpus: Vec<u32> = cpus.iter().flat_map(CpuSet::iter).map(|cpu| cpu.0).collect();
@@ -191,8 +190,8 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
     }
 }
 
-/// One load for each thread that has a connection; the first threads have one more if they do not come
-/// out even.
+/// One load for each thread that has a connection. The first threads have one more if the division
+/// leaves a rest.
 fn spread(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Load> {
     let threads = threads.min(connections).max(1);
     (0..threads)
@@ -201,7 +200,7 @@ fn spread(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Loa
         .collect()
 }
 
-/// What a thread with `some` of the `all` connections has of the arrivals.
+/// The part of the arrivals for a thread with `some` of `all` connections.
 fn share(arrivals: Option<WantedArrivals>, some: u32, all: u32) -> Option<Arrivals> {
     arrivals.map(|arrivals| Arrivals {
         rate_hz: f64::from(arrivals.rate_per_s) * f64::from(some) / f64::from(all),
@@ -236,7 +235,7 @@ fn bulk(
     ways.iter().flat_map(|way| spread(connections, threads, |some| load(some, *way))).collect()
 }
 
-/// One of so many senders.
+/// The load of one of `senders`.
 fn datagrams(size: Bytes, rate: Option<BitsPerSecond>, senders: u32) -> Load {
     let rate_pps =
         rate.map_or(1.0, |rate| rate.get() as f64 / 8.0 / size.get() as f64 / f64::from(senders));
@@ -251,7 +250,7 @@ fn datagrams(size: Bytes, rate: Option<BitsPerSecond>, senders: u32) -> Load {
     Load { form, ..Load::new(GENERATOR, SUT, traffic) }
 }
 
-/// Datagrams that latput's own sender sends together: what is due in 50 us, at most 64.
+/// Datagrams that latput's sender sends together: those due in 50 us, at most 64.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
 fn group(rate_pps: f64) -> u32 {
     (rate_pps * 50e-6).clamp(1.0, f64::from(LARGEST_GROUP)) as u32

@@ -1,6 +1,6 @@
 //! Load-time parameters of Intel's drivers for gigabit NICs (e1000, e1000e, em).
 //!
-//! What they mean is in `Documentation/networking/device_drivers/ethernet/intel/e1000.rst`.
+//! `Documentation/networking/device_drivers/ethernet/intel/e1000.rst` describes them.
 
 use latput_knobs::{Knob, Value};
 use latput_policy::e1000::{Mode, throttle_interval};
@@ -15,7 +15,7 @@ use crate::vector::{Delay, Throttle};
 const UNIT_NS: u64 = 1_024;
 
 impl DriverParameters {
-    /// The algorithm of the dynamic throttle: as the rate says or, by default, 3.
+    /// The algorithm of the dynamic throttle; mode 3 by default.
     pub(crate) const fn mode(&self) -> Mode {
         match self.interrupt_throttle_rate {
             Some(1) => Mode::Dynamic,
@@ -24,7 +24,7 @@ impl DriverParameters {
         }
     }
 
-    /// Every parameter that was given.
+    /// The parameters that were given.
     pub fn given(&self) -> impl Iterator<Item = (Knob, u32)> {
         [
             (Knob::InterruptThrottleRate, self.interrupt_throttle_rate),
@@ -39,15 +39,15 @@ impl DriverParameters {
 }
 
 impl Nic {
-    /// Whether it is of the family whose drivers take them: its throttle is a free-running clock, or e1000's
-    /// algorithm moves it.
+    /// Whether its driver has the parameters: its throttle is a free-running clock, or e1000's
+    /// algorithm adapts it.
     fn has_parameters(&self) -> bool {
         let is_gated = matches!(self.coalescing.throttle, Throttle::Gate { .. });
         let given = self.parameters.interrupt_throttle_rate.is_some();
         is_gated || given || self.adaptation == Some(Adaptation::E1000)
     }
 
-    /// As if the driver were loaded with this parameter.
+    /// Sets the NIC as a driver loaded with this parameter would.
     pub(super) fn load_with(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
         if !self.has_parameters() {
             let wanted = "left out: the driver of the profile's NIC has no such parameter";
@@ -90,7 +90,7 @@ impl Nic {
         }
         self.adaptation = None;
         self.coalescing.throttle = match self.coalescing.throttle {
-            // A clock without a period does not tick: nothing is held back.
+            // A clock without a period does not tick, so nothing is delayed.
             _ if number == 0 => Throttle::None,
             throttle => throttle.with_interval(throttle_interval(number)),
         };

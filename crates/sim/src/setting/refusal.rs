@@ -1,4 +1,4 @@
-//! What a simulated host refuses: settings that it would take and then not follow.
+//! Refusals of a simulated host: settings that the simulator could store but not follow.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use latput_units::Nanos;
 use crate::machine::{Driver, Qdisc};
 use crate::profile::{HostProfile, Profile};
 
-/// Which knob or value of a setting has no model, and why.
+/// A knob or value without a model, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(String);
 
 impl Profile {
-    /// Brings the profile to a setting as a host would be brought: what [`Self::set`] would take although it would then do
-    /// nothing, or something else than on a host, is refused as well.
+    /// Applies settings to the profile as to hosts. Refuses what [`Self::set`] would accept but the
+    /// simulator does not follow.
     pub fn apply(&mut self, by_role: &BTreeMap<Role, Setting>) -> Result<(), Refused> {
         apply(by_role, self).map_err(Refused)
     }
@@ -49,7 +49,7 @@ fn host(profile: &Profile, role: Role) -> &HostProfile {
     }
 }
 
-/// Refuses what would be taken and then do nothing, or something else than on a host.
+/// Refuses a value that would have no effect, or another one than on a host.
 fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(), String> {
     let is_of_napi = matches!(
         knob,
@@ -83,8 +83,8 @@ fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(
     }
 }
 
-/// Without deferred interrupts the kernel's timer only tells GRO how long to hold packets between
-/// polls, and here GRO holds nothing longer than a poll.
+/// Without deferred interrupts the timer only bounds how long GRO holds packets between polls. Here
+/// GRO holds nothing longer than a poll.
 fn needs_deferral(host: &HostProfile) -> Result<(), String> {
     let stack = &host.stack;
     let is_timer_alone = stack.gro_flush_timeout > Nanos::ZERO && stack.defer_hard_irqs == 0;

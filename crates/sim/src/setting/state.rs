@@ -1,4 +1,4 @@
-//! What a simulated host reads back: its values of every knob that it has.
+//! Read-back of a simulated host: its values of every knob.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::machine::{Adaptation, Driver, Qdisc};
 use crate::scenario::{Host, Network};
 use crate::vector::Coalescing;
 
-/// A host's values of every knob that it has.
+/// The values of every knob of a host.
 pub(crate) fn state(host: &Host, network: &Network) -> State {
     let (nic, stack) = (&host.nic, &host.stack);
     let count = |count: u32| Value::Count(u64::from(count));
@@ -58,7 +58,7 @@ fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
     let stack = &host.stack;
     let mut values = Vec::new();
     if host.nic.driver != Driver::Polling {
-        // One CPU each, of those that a mask allows.
+        // One CPU of each mask.
         let cores = &host.nic.irq_cores;
         let core = cores.get(queue as usize % cores.len().max(1)).copied().unwrap_or(0);
         let cpu = Value::Cpus([CpuId(core)].into_iter().collect());
@@ -85,7 +85,7 @@ fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
     values
 }
 
-/// The moderation knobs that a NIC of this kind has.
+/// The moderation knobs of a NIC of this kind.
 fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
     if coalescing.is_throttled() {
         return vec![(Knob::RxUsecs, Value::Time(coalescing.throttle.interval()))];
@@ -104,7 +104,7 @@ fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
     ]
 }
 
-/// The points that DIM moves between.
+/// DIM's profile points.
 fn points(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
     let point = |(delay_us, frames)| Point {
         delay: Some(Nanos::from_us(u64::from(delay_us))),

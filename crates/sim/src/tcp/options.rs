@@ -1,9 +1,9 @@
-//! What the two ends of a connection are set to.
+//! Options of a connection's two ends.
 
 use crate::congestion::Rules;
 use crate::machine::Congestion;
 
-/// What does not change during a connection; the connections of a load share it.
+/// Constants of a connection, shared by the connections of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpOptions {
     /// Largest payload of one packet.
@@ -11,18 +11,18 @@ pub(crate) struct TcpOptions {
     /// Largest payload handed over at once (more than `mss` with TSO).
     pub(crate) chunk: u32,
     pub(crate) send_buffer: u32,
-    /// This end's, and the window that it can offer.
+    /// This end's receive buffer, which limits its window.
     pub(crate) receive_buffer: u32,
-    /// The other end's.
+    /// The other end's receive buffer.
     pub(crate) peer_buffer: u32,
     pub(crate) nodelay: bool,
-    /// Acknowledge what was read, not every second segment.
+    /// Acknowledge on reads instead of every second segment.
     pub(crate) acks_when_read: bool,
     pub(crate) congestion: Congestion,
 }
 
 impl TcpOptions {
-    /// What the congestion window must know of the connection.
+    /// The constants of the congestion window.
     #[inline]
     pub(super) fn rules(&self) -> Rules {
         Rules { algorithm: self.congestion, mss: f64::from(self.mss) }

@@ -1,6 +1,6 @@
-//! What a receiver keeps of a stream that has a hole.
+//! Out-of-order ranges of a received stream.
 
-/// Ranges of bytes, sorted and apart: mostly one, so the first is at hand and only others are elsewhere.
+/// Sorted, disjoint ranges of bytes. Mostly there is one, so the first is stored inline.
 #[derive(Clone, Debug)]
 pub(super) struct OutOfOrder {
     first: (u64, u64),
@@ -34,8 +34,7 @@ impl OutOfOrder {
         self.first = self.others.remove(0);
     }
 
-    /// Takes the ranges that follow on bytes before `received`, which moves to the end of them; gives whether any
-    /// are left.
+    /// Removes the ranges that continue `received` and advances it. Returns whether any are left.
     pub(super) fn go_on(&mut self, received: &mut u64) -> bool {
         while self.first.0 <= *received {
             *received = (*received).max(self.first.1);

@@ -1,4 +1,4 @@
-//! What a traced run keeps: packets at interfaces, what cores did, and what happened at NIC queues.
+//! The records of a traced run: packets at interfaces, work of cores, and events of NIC queues.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct TracedPacket {
     pub(super) frame: Frame,
 }
 
-/// What a core did for some time.
+/// Work of a core for some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(super) core: usize,
@@ -31,29 +31,30 @@ pub(crate) struct Slice {
     pub(super) task: Option<u32>,
 }
 
-/// What happened at a NIC queue.
+/// An event of a NIC queue.
 #[derive(Clone, Debug)]
 pub(super) enum QueueEvent {
     /// A packet took a descriptor.
     Arrived { packet: u64 },
     /// The driver took it.
     Taken { packet: u64 },
-    /// An interrupt, that brings these packets.
+    /// An interrupt for these packets.
     Interrupt { packets: Vec<u64> },
     /// A packet found no descriptor.
     Dropped,
 }
 
-/// Everything seen so far.
+/// All records so far.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(super) packets: Vec<TracedPacket>,
     pub(super) slices: Vec<Slice>,
     pub(super) marks: Vec<(Time, usize, QueueEvent)>,
-    /// For each queue: the packets in its ring, and how many of the last have not been interrupted for.
+    /// For each queue: the packets in its ring, and how many of the last ones have had no
+    /// interrupt.
     pub(super) rings: Vec<(VecDeque<u64>, usize)>,
     next_packet: u64,
-    /// For each queue its host, for each core its host and number there.
+    /// For each queue its host; for each core its host and number there.
     pub(super) queue_hosts: Vec<(usize, usize)>,
     pub(super) core_hosts: Vec<(usize, usize)>,
     pub(super) process_names: Vec<String>,
