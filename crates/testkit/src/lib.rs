@@ -1,11 +1,12 @@
 //! Fakes and bodies for the tests of other crates: a kernel that rounds, refuses, forgets and dies, a
-//! store of checkpoints in memory, and the conformance body that a real kernel must pass too.
+//! store of checkpoints in memory, the conformance body that a real kernel must pass too, and what root tests share.
 
 pub mod blessed;
 pub mod checkpoints;
 pub mod conformance;
 pub mod fuse;
 pub mod interface;
+pub mod isolation;
 pub mod kernel;
 pub mod root;
 
@@ -13,6 +14,7 @@ pub use checkpoints::MemoryCheckpoints;
 pub use conformance::conformance;
 pub use fuse::Fuse;
 pub use interface::FakeInterface;
+pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
 pub use root::needs_root;
 

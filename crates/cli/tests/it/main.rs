@@ -32,7 +32,6 @@ mod vm_knobs;
 mod vm_moderate;
 mod vm_runs;
 
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -163,17 +162,6 @@ pub(crate) fn guest_turn() -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A lab that is up has one name on the whole machine: tests that need one take turns, those of another
-/// checkout too.
-pub(crate) fn lab_turn() -> (MutexGuard<'static, ()>, File) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = std::env::temp_dir().join("latput-tests-of-the-lab.lock");
-    let file = File::create(&path).unwrap();
-    file.lock().unwrap();
-    (turn, file)
 }
 
 /// Waits until `is_so`; fails the test after a minute.

@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{Place, kill, lab_turn, needs_program, wait_until};
+use crate::{Place, kill, needs_program, wait_until};
 
 /// Longer than any of these tests.
 const LONG: [&str; 6] =
@@ -22,7 +22,7 @@ fn what_is_confirmed_in_time_stays() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -54,7 +54,7 @@ fn what_nobody_confirms_goes_back_and_the_late_are_told() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -76,7 +76,7 @@ fn restore_puts_back_at_once_what_waits() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -97,7 +97,7 @@ fn a_kill_at_any_step_is_put_back_without_anybody() {
     if needs_root() || needs_program("strace") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -126,7 +126,7 @@ fn the_end_of_the_session_neither_keeps_nor_hurries_a_change() {
     if needs_root() || needs_program("script") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -154,7 +154,7 @@ fn a_watcher_that_is_told_to_end_puts_back_first() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -171,7 +171,7 @@ fn after_a_kill_of_both_watchers_confirm_still_keeps_and_restore_puts_back() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -197,7 +197,7 @@ fn a_maker_that_is_stopped_at_any_step_is_ended_at_the_deadline_and_its_change_p
     if needs_root() || needs_program("strace") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let (before, link) = (lab.knobs(), link(&place));
@@ -232,7 +232,7 @@ fn a_watcher_that_is_killed_is_started_again_by_the_other() {
     if needs_root() || needs_program("strace") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let (before, link) = (lab.knobs(), link(&place));
@@ -264,7 +264,7 @@ fn a_change_of_an_earlier_boot_is_neither_confirmed_nor_put_back() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     lab.b(&LONG).expect(0, &["changed"]);
@@ -288,6 +288,7 @@ fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = Place::new();
     place.write("state", "a file where the folder should be");
     let change = ["set", "lo", "txqueuelen=999", "--confirm-within", "1s"];

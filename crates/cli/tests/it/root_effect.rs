@@ -3,10 +3,10 @@
 
 use std::process::Child;
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{Place, lab_turn, needs_program};
+use crate::{Place, needs_program};
 
 const SET: [&str; 5] =
     ["set", "lat0", "gro-flush-timeout=500us", "napi-defer-hard-irqs=100", "--verify-effect"];
@@ -16,7 +16,7 @@ fn a_timer_agrees_with_the_polls_is_found_ignored_or_stays_undecided() {
     if needs_root() || needs_program("bash") || needs_program("timeout") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -41,7 +41,7 @@ fn what_asks_for_no_gap_is_said_to_be_unverified() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     lab.b(&["set", "lat0", "mtu=1400", "--verify-effect"])

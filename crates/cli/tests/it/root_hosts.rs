@@ -1,10 +1,9 @@
 //! Four hosts - the system under test, two generators and an observer - as namespaces joined by a
 //! bridge; one generator is reached through a real sshd, another has a clock of its own.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
 use crate::{Place, agents_of, kill, needs_program, wait_until};
 
@@ -52,13 +51,15 @@ warmup = "100ms"
 duration = "300ms"
 "#;
 const HOSTS: [&str; 4] = ["sut", "load1", "load2", "watch"];
+/// The namespace of the bridge.
+const HUB: &str = "hub";
 
 #[test]
 fn several_generators_and_an_observer_share_a_plan() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up("a");
+    let rack = Rack::up();
     let before = rack.knobs();
     let place = rack.place();
     let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
@@ -110,7 +111,7 @@ fn an_agent_that_dies_on_one_of_four_hosts_leaves_all_as_they_were() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up("b");
+    let rack = Rack::up();
     let before = rack.knobs();
     let place = rack.place();
     let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
@@ -131,7 +132,7 @@ fn a_lost_ssh_session_ends_the_run_and_its_host_puts_itself_back() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up("c");
+    let rack = Rack::up();
     let before = rack.knobs();
     let place = rack.place();
     let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
@@ -149,56 +150,39 @@ fn is_skipped() -> bool {
 }
 
 /// Four namespaces on a bridge in a fifth, an sshd in one of them, and a testbed file that names them.
-/// Dropping it ends and removes everything.
+/// Dropping it ends sshd.
 struct Rack {
     place: Place,
-    /// Different for each test, so that they may run at the same time.
-    letter: &'static str,
     sshd: Child,
-    made_privilege_folder: bool,
 }
 
 impl Rack {
-    fn up(letter: &'static str) -> Self {
+    fn up() -> Self {
+        isolate();
         let place = Place::new();
         place.write("plan.toml", PLAN);
-        let privilege_folder = PathBuf::from("/run/sshd"); // sshd refuses to start without it
-        let made_privilege_folder = std::fs::create_dir(&privilege_folder).is_ok();
-        let name = |host: &str| format!("lt{}{letter}-{host}", std::process::id());
-        let hub = name("hub");
-        ip(&["netns", "add", &hub]);
-        ip(&["-n", &hub, "link", "add", "br0", "type", "bridge"]);
-        ip(&["-n", &hub, "address", "add", "198.18.7.254/24", "dev", "br0"]);
-        ip(&["-n", &hub, "link", "set", "br0", "up"]);
+        std::fs::create_dir("/run/sshd").unwrap(); // sshd refuses to start without it
+        ip(&["netns", "add", HUB]);
+        ip(&["-n", HUB, "link", "add", "br0", "type", "bridge"]);
+        ip(&["-n", HUB, "address", "add", "198.18.7.254/24", "dev", "br0"]);
+        ip(&["-n", HUB, "link", "set", "br0", "up"]);
         for (idx, host) in HOSTS.into_iter().enumerate() {
-            let namespace = name(host);
-            ip(&["netns", "add", &namespace]);
-            ip(&[
-                "-n", &hub, "link", "add", host, "type", "veth", "peer", "eth0", "netns",
-                &namespace,
-            ]);
-            ip(&["-n", &hub, "link", "set", host, "master", "br0", "up"]);
-            ip(&[
-                "-n",
-                &namespace,
-                "address",
-                "add",
-                &format!("198.18.7.{}/24", idx + 1),
-                "dev",
-                "eth0",
-            ]);
-            ip(&["-n", &namespace, "link", "set", "eth0", "up"]);
-            ip(&["-n", &namespace, "link", "set", "lo", "up"]);
+            let address = format!("198.18.7.{}/24", idx + 1);
+            ip(&["netns", "add", host]);
+            ip(&["-n", HUB, "link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
+            ip(&["-n", HUB, "link", "set", host, "master", "br0", "up"]);
+            ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
+            ip(&["-n", host, "link", "set", "eth0", "up"]);
+            ip(&["-n", host, "link", "set", "lo", "up"]);
         }
         for host in HOSTS {
             // Without GRO a veth has no NAPI, and so nothing to be deferred.
-            let namespace = name(host);
-            let inside = ["ip", "netns", "exec", &namespace];
+            let inside = ["ip", "netns", "exec", host];
             let set = place.wrapped(&inside, &["set", "eth0", "gro=on"]).output().unwrap();
             assert!(set.status.success(), "{set:?}");
         }
-        let sshd = start_sshd(&place, &name("load2"));
-        let rack = Self { place, letter, sshd, made_privilege_folder };
+        let sshd = start_sshd(&place, "load2");
+        let rack = Self { place, sshd };
         rack.place.write("rack.toml", &rack.testbed());
         wait_until("sshd", || rack.over_ssh().status().is_ok_and(|status| status.success()));
         rack
@@ -206,10 +190,6 @@ impl Rack {
 
     const fn place(&self) -> &Place {
         &self.place
-    }
-
-    fn namespace(&self, host: &str) -> String {
-        format!("lt{}{}-{host}", std::process::id(), self.letter)
     }
 
     fn testbed(&self) -> String {
@@ -220,8 +200,7 @@ impl Rack {
                  address = \"198.18.7.{idx}\"\nlatput = \"{latput}\"\nvia = {via:?}\n"
             )
         };
-        let inside =
-            |name: &str| ["ip", "netns", "exec", &self.namespace(name)].map(str::to_owned).to_vec();
+        let inside = |name: &str| ["ip", "netns", "exec", name].map(str::to_owned).to_vec();
         // A day ahead of the others: only a host that is told its own instants starts in time.
         let mut in_tomorrow = inside("load1");
         in_tomorrow.extend(
@@ -242,9 +221,8 @@ impl Rack {
 
     /// ssh to the second generator, from the bridge.
     fn ssh_words(&self) -> Vec<String> {
-        let hub = self.namespace("hub");
         let config = self.place.path("ssh_config").display().to_string();
-        ["ip", "netns", "exec", &hub, "ssh", "-F", &config, "root@198.18.7.3"]
+        ["ip", "netns", "exec", HUB, "ssh", "-F", &config, "root@198.18.7.3"]
             .map(str::to_owned)
             .to_vec()
     }
@@ -259,8 +237,7 @@ impl Rack {
     /// Every knob of every host.
     fn knobs(&self) -> Vec<serde_json::Value> {
         let of = |host: &str| {
-            let namespace = self.namespace(host);
-            let before = ["ip", "netns", "exec", &namespace];
+            let before = ["ip", "netns", "exec", host];
             let shown = self.place.wrapped(&before, &["show", "eth0", "--json"]).output().unwrap();
             let mut document: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
             document["knobs"].take()
@@ -283,12 +260,6 @@ impl Drop for Rack {
     fn drop(&mut self) {
         let _ = self.sshd.kill();
         let _ = self.sshd.wait();
-        for host in HOSTS.into_iter().chain(["hub"]) {
-            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
-        }
-        if self.made_privilege_folder {
-            let _ = std::fs::remove_dir("/run/sshd");
-        }
     }
 }
 

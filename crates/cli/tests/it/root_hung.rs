@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
 use crate::{Place, agents_of, interrupt, kill, needs_program, resident_kb, wait_until};
 
@@ -26,6 +26,8 @@ warmup = "50ms"
 duration = "200ms"
 "#;
 const HOSTS: [&str; 3] = ["sut", "load1", "load2"];
+/// The namespace of the bridge.
+const HUB: &str = "hub";
 /// Of the tests' testbeds.
 const LEASE: Duration = Duration::from_secs(2);
 /// What latput waits at most for an agent, and then for `latput restore`, each.
@@ -36,7 +38,7 @@ fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
     if is_skipped() {
         return;
     }
-    let hosts = Hosts::up("p", "");
+    let hosts = Hosts::up("");
     let before = hosts.seen();
     let mut run = hosts.start();
     let begun = Instant::now();
@@ -66,7 +68,7 @@ fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command(
     if is_skipped() {
         return;
     }
-    let hosts = Hosts::up("q", "case \"$*\" in *restore*) yes answers-without-end >&2;; esac");
+    let hosts = Hosts::up("case \"$*\" in *restore*) yes answers-without-end >&2;; esac");
     let before = hosts.seen();
     let mut run = hosts.start();
     let begun = Instant::now();
@@ -104,7 +106,7 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
     if is_skipped() {
         return;
     }
-    let hosts = Hosts::up("r", "");
+    let hosts = Hosts::up("");
     let before = hosts.seen();
     let mut run = hosts.start();
     let agent = run.agent("load1");
@@ -132,7 +134,7 @@ fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
     if is_skipped() {
         return;
     }
-    let hosts = Hosts::up("s", "");
+    let hosts = Hosts::up("");
     let before = hosts.seen();
     let mut run = hosts.start();
     signal("STOP", run.child.id());
@@ -160,7 +162,7 @@ fn a_controller_that_only_waits_keeps_its_hosts() {
     if is_skipped() {
         return;
     }
-    let hosts = Hosts::up("t", "");
+    let hosts = Hosts::up("");
     let before = hosts.seen();
     let plan = PLAN.replace("200ms", "5s").replace("min = 200, max = 200", "min = 1, max = 1");
     hosts.place.write("plan.toml", &plan);
@@ -172,31 +174,27 @@ fn is_skipped() -> bool {
     needs_root() || needs_program("ip") || needs_program("ethtool")
 }
 
-/// Three namespaces on a bridge in a fourth, and a testbed file that names them. Dropping it removes them.
+/// Three namespaces on a bridge in a fourth, and a testbed file that names them.
 struct Hosts {
     place: Place,
-    /// Different for each test and from those of other modules, so that they may run at the same time.
-    letter: &'static str,
 }
 
 impl Hosts {
     /// `before` is what a shell does on the way to the generators.
-    fn up(letter: &'static str, before: &str) -> Self {
-        let hosts = Self { place: Place::new(), letter };
-        let hub = hosts.namespace("hub");
-        ip(&["netns", "add", &hub]);
-        ip(&["-n", &hub, "link", "add", "br0", "type", "bridge"]);
-        ip(&["-n", &hub, "link", "set", "br0", "up"]);
+    fn up(before: &str) -> Self {
+        isolate();
+        let hosts = Self { place: Place::new() };
+        ip(&["netns", "add", HUB]);
+        ip(&["-n", HUB, "link", "add", "br0", "type", "bridge"]);
+        ip(&["-n", HUB, "link", "set", "br0", "up"]);
         for (idx, host) in HOSTS.into_iter().enumerate() {
-            let inside = hosts.namespace(host);
             let address = format!("198.18.8.{}/24", idx + 1);
-            ip(&["netns", "add", &inside]);
-            let peer = ["type", "veth", "peer", "eth0", "netns", &inside];
-            ip(&[&["-n", &hub, "link", "add", host][..], &peer].concat());
-            ip(&["-n", &hub, "link", "set", host, "master", "br0", "up"]);
-            ip(&["-n", &inside, "address", "add", &address, "dev", "eth0"]);
-            ip(&["-n", &inside, "link", "set", "eth0", "up"]);
-            let way = format!("{before}\nexec ip netns exec {inside} \"$@\"\n");
+            ip(&["netns", "add", host]);
+            ip(&["-n", HUB, "link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
+            ip(&["-n", HUB, "link", "set", host, "master", "br0", "up"]);
+            ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
+            ip(&["-n", host, "link", "set", "eth0", "up"]);
+            let way = format!("{before}\nexec ip netns exec {host} \"$@\"\n");
             hosts.place.write(host, if host == "sut" { "exec \"$@\"\n" } else { &way });
         }
         hosts.place.write("plan.toml", PLAN);
@@ -204,13 +202,9 @@ impl Hosts {
         hosts
     }
 
-    fn namespace(&self, host: &str) -> String {
-        format!("lt{}{}-{host}", std::process::id(), self.letter)
-    }
-
     fn via(&self, host: &str) -> Vec<String> {
         let script = self.place.path(host).display().to_string();
-        let inside = ["ip", "netns", "exec", &self.namespace("sut")].map(str::to_owned);
+        let inside = ["ip", "netns", "exec", "sut"].map(str::to_owned);
         let before = if host == "sut" { inside.to_vec() } else { Vec::new() };
         [&["sh".to_owned(), script][..], &before].concat()
     }
@@ -237,17 +231,15 @@ impl Hosts {
 
     /// Runs latput on a host, whatever is on the way of the testbed.
     fn latput(&self, host: &str, args: &[&str]) {
-        let inside = self.namespace(host);
-        let ran = self.place.wrapped(&["ip", "netns", "exec", &inside], args).output().unwrap();
+        let ran = self.place.wrapped(&["ip", "netns", "exec", host], args).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
     }
 
     /// What the kernel says of each host's interface.
     fn seen(&self) -> Vec<String> {
         let of = |host: &str| {
-            let inside = self.namespace(host);
             let said = |program: &str, args: &[&str]| {
-                let words = [&["netns", "exec", &inside, program][..], args].concat();
+                let words = [&["netns", "exec", host, program][..], args].concat();
                 let ran = Command::new("ip").args(words).output().unwrap();
                 String::from_utf8(ran.stdout).unwrap()
             };
@@ -272,14 +264,6 @@ impl Hosts {
     }
 }
 
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in HOSTS.into_iter().chain(["hub"]) {
-            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
-        }
-    }
-}
-
 /// A run under way. Dropping it ends it and its agents.
 struct Running<'a> {
     hosts: &'a Hosts,
@@ -289,11 +273,10 @@ struct Running<'a> {
 impl Running<'_> {
     /// The process of a host's agent.
     fn agent(&self, host: &str) -> u32 {
-        let namespace = self.hosts.namespace(host);
-        let inside = Command::new("ip").args(["netns", "pids", &namespace]).output().unwrap();
+        let inside = Command::new("ip").args(["netns", "pids", host]).output().unwrap();
         let inside = String::from_utf8(inside.stdout).unwrap();
         let [agent] = inside.split_whitespace().collect::<Vec<_>>()[..] else {
-            panic!("one process in {namespace}: {inside}")
+            panic!("one process in {host}: {inside}")
         };
         agent.parse().unwrap()
     }

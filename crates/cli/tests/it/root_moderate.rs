@@ -2,18 +2,18 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
-use crate::{Place, Ran, kill, lab_turn, needs_program, wait_until};
+use crate::{Place, Ran, kill, needs_program, wait_until};
 
 #[test]
 fn it_holds_answers_and_puts_back_on_sigterm() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -51,7 +51,7 @@ fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -80,7 +80,7 @@ fn what_somebody_else_sets_is_released_once() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let mut daemon = Daemon::start(&place, &["--goal", "standard"]);
@@ -101,7 +101,7 @@ fn it_survives_down_and_up_and_a_new_name() {
     if needs_root() || needs_program("ip") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -144,7 +144,7 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();

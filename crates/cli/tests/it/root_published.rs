@@ -1,16 +1,16 @@
 //! The plans of the published experiments, in a quick form, on the lab.
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
+use crate::Place;
 use crate::published::plans;
-use crate::{Place, lab_turn};
 
 #[test]
 fn every_published_plan_runs_on_the_lab_without_what_a_veth_pair_lacks() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     // Longer than TCP's shortest retransmission timeout: one lost packet is no standstill.
     for (name, plan) in plans("500ms") {
         let place = Place::new();

@@ -3,12 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{
-    Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, needs_program, wait_until,
-};
+use crate::{Place, agents_of, interrupt, kill, namespaces_in_use, needs_program, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -37,6 +35,7 @@ fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let ran = place.run(&["tune", "plan.toml"]);
     ran.expect(0, &["Recommended", "latput set", "gro-flush-timeout", "latput-report.html"]);
@@ -80,8 +79,9 @@ fn settings_take_turns_in_slices_of_one_workload() {
     if needs_root() {
         return;
     }
+    isolate();
+    isolate();
     let place = Place::new();
-    let _turn = lab_turn();
     let (head, _) = PLAN.split_once("[[workload]]").unwrap();
     let method =
         "[method]\nrepetitions = { min = 2, max = 2 }\nduration = \"1s\"\nwarmup = \"100ms\"\n";
@@ -117,6 +117,7 @@ fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
     wait_until("some trials", || place.trials("kept.db") >= 4);
@@ -140,6 +141,7 @@ fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kep
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
     wait_until("some trials", || place.trials("kept.db") >= 2);
@@ -161,6 +163,7 @@ fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let mut child = place.start(&["tune", "plan.toml"]);
     wait_until("some trials", || place.trials("latput-results.db") >= 2);
@@ -179,6 +182,7 @@ fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
     wait_until("a trial", || place.trials("kept.db") >= 1);
@@ -195,6 +199,7 @@ fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -223,6 +228,7 @@ fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = Place::new();
     let plan =
         PLAN.replace("[[\"0us\", 0], [\"20ms\", 100]]", "[[\"0us\", 0]]\nrps-cpus = [\"8000\"]");
@@ -235,6 +241,7 @@ fn the_state_folder_is_empty_after_a_run() {
     if needs_root() {
         return;
     }
+    isolate();
     let place = place();
     place.run(&["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"]).expect(0, &[]);
     let left: Vec<_> = std::fs::read_dir(place.path("state"))
@@ -250,7 +257,7 @@ fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = place_with_testbed();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -266,7 +273,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
     if needs_root() || needs_program("ip") || needs_program("sysctl") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let _lab = Lab::up(&place);
     let hosts = [("a", "generator", "fd00:77::1"), ("b", "sut", "fd00:77::2")];
@@ -312,7 +319,7 @@ fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
     if needs_root() || needs_program("ip") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = place_with_testbed();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -341,7 +348,7 @@ fn the_administrator_wins_over_a_run_and_is_told_once() {
     if needs_root() || needs_program("ip") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = place_with_testbed();
     let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
     place.write("plan.toml", &plan);
@@ -374,7 +381,7 @@ fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = place_with_testbed();
     let lab = Lab::up(&place);
     let before = lab.knobs();

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, Ran, lab_turn, needs_program};
+use crate::{Place, Ran, needs_program};
 
 /// A lab that is up while this lives.
 pub(crate) struct Lab<'a> {
@@ -58,7 +58,7 @@ fn a_setting_is_applied_shown_and_left_in_place() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -78,7 +78,7 @@ fn what_the_kernel_refuses_leaves_everything_as_it_was() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -100,7 +100,7 @@ fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
     if needs_program("strace") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
@@ -142,7 +142,7 @@ fn a_lab_that_was_left_half_built_is_found_and_removed() {
     if needs_root() {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     place.run(&["lab", "down"]).expect(0, &[]);
     place.run(&["lab", "up"]).expect(0, &[]);
