@@ -25,6 +25,9 @@ pub struct Options {
     /// Also the steps that take hours.
     #[arg(long)]
     full: bool,
+    /// Also say how long the slowest tests took.
+    #[arg(long)]
+    timings: bool,
     /// Name the steps and stop.
     #[arg(long)]
     list: bool,
@@ -41,12 +44,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     }
     // On our own machines a missing tool or right is worth a line; in CI it is a hole.
     let strict = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    let mut total = Tally::default();
+    let none_yet = || Tally::new(options.timings);
+    let mut total = none_yet();
     let mut closing = Vec::new();
+    let begun = Instant::now();
     for step in chosen {
         println!("\n== {}: {}", step.name, step.about);
         let started = Instant::now();
-        let tally = run_step(workspace, step, strict);
+        let tally = run_step(workspace, step, none_yet(), strict);
         let failed = tally.failed > 0;
         let verdict = if failed { "FAILED" } else { "ok" };
         let seconds = started.elapsed().as_secs_f64();
@@ -62,6 +67,17 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         }
     }
     println!("\n{}", closing.join("\n"));
+    println!("{:<9} {:<6} {:>7.1} s", "all", "", begun.elapsed().as_secs_f64());
+    Ok(if tell(&total) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints what came of all steps; whether all is well.
+fn tell(total: &Tally) -> bool {
+    let mut slowest: Vec<_> = total.times.iter().flatten().collect();
+    slowest.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    for (idx, test) in slowest.iter().take(SLOWEST).enumerate() {
+        println!("slow {:>2}   {:>8.1} s  {}", idx + 1, test.seconds, test.name);
+    }
     for arm in &total.skipped {
         println!("skipped: {arm}");
     }
@@ -72,9 +88,18 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     for test in &total.failures {
         println!("failed: {}\n    {}", test.name, test.said.join("\n    "));
     }
-    println!("{} passed, {} failed", total.passed, total.failed);
-    Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let unsteady = total.unsteady.len();
+    println!("{} passed, {} failed, {unsteady} passed only alone", total.passed, total.failed);
+    if unsteady > UNSTEADY_MOST {
+        println!("error: {unsteady} tests passed only alone, which may befall {UNSTEADY_MOST}");
+    }
+    total.failed == 0 && unsteady <= UNSTEADY_MOST
 }
+
+/// So many of the slowest tests are named.
+const SLOWEST: usize = 20;
+/// A machine that stops for a second may break one test that measures. Two are tests that are not robust.
+const UNSTEADY_MOST: usize = 1;
 
 /// A slow step runs where it is named, or with `full`.
 fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
@@ -93,8 +118,7 @@ fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
 
 /// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
 /// that was skipped.
-fn run_step(workspace: &Workspace, step: &Step, strict: bool) -> Tally {
-    let mut tally = Tally::default();
+fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) -> Tally {
     if let Err(error) = (step.run)(workspace, &mut tally) {
         println!("error: {error:#}");
         tally.failed = tally.failed.max(1);
@@ -110,6 +134,7 @@ fn run_step(workspace: &Workspace, step: &Step, strict: bool) -> Tally {
 
 #[cfg(test)]
 mod tests {
+    use super::tally::Failure;
     use super::*;
 
     #[test]
@@ -154,10 +179,22 @@ mod tests {
         check_step(&Step { name: "one", about: "one", run }, false, 2);
     }
 
+    #[test]
+    fn one_test_may_pass_only_alone_and_no_more() {
+        let of = |unsteady, failed| {
+            let mut tally = Tally::new(false);
+            tally.unsteady.resize(unsteady, Failure::default());
+            tally.failed = failed;
+            tally
+        };
+        assert!(tell(&of(0, 0)) && tell(&of(1, 0)));
+        assert!(!tell(&of(2, 0)) && !tell(&of(0, 1)));
+    }
+
     #[track_caller]
     fn check_step(step: &Step, strict: bool, failed: usize) {
         let workspace =
             Workspace { root: "here".into(), target: "there".into(), packages: Vec::new() };
-        assert_eq!(run_step(&workspace, step, strict).failed, failed);
+        assert_eq!(run_step(&workspace, step, Tally::default(), strict).failed, failed);
     }
 }

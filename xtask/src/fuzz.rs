@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -31,12 +32,15 @@ pub struct Options {
     /// This target only.
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
     target: Option<String>,
+    /// Build fast rather than run fast.
+    #[arg(skip)]
+    is_brief: bool,
 }
 
 impl Options {
     /// What CI has time for.
     pub const fn sample() -> Self {
-        Self { time: Duration::from_secs(30), target: None }
+        Self { time: Duration::from_secs(30), target: None, is_brief: true }
     }
 }
 
@@ -60,7 +64,7 @@ struct Ran {
 /// Builds the targets, runs each, and prints how much it tried; fails at the first crash.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.root.join("fuzz");
-    let programs = build(workspace, &folder)?;
+    let programs = build(workspace, &folder, options.is_brief)?;
     let chosen: Vec<&str> = TARGETS
         .iter()
         .copied()
@@ -69,8 +73,22 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let seconds = (options.time.as_secs() / chosen.len() as u64).max(1);
     println!("{:<10} {:>12} {:>8} {:>8}", "target", "executions", "edges", "of");
     let mut all = 0;
-    for target in chosen {
-        let ran = fuzz(&folder, &programs.join(target), target, seconds)?;
+    // One on each CPU.
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(&str, Ran)>> {
+        let mine = std::iter::from_fn(|| chosen.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(|target| Ok((*target, fuzz(&folder, &programs.join(target), target, seconds)?)))
+            .collect()
+    };
+    let ran = std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..std::thread::available_parallelism()?.get()).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|it| it.join().expect("a worker does not panic"))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    for (target, ran) in ran.into_iter().flatten() {
         println!("{target:<10} {:>12} {:>8} {:>8}", ran.executions, ran.edges, ran.edges_all);
         all += ran.executions;
     }
@@ -79,8 +97,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The folder of the programs.
-fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
-    let target = workspace.target.join("fuzz");
+fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf> {
+    let target = workspace.target.join(if is_brief { "fuzz-brief" } else { "fuzz" });
     let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
@@ -89,6 +107,9 @@ fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", FLAGS);
+    if is_brief {
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    }
     ensure!(
         command.status().context("cannot start cargo")?.success(),
         "the targets cannot be built"

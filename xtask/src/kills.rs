@@ -10,6 +10,7 @@ mod pair;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -77,6 +78,9 @@ pub struct Options {
     /// Where the random numbers begin.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many at a time, each on a pair of interfaces of its own. A kill mostly waits.
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
     /// No kills: every pair of knobs with each of their values, there and back.
     #[arg(long)]
     pairs: bool,
@@ -85,7 +89,7 @@ pub struct Options {
 impl Options {
     /// What CI has time for.
     pub const fn sample() -> Self {
-        Self { kills: 200, seed: 7, pairs: false }
+        Self { kills: 200, seed: 7, jobs: 4, pairs: false }
     }
 }
 
@@ -137,6 +141,14 @@ impl Default for Count {
 }
 
 impl Count {
+    /// Adds what another job counted.
+    fn add(&mut self, other: Self) {
+        self.kills += other.kills;
+        self.in_the_middle += other.in_the_middle;
+        self.committed += other.committed;
+        self.refused += other.refused;
+    }
+
     /// Whether the kill came before the end of the change.
     fn learn(&mut self, was_early: bool) {
         let window = if was_early { self.window_us * 21 / 20 } else { self.window_us * 20 / 21 };
@@ -144,25 +156,54 @@ impl Count {
     }
 }
 
-/// Kills, compares and prints the table; fails at the first difference.
-pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let latput = workspace.build_latput()?;
+/// Kills `latput`, compares and prints the table; fails at the first difference.
+pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-kills");
-    let bench = Bench { pair: VethPair::open(&latput, &folder)? };
     if options.pairs {
-        return bench.pairs();
+        return Bench { pair: VethPair::open(latput, &folder)? }.pairs();
     }
-    let mut rng = Rng::from_seed(options.seed);
+    let has_failed = AtomicBool::new(false);
+    let counts = std::thread::scope(|scope| -> Result<Vec<_>> {
+        let start = |job: u64| {
+            let (folder, has_failed) = (folder.join(job.to_string()), &has_failed);
+            scope.spawn(move || {
+                kill_all(latput, &folder, job, options, has_failed)
+                    .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
+            })
+        };
+        let jobs: Vec<_> = (0..options.jobs.max(1) as u64).map(start).collect();
+        jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
+    })?;
+    let mut sum: BTreeMap<Victim, Count> = BTreeMap::new();
+    for (victim, count) in counts.into_iter().flatten() {
+        sum.entry(victim).or_default().add(count);
+    }
+    print(&sum);
+    Ok(())
+}
+
+/// The share of one job, with random numbers of its own. It ends early where another has failed.
+fn kill_all(
+    latput: &Path,
+    folder: &Path,
+    job: u64,
+    options: &Options,
+    has_failed: &AtomicBool,
+) -> Result<BTreeMap<Victim, Count>> {
+    let bench = Bench { pair: VethPair::open(latput, folder)? };
+    let mut rng = Rng::split(options.seed, job);
     let mut counts: BTreeMap<Victim, Count> = BTreeMap::new();
-    for number in 0..options.kills {
+    for number in (job..options.kills).step_by(options.jobs.max(1)) {
+        if has_failed.load(Ordering::Relaxed) {
+            break;
+        }
         let case = Case::draw(&mut rng);
         let count = counts.entry(case.victim).or_default();
         bench
             .kill_one(&case, &mut rng, count)
             .with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
     }
-    print(&counts);
-    Ok(())
+    Ok(counts)
 }
 
 fn print(counts: &BTreeMap<Victim, Count>) {

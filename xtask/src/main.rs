@@ -85,7 +85,10 @@ fn main() -> ExitCode {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
-        Task::BenchKills(options) => kills::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchKills(options) => workspace
+            .build_latput()
+            .and_then(|latput| kills::run(&workspace, &latput, &options))
+            .map(|()| ExitCode::SUCCESS),
         Task::Fuzz(options) => fuzz::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Mutants(options) => mutants::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),

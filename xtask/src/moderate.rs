@@ -144,7 +144,7 @@ type Round = BTreeMap<(Candidate, Phase, Load), Sample>;
 
 /// Runs the phases and prints the table; the lab is gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.built()?;
+    let binary = workspace.build_latput()?;
     let _until_the_end = options.awake.then(stay_awake).transpose()?;
     let lab = Lab::up(&binary, &workspace.target)?;
     let mut rng = Rng::from_seed(options.seed);

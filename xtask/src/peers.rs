@@ -77,7 +77,7 @@ fn parse_load(name: &str) -> Result<Load, String> {
 
 /// Runs the comparison and prints it; the lab and the servers are gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.built()?;
+    let binary = workspace.build_latput()?;
     let programs = find_programs(options);
     ensure!(programs.len() > 1, "there is nothing to compare latput with");
 

@@ -94,7 +94,7 @@ struct Target {
 
 /// Fits the profiles again, then asks whether the demands hold.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.built()?;
+    let binary = workspace.build_latput()?;
     let mut differing = Vec::new();
     let mut held_out = Vec::new();
     if !options.accuracy {

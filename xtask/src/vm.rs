@@ -29,7 +29,7 @@ pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = workspace.target.join("vm");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     kernel(&folder, tally)?;
-    binary(workspace, &folder, tally)
+    binary(workspace, tally)
 }
 
 fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
@@ -81,14 +81,14 @@ fn package() -> Result<String> {
     }
 }
 
-fn binary(workspace: &Workspace, folder: &Path, tally: &mut Tally) -> Result<()> {
+fn binary(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let flags = format!("target.{TARGET}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
     let line = ["build", "--locked", "--package", "latput", "--profile", PROFILE];
     let mut build = cargo();
     build.args(line).args(["--target", TARGET, "--config", &flags]);
     tally.run(build.current_dir(&workspace.root))?;
     let built = workspace.target.join(TARGET).join(PROFILE).join("latput");
-    let to = folder.join("latput");
+    let to = workspace.guest_latput();
     fs::copy(&built, &to)
         .with_context(|| format!("cannot copy {} to {}", built.display(), to.display()))?;
     println!("the guest's latput is {}", to.display());

@@ -86,9 +86,15 @@ impl Workspace {
         Ok(hasher.finish())
     }
 
-    /// The released binary; an error that says how to build it where it is not there.
+    /// The static binary that a guest runs, as [`crate::vm`] leaves it.
+    pub fn guest_latput(&self) -> PathBuf {
+        self.target.join("vm/latput")
+    }
+
+    /// The binary that the steps of CI check: optimised, without link-time optimisation. An error that says how to build it
+    /// where it is not there.
     pub fn built(&self) -> Result<PathBuf> {
-        let binary = self.target.join("release/latput");
+        let binary = self.guest_latput();
         let shown = binary.display();
         ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
         Ok(binary)

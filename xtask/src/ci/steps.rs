@@ -38,8 +38,11 @@ pub const STEPS: &[Step] = &[
         about: "licences, bans and sources (advisories need a database from the network: left out)",
         run: deny,
     },
-    Step { name: "build", about: "the released binary", run: build },
-    Step { name: "vm", about: "what the guest of the vm testbed needs", run: vm::build },
+    Step {
+        name: "build",
+        about: "the optimised binary that later steps check, and what a guest is made of",
+        run: vm::build,
+    },
     Step { name: "test", about: "every test of every crate", run: test },
     Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
     Step {
@@ -60,6 +63,7 @@ pub const STEPS: &[Step] = &[
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Step] = &[
+    Step { name: "release", about: "the binary with link-time optimisation", run: release },
     Step {
         name: "power",
         about: "the chance to prove a known effect on recorded noise",
@@ -88,7 +92,7 @@ fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.feed("skipped: kills: needs root");
         return Ok(());
     }
-    kills::run(workspace, &kills::Options::sample())?;
+    kills::run(workspace, &workspace.built()?, &kills::Options::sample())?;
     tally.passed += 1;
     Ok(())
 }
@@ -111,15 +115,23 @@ fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "deny check licenses bans sources"))
 }
 
-fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+/// It is the code of the step `build`, optimised once more for three minutes: no test asks for it.
+fn release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "build --locked --release --package latput"))
 }
 
+/// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let which = "--lib --bins --tests --no-fail-fast";
     let not_in_a_guest =
         "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs::";
-    run_tests(workspace, tally, ["--workspace", "--no-fail-fast"], not_in_a_guest)
+    let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
+    let how = format!("{not_in_a_guest} --test-threads={threads}");
+    run_tests(workspace, tally, ["--workspace", which], &how)
 }
+
+/// A test of the lab waits for most of its time: for a trial, a deadline, a process that ends.
+const TEST_THREADS_PER_CPU: usize = 3;
 
 /// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -129,16 +141,16 @@ fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
 ///
 /// A machine that stops for a second breaks a test that measures. A few that failed are run once more,
-/// alone; if they pass then, the step passes and the last lines tell of them. The second time is with the
-/// same `packages`: for one alone, features and so every crate would be built anew.
+/// alone; if they pass then, the step passes, and CI counts them. The second time is with the same
+/// `packages`: for one alone, features and so every crate would be built anew.
 fn run_tests(
     workspace: &Workspace,
     tally: &mut Tally,
     [packages, which]: [&str; 2],
     how: &str,
 ) -> Result<()> {
-    let line = format!("test --locked {packages} {which} -- --show-output {how}");
-    let Err(error) = tally.run(&mut cargo_line(workspace, &line)) else { return Ok(()) };
+    let line = format!("test --locked {packages} {which}");
+    let Err(error) = tally.run_tests(cargo_line(workspace, &line), how) else { return Ok(()) };
     let failures = &tally.failures;
     if failures.is_empty() || failures.len() != tally.failed || failures.len() > FEW {
         return Err(error);
@@ -148,10 +160,9 @@ fn run_tests(
     let names = names.join(" ");
     let mut alone = Tally::default();
     for target in &tally.failed_targets {
-        let line = format!(
-            "test --locked {packages} {target} -- --show-output --test-threads=1 --exact {names}"
-        );
-        alone.run(&mut cargo_line(workspace, &line))?;
+        let line = format!("test --locked {packages} {target}");
+        let how = format!("--test-threads=1 --exact {names}");
+        alone.run_tests(cargo_line(workspace, &line), &how)?;
     }
     ensure!(alone.passed >= tally.failed, "not all of them were found again");
     tally.passed += tally.failed;
@@ -160,7 +171,7 @@ fn run_tests(
     Ok(())
 }
 
-/// More failed tests than this are no accident.
+/// More failed tests than this are no accident, and not run again.
 const FEW: usize = 5;
 
 fn accuracy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 /// Counted tests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: usize,
@@ -20,6 +20,10 @@ pub struct Tally {
     pub failed_targets: Vec<String>,
     /// Tests that failed beside others and passed alone.
     pub unsteady: Vec<Failure>,
+    /// How long each test took, where it is asked for.
+    pub times: Option<Vec<TestTime>>,
+    /// The test program that runs, as cargo names it.
+    program: String,
     /// The test whose output is passing by.
     test: Option<String>,
     /// Whether what passes by is the output of tests that failed. Their lines with the verdict may be torn
@@ -36,13 +40,43 @@ pub struct Failure {
     pub said: Vec<String>,
 }
 
+/// How long a test took, beside those that ran at the same time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TestTime {
+    /// By libtest's clock.
+    pub seconds: f64,
+    /// The test program and the test.
+    pub name: String,
+}
+
 /// Lines of a failed test that are repeated at the end.
 const SAID_LINES: usize = 30;
 
 impl Tally {
+    /// An empty one, with the times of tests if so wanted.
+    pub fn new(is_timed: bool) -> Self {
+        Self { times: is_timed.then(Vec::new), ..Self::default() }
+    }
+
     /// Runs a command without input, shows its output as it comes and counts what it says.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         self.watch(command, &mut std::io::stdout())
+    }
+
+    /// Runs `cargo test` with these words for the test programs, and shows what tests say that pass.
+    ///
+    /// Only a nightly libtest takes `--report-time`, or one that is told to be one. The variable is for the test programs alone:
+    /// cargo and rustc would build every crate anew for it.
+    pub fn run_tests(&mut self, mut cargo: Command, how: &str) -> Result<()> {
+        if self.times.is_some() {
+            cargo
+                .args(["--config", r#"target."cfg(all())".runner = ["env", "RUSTC_BOOTSTRAP=1"]"#]);
+        }
+        cargo.args(["--", "--show-output"]).args(how.split(' '));
+        if self.times.is_some() {
+            cargo.args(["-Zunstable-options", "--report-time"]);
+        }
+        self.run(&mut cargo)
     }
 
     fn watch(&mut self, command: &mut Command, screen: &mut impl Write) -> Result<()> {
@@ -81,7 +115,14 @@ impl Tally {
         {
             failure.said.push(line.to_owned());
         }
-        if let Some(counts) = line.strip_prefix("test result: ") {
+        if let Some(times) = &mut self.times
+            && let Some((name, seconds)) = timed(line)
+        {
+            times.push(TestTime { seconds, name: format!("{} {name}", self.program) });
+        }
+        if let Some(program) = line.strip_prefix("Running ").and_then(program) {
+            self.program = program.to_owned();
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
             self.test = None;
@@ -117,7 +158,23 @@ impl Tally {
         self.skipped.extend(other.skipped);
         self.failures.extend(other.failures);
         self.unsteady.extend(other.unsteady);
+        if let (Some(times), Some(more)) = (&mut self.times, other.times) {
+            times.extend(more);
+        }
     }
+}
+
+/// `test a::b ... ok <1.234s>`. What a test writes past libtest may tear the line; then it is not among the times.
+fn timed(line: &str) -> Option<(&str, f64)> {
+    let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let (_, seconds) = verdict.strip_suffix("s>")?.rsplit_once('<')?;
+    Some((name, seconds.parse().ok()?))
+}
+
+/// `unittests src/lib.rs (target/debug/deps/latput_sim-0123456789abcdef)`: what is between the last `/` and the last `-`.
+fn program(rest: &str) -> Option<&str> {
+    let (_, path) = rest.strip_suffix(')')?.rsplit_once('(')?;
+    Some(path.rsplit('/').next()?.rsplit_once('-')?.0)
 }
 
 /// The number that stands before `label`; 0 if there is none.
@@ -161,6 +218,24 @@ mod tests {
         let expected =
             ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
         assert_eq!(tally.skipped, expected);
+    }
+
+    #[test]
+    fn times_are_kept_with_the_program_where_they_are_asked_for() {
+        let lines = [
+            "     Running tests/it/main.rs (target/debug/deps/it-dc569ab77f938948)",
+            "test root_a::goes ... ok <1.250s>",
+            "test root_b::says ... root_b::says: skipped: needs root",
+            "ok <0.000s>",
+            "test c ... FAILED <2.000s>",
+        ];
+        let mut tally = Tally::new(true);
+        lines.iter().for_each(|line| tally.feed(line));
+        let time = |seconds, name: &str| TestTime { seconds, name: name.to_owned() };
+        assert_eq!(tally.times, Some(vec![time(1.25, "it root_a::goes"), time(2.0, "it c")]));
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.feed(line));
+        assert_eq!(tally.times, None);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         only_the_edge_prints,
         only_the_transaction_writes,
         iteration_order_is_fixed,
+        has_no_documentation_test,
     ];
     let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
     rust.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
@@ -135,6 +136,25 @@ fn iteration_order_is_fixed(file: &File) -> Vec<Finding> {
     })
 }
 
+/// `cargo xtask ci` runs none: cargo takes a second per crate to look for them.
+fn has_no_documentation_test(file: &File) -> Vec<Finding> {
+    let mut is_fenced = false;
+    let mut findings = Vec::new();
+    for (idx, line) in file.text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let fence = comment.and_then(|comment| comment.trim_start().strip_prefix("```"));
+        is_fenced = comment.is_some() && (is_fenced != fence.is_some());
+        if let Some(language) = fence.filter(|_| is_fenced)
+            && !["c", "text"].contains(&language.trim())
+        {
+            let message = "code in documentation is not tested; write a test, or name the block `text` or `c`";
+            findings.push(Finding::new(&file.path, idx + 1, message));
+        }
+    }
+    findings
+}
+
 fn find_all(
     file: &File,
     code: &str,
@@ -221,6 +241,14 @@ mod tests {
     fn the_order_of_iteration_must_be_fixed() {
         let code = "//! A.\nfn a() { std::collections::HashMap::new() }\n";
         check_one("crates/cli/src/a.rs", code, &["use `BTreeMap`"]);
+    }
+
+    #[test]
+    fn documentation_holds_no_test() {
+        let text = "//! ```text\n//! a\n//! ```\nfn a() {}\n";
+        check_one("crates/cli/src/a.rs", text, &[]);
+        let code = "//! A.\n/// ```\n/// a();\n/// ```\nfn a() {}\n/// ```rust\n";
+        check_one("crates/cli/src/a.rs", code, &["is not tested"; 2]);
     }
 
     #[track_caller]
