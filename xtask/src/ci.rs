@@ -15,6 +15,7 @@ pub use tally::Tally;
 
 /// What to run, and when to stop.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct Options {
     /// Go on after a step that fails.
     #[arg(long)]

@@ -10,8 +10,7 @@ use latput_knobs::{KernelRead, Knob};
 use latput_linux::namespace::PIN_FOLDER;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
-use latput_testkit::needs_root;
-use rustix::mount::MountFlags;
+use latput_testkit::{isolate, needs_root};
 
 #[test]
 fn a_thread_in_a_namespace_sees_its_sysfs_and_the_others_do_not() {
@@ -71,28 +70,27 @@ fn a_pinned_lab_is_found_again_and_removed() {
     if needs_root() {
         return;
     }
-    with_own_pins(|| {
-        let lab = Lab::build(&LabOptions::default()).unwrap();
-        lab.pin().unwrap();
-        let inode = lab.b.namespace.inode().unwrap();
-        assert!(lab.pin().unwrap_err().to_string().contains("lab down"));
-        drop(lab);
-        let again = Lab::open_pinned(&LabOptions::default()).unwrap().expect("it is pinned");
-        assert_eq!(again.b.namespace.inode().unwrap(), inode);
-        let gro = again.b.run_in(|| LinuxKernel::open().unwrap().read(lab::INTERFACE, Knob::Gro));
-        assert!(gro.unwrap().is_ok());
-        drop(again);
-        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
-        assert!(Lab::open_pinned(&LabOptions::default()).unwrap().is_none());
-        let left = fs::read_dir(PIN_FOLDER).map_or(0, |folder| {
-            folder
-                .filter(|entry| {
-                    entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("latput-")
-                })
-                .count()
-        });
-        assert_eq!(left, 0);
+    isolate();
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.pin().unwrap();
+    let inode = lab.b.namespace.inode().unwrap();
+    assert!(lab.pin().unwrap_err().to_string().contains("lab down"));
+    drop(lab);
+    let again = Lab::open_pinned(&LabOptions::default()).unwrap().expect("it is pinned");
+    assert_eq!(again.b.namespace.inode().unwrap(), inode);
+    let gro = again.b.run_in(|| LinuxKernel::open().unwrap().read(lab::INTERFACE, Knob::Gro));
+    assert!(gro.unwrap().is_ok());
+    drop(again);
+    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+    assert!(Lab::open_pinned(&LabOptions::default()).unwrap().is_none());
+    let left = fs::read_dir(PIN_FOLDER).map_or(0, |folder| {
+        folder
+            .filter(|entry| {
+                entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("latput-")
+            })
+            .count()
     });
+    assert_eq!(left, 0);
 }
 
 #[test]
@@ -100,20 +98,19 @@ fn a_namespace_that_somebody_adds_meanwhile_is_not_in_the_way() {
     if needs_root() {
         return;
     }
-    with_own_pins(|| {
-        // The first `ip netns add` of a machine mounts the folder of pins on itself.
-        Namespace::create().unwrap().pin("latput-a").unwrap();
-        let ip = |words: &[&str]| {
-            let status = Command::new("ip").arg("netns").args(words).status().unwrap();
-            assert!(status.success(), "{words:?}");
-        };
-        ip(&["add", "another"]);
-        assert!(Namespace::unpin("latput-a").unwrap());
-        Namespace::create().unwrap().pin("latput-b").unwrap();
-        ip(&["delete", "another"]);
-        assert!(Namespace::unpin("latput-b").unwrap());
-        assert_eq!(fs::read_dir(PIN_FOLDER).unwrap().count(), 0);
-    });
+    isolate();
+    // The first `ip netns add` of a machine mounts the folder of pins on itself.
+    Namespace::create().unwrap().pin("latput-a").unwrap();
+    let ip = |words: &[&str]| {
+        let status = Command::new("ip").arg("netns").args(words).status().unwrap();
+        assert!(status.success(), "{words:?}");
+    };
+    ip(&["add", "another"]);
+    assert!(Namespace::unpin("latput-a").unwrap());
+    Namespace::create().unwrap().pin("latput-b").unwrap();
+    ip(&["delete", "another"]);
+    assert!(Namespace::unpin("latput-b").unwrap());
+    assert_eq!(fs::read_dir(PIN_FOLDER).unwrap().count(), 0);
 }
 
 #[test]
@@ -121,32 +118,18 @@ fn a_half_made_lab_is_refused_and_can_be_removed() {
     if needs_root() {
         return;
     }
-    with_own_pins(|| {
-        // As after a kill -9 between the file and its mount, and before the second host.
-        fs::create_dir_all(PIN_FOLDER).unwrap();
-        fs::write(format!("{PIN_FOLDER}/latput-a"), "").unwrap();
-        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
-        assert!(error.contains("lab down"), "{error}");
-        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a"]);
-        // And as after one between the two hosts: pinned, but without a link.
-        let namespace = Namespace::create().unwrap();
-        namespace.pin("latput-a").unwrap();
-        Namespace::create().unwrap().pin("latput-b").unwrap();
-        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
-        assert!(error.contains("lab down"), "{error}");
-        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
-    });
-}
-
-/// Runs `action` where `/run` is empty and its own, so that a lab which somebody has up is neither
-/// seen nor harmed.
-#[track_caller]
-fn with_own_pins(action: impl FnOnce() + Send) {
+    isolate();
+    // As after a kill -9 between the file and its mount, and before the second host.
+    fs::create_dir_all(PIN_FOLDER).unwrap();
+    fs::write(format!("{PIN_FOLDER}/latput-a"), "").unwrap();
+    let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("lab down"), "{error}");
+    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a"]);
+    // And as after one between the two hosts: pinned, but without a link.
     let namespace = Namespace::create().unwrap();
-    namespace
-        .run_in(|| {
-            rustix::mount::mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
-            action();
-        })
-        .unwrap();
+    namespace.pin("latput-a").unwrap();
+    Namespace::create().unwrap().pin("latput-b").unwrap();
+    let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("lab down"), "{error}");
+    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
 }

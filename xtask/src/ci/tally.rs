@@ -121,7 +121,7 @@ impl Tally {
             times.push(TestTime { seconds, name: format!("{} {name}", self.program) });
         }
         if let Some(program) = line.strip_prefix("Running ").and_then(program) {
-            self.program = program.to_owned();
+            program.clone_into(&mut self.program);
         } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
@@ -230,11 +230,15 @@ mod tests {
             "test c ... FAILED <2.000s>",
         ];
         let mut tally = Tally::new(true);
-        lines.iter().for_each(|line| tally.feed(line));
+        for line in lines {
+            tally.feed(line);
+        }
         let time = |seconds, name: &str| TestTime { seconds, name: name.to_owned() };
         assert_eq!(tally.times, Some(vec![time(1.25, "it root_a::goes"), time(2.0, "it c")]));
         let mut tally = Tally::default();
-        lines.iter().for_each(|line| tally.feed(line));
+        for line in lines {
+            tally.feed(line);
+        }
         assert_eq!(tally.times, None);
     }
 

@@ -39,21 +39,21 @@ fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
         return;
     }
     let hosts = Hosts::up("");
-    let before = hosts.seen();
+    let before = seen();
     let mut run = hosts.start();
     let begun = Instant::now();
-    signal("STOP", run.agent("load1"));
+    signal("STOP", agent("load1"));
     wait_until("the others to be put back", || {
-        let now = hosts.seen();
+        let now = seen();
         now[0] == before[0] && now[2] == before[2]
     });
-    assert_ne!(hosts.seen()[1], before[1], "an agent that hangs cannot put its host back");
+    assert_ne!(seen()[1], before[1], "an agent that hangs cannot put its host back");
     assert!(run.is_running(), "the run waits for the third host");
     let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("host `load1`: its agent") && said.contains("nothing for 2s"), "{said}");
     assert!(said.contains("running `latput restore` on load1"), "{said}");
-    assert_eq!(hosts.seen(), before);
+    assert_eq!(seen(), before);
     // It hangs for the lease and a third, is waited for, and restored.
     assert!(
         begun.elapsed() < 2 * LEASE + WITHIN + Duration::from_secs(20),
@@ -69,11 +69,11 @@ fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command(
         return;
     }
     let hosts = Hosts::up("case \"$*\" in *restore*) yes answers-without-end >&2;; esac");
-    let before = hosts.seen();
+    let before = seen();
     let mut run = hosts.start();
     let begun = Instant::now();
     for host in ["load1", "load2"] {
-        signal("STOP", run.agent(host));
+        signal("STOP", agent(host));
     }
     wait_until("`latput restore`", || run.said().contains("running `latput restore`"));
     let mut most_kb = 0;
@@ -93,12 +93,12 @@ fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command(
     // Both at the same time: one after the other they would take 15 s more of each.
     assert!(took < 2 * LEASE + 2 * WITHIN + Duration::from_secs(12), "{took:?}");
     assert!(most_kb < 200_000, "{most_kb} kB");
-    assert_eq!(hosts.seen()[0], before[0]);
+    assert_eq!(seen()[0], before[0]);
     assert!(processes_with("answers-without-end").is_empty());
     for host in ["load1", "load2"] {
         hosts.latput(host, &["restore"]);
     }
-    assert_eq!(hosts.seen(), before);
+    assert_eq!(seen(), before);
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
         return;
     }
     let hosts = Hosts::up("");
-    let before = hosts.seen();
+    let before = seen();
     let mut run = hosts.start();
-    let agent = run.agent("load1");
-    signal("STOP", agent);
+    let pid = agent("load1");
+    signal("STOP", pid);
     interrupt(run.child.id());
     wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
     assert!(run.is_running());
@@ -123,10 +123,10 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
     let command = hosts.words("load1", "restore");
     assert!(said.contains(&format!("run `{command}`")), "{said}");
     assert!(!said.contains("host `load2`") && !said.contains("host `sut`"), "{said}");
-    let now = hosts.seen();
+    let now = seen();
     assert_eq!((&now[0], &now[2]), (&before[0], &before[2]));
-    signal("CONT", agent);
-    wait_until("the third host to be put back", || hosts.seen() == before);
+    signal("CONT", pid);
+    wait_until("the third host to be put back", || seen() == before);
 }
 
 #[test]
@@ -135,10 +135,10 @@ fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
         return;
     }
     let hosts = Hosts::up("");
-    let before = hosts.seen();
+    let before = seen();
     let mut run = hosts.start();
     signal("STOP", run.child.id());
-    wait_until("the hosts to be put back", || hosts.seen() == before);
+    wait_until("the hosts to be put back", || seen() == before);
     wait_until("the agents to end", || agents_of(run.child.id()).iter().all(|pid| is_zombie(*pid)));
     let kept = hosts.place.trials("kept.db");
     signal("CONT", run.child.id());
@@ -148,12 +148,12 @@ fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
     assert!(said.contains("its controller sent nothing for 2s"), "{said}");
     assert!(said.contains("run the same command again to resume"), "{said}");
     assert!(hosts.place.trials("kept.db") >= kept && kept >= 2);
-    assert_eq!(hosts.seen(), before);
+    assert_eq!(seen(), before);
     let mut again = hosts.start();
     assert!(again.said().contains("resuming run 1"), "{}", again.said());
     interrupt(again.child.id());
     assert_eq!(again.end().0, Some(6));
-    assert_eq!(hosts.seen(), before);
+    assert_eq!(seen(), before);
 }
 
 /// Trials of several leases each, in which the controller has nothing to say but pings, and nothing is lost.
@@ -163,11 +163,11 @@ fn a_controller_that_only_waits_keeps_its_hosts() {
         return;
     }
     let hosts = Hosts::up("");
-    let before = hosts.seen();
+    let before = seen();
     let plan = PLAN.replace("200ms", "5s").replace("min = 200, max = 200", "min = 1, max = 1");
     hosts.place.write("plan.toml", &plan);
     hosts.place.run(&["run", "plan.toml", "--on", "hosts.toml"]).expect(0, &["1 trials"]);
-    assert_eq!(hosts.seen(), before);
+    assert_eq!(seen(), before);
 }
 
 fn is_skipped() -> bool {
@@ -235,27 +235,12 @@ impl Hosts {
         assert!(ran.status.success(), "{ran:?}");
     }
 
-    /// What the kernel says of each host's interface.
-    fn seen(&self) -> Vec<String> {
-        let of = |host: &str| {
-            let said = |program: &str, args: &[&str]| {
-                let words = [&["netns", "exec", host, program][..], args].concat();
-                let ran = Command::new("ip").args(words).output().unwrap();
-                String::from_utf8(ran.stdout).unwrap()
-            };
-            let link = said("ip", &["-o", "link", "show", "eth0"]);
-            assert!(link.contains(" mtu "), "{link}");
-            format!("{link}{}", said("ethtool", &["-k", "eth0"]))
-        };
-        HOSTS.into_iter().map(of).collect()
-    }
-
     /// Starts the plan, and waits until every host is changed and some trials are kept.
     fn start(&self) -> Running<'_> {
         let before = self.place.trials("kept.db");
         let child = self.place.start(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
         wait_until("some trials", || self.place.trials("kept.db") >= before + 2);
-        let seen = self.seen();
+        let seen = seen();
         let changed = [" mtu 1400 ", " mtu 1300 ", " mtu 1300 "];
         for (seen, changed) in seen.iter().zip(changed) {
             assert!(seen.contains(changed), "{seen}");
@@ -271,16 +256,6 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// The process of a host's agent.
-    fn agent(&self, host: &str) -> u32 {
-        let inside = Command::new("ip").args(["netns", "pids", host]).output().unwrap();
-        let inside = String::from_utf8(inside.stdout).unwrap();
-        let [agent] = inside.split_whitespace().collect::<Vec<_>>()[..] else {
-            panic!("one process in {host}: {inside}")
-        };
-        agent.parse().unwrap()
-    }
-
     fn said(&self) -> String {
         std::fs::read_to_string(self.hosts.place.path("stderr")).unwrap()
     }
@@ -305,6 +280,31 @@ impl Drop for Running<'_> {
             let _ = self.child.wait();
         }
     }
+}
+
+/// What the kernel says of each host's interface.
+fn seen() -> Vec<String> {
+    let of = |host: &str| {
+        let said = |program: &str, args: &[&str]| {
+            let words = [&["netns", "exec", host, program][..], args].concat();
+            let ran = Command::new("ip").args(words).output().unwrap();
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        let link = said("ip", &["-o", "link", "show", "eth0"]);
+        assert!(link.contains(" mtu "), "{link}");
+        format!("{link}{}", said("ethtool", &["-k", "eth0"]))
+    };
+    HOSTS.into_iter().map(of).collect()
+}
+
+/// The process of a host's agent.
+fn agent(host: &str) -> u32 {
+    let inside = Command::new("ip").args(["netns", "pids", host]).output().unwrap();
+    let inside = String::from_utf8(inside.stdout).unwrap();
+    let [agent] = inside.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("one process in {host}: {inside}")
+    };
+    agent.parse().unwrap()
 }
 
 fn signal(name: &str, pid: u32) {

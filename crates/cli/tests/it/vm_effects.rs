@@ -5,9 +5,9 @@
 //! bottleneck: sent packets are counted as gone only when the next interrupt reaps them, and a byte
 //! limit (BQL) lets few wait for that.
 
-use latput_vm::HOSTS;
+use latput_vm::{Guest, HOSTS};
 
-use crate::vm_knobs::{latput, latput_on, start};
+use crate::vm_knobs::{latput, latput_on, set, value_of};
 use crate::{Place, guest_turn};
 
 /// 3000 bytes let at most three packets out each 10 ms, 30000 bytes ten times as many.
@@ -62,20 +62,18 @@ fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     assert!(behind > 5.0 * beside, "ping {behind} ns behind pfifo_fast, {beside} beside fq_codel");
 }
 
-#[test]
-fn interrupts_come_to_the_cpu_that_smp_affinity_names() {
-    let Some(_turn) = guest_turn() else { return };
-    let guest = start("e1000e");
+/// Interrupts come to the CPU that smp-affinity names.
+pub(crate) fn check_affinity(guest: &Guest) {
+    let cpus = value_of(guest, "smp-affinity");
     for (cpu, other) in [("0", 1), ("1", 0), ("0", 1)] {
         let assignment = format!("smp-affinity={cpu}");
-        let set = latput(&guest, &["set", HOSTS[0].interface, &assignment]);
-        assert!(set.is_success(), "{}", set.error_text());
+        set(guest, &assignment);
         let interrupts = || {
-            let text = latput(&guest, &["vm", "read", "/proc/interrupts"]).text();
+            let text = latput(guest, &["vm", "read", "/proc/interrupts"]).text();
             per_cpu(&text, HOSTS[0].interface)
         };
         let before = interrupts();
-        assert!(latput(&guest, &["vm", "probe"]).is_success());
+        assert!(latput(guest, &["vm", "probe"]).is_success());
         let after = interrupts();
         let counted = [after[0] - before[0], after[1] - before[1]];
         crate::tell(&format!("{assignment}: {counted:?} interrupts of its card on CPUs 0 and 1"));
@@ -83,6 +81,7 @@ fn interrupts_come_to_the_cpu_that_smp_affinity_names() {
         // One may be under way while the mask changes.
         assert!(counted[other] <= 1, "{assignment}: {counted:?}");
     }
+    set(guest, &format!("smp-affinity={cpus}"));
 }
 
 /// Runs the plan in guests. On a busy machine a guest may stand still for so long that a trial
@@ -174,12 +173,10 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     }
 }
 
-#[test]
-fn what_a_driver_was_loaded_with_is_shown_for_each_card() {
-    let Some(_turn) = guest_turn() else { return };
-    let guest = start("e1000");
+/// What a driver was loaded with is shown for each card.
+pub(crate) fn check_loaded_with(guest: &Guest) {
     let shown = |host: usize, knob: &str| {
-        let output = latput_on(&guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);
+        let output = latput_on(guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);
         let shown: serde_json::Value = serde_json::from_str(&output.text()).unwrap();
         let mut knobs = shown["knobs"].as_array().unwrap().iter();
         let found = knobs.find(|it| it["name"] == knob).unwrap();
@@ -194,6 +191,7 @@ fn what_a_driver_was_loaded_with_is_shown_for_each_card() {
     assert_eq!(shown(1, "interrupt-throttle-rate"), "0");
     assert_eq!(shown(1, "rx-int-delay"), "16");
     assert_eq!(shown(1, "tx-abs-int-delay"), "32");
+    guest.reload(&[]).unwrap();
 }
 
 #[test]
