@@ -12,7 +12,7 @@ Exit codes:
   2  wrong usage: command line, plan or testbed file
   3  not permitted (the message says which privilege is missing)
   4  the change was refused on the way and has been rolled back
-  5  stranded: a rollback failed; the message says what is left and how to finish
+  5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
   6  partial result: some trials are missing";
 
 /// The exit code of the process.
@@ -86,6 +86,12 @@ impl From<latput_experiment::agent::Error> for CliError {
 
 impl From<transaction::ApplyError> for CliError {
     fn from(error: transaction::ApplyError) -> Self {
+        Self { code: error.outcome().into(), error: error.into() }
+    }
+}
+
+impl From<transaction::CommitError> for CliError {
+    fn from(error: transaction::CommitError) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }

@@ -10,7 +10,9 @@ mod session;
 mod steps;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm};
-pub use outcome::{Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored};
+pub use outcome::{
+    Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
+};
 pub use session::Session;
 
 use std::collections::BTreeSet;
@@ -55,14 +57,15 @@ pub fn apply(
     }
 }
 
-/// What [`apply`] would change, found with the same checks and in the same order, without a write.
+/// The changes that [`apply`] would make, found with the same checks and in the same order, without a write.
 pub fn plan(
     kernel: &dyn KernelRead,
     interface: &str,
     desired: &Setting,
 ) -> Result<Vec<Change>, ApplyError> {
     session::check_name(interface)?;
-    let (undo, proven) = (State::default(), BTreeSet::new());
+    let undo = State::default();
+    let proven = BTreeSet::new();
     Ok(steps::plan(kernel, interface, desired, &undo, &proven)?.changes)
 }
 
@@ -89,10 +92,14 @@ pub fn check_link_resets(
     Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
 }
 
-/// Stays with a change that [`apply`] made: its checkpoint is forgotten.
-pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
-    store.remove(undo.slot())?;
-    release_host(store, undo)
+/// Keeps a change that [`apply`] made, and removes its checkpoint.
+pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), CommitError> {
+    let slot = undo.slot();
+    let interface = undo.interface.clone();
+    store.remove(slot).map_err(|source| CommitError { interface, slot, source })?;
+    // No checkpoint is kept under the host's slot, and its lock ends with the process at the latest.
+    let _released = release_host(store, undo);
+    Ok(())
 }
 
 /// Lets go of the lock of the host's own knobs, if the change had any.
@@ -137,7 +144,7 @@ pub fn restore(
     ended
 }
 
-/// What [`restore`] would change, without a write.
+/// The changes that [`restore`] would make, without a write.
 pub fn plan_restore(
     kernel: &dyn KernelRead,
     context: &Context,
@@ -197,7 +204,8 @@ fn check_origin(
     context: &Context,
     checkpoint: &Checkpoint,
 ) -> Result<(), RestoreError> {
-    let (interface, slot) = (checkpoint.interface.clone(), checkpoint.slot());
+    let interface = checkpoint.interface.clone();
+    let slot = checkpoint.slot();
     if checkpoint.boot_id != context.boot_id {
         return Err(RestoreError::OtherBoot { slot, interface, pid: checkpoint.pid });
     }

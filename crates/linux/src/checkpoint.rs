@@ -132,6 +132,7 @@ impl CheckpointStore for FileCheckpoints {
                 .map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
             let lock = self.lock(slot, interface)?;
             self.locks.insert(slot, lock);
+            files::remove_abandoned_parts(&self.folder);
         }
         self.read(&path)
     }
@@ -145,7 +146,7 @@ impl CheckpointStore for FileCheckpoints {
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
         files::replace_private(&path, &bytes).map_err(|error| file_error(error, "write"))?;
         if begins {
-            // What became of an earlier change is old news.
+            // The ending of an earlier change is obsolete.
             let _ = fs::remove_file(self.file(slot, "late"));
         }
         Ok(())
@@ -253,6 +254,17 @@ mod tests {
         assert_eq!(store.claim(SLOT, "eth0"), Ok(None));
         store.remove(SLOT).unwrap();
         store.remove(Slot { index: 8, ..SLOT }).unwrap();
+    }
+
+    #[test]
+    fn a_claim_removes_what_a_killed_save_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(".latput-1-0123456789abcdef.part");
+        let hour_ago = SystemTime::now() - std::time::Duration::from_secs(3600);
+        File::create(&left).unwrap().set_modified(hour_ago).unwrap();
+        let mut store = FileCheckpoints::new(folder.path());
+        store.claim(SLOT, "eth0").unwrap();
+        assert!(!left.exists());
     }
 
     #[test]

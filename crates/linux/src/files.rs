@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::process::{geteuid, getpid};
@@ -18,6 +19,10 @@ pub const TEXT_BYTES_MOST: u64 = 16 << 20;
 const PRIVATE: u32 = 0o600;
 /// Who else may do something with a file or a folder.
 const OTHERS: u32 = 0o077;
+/// Start and end of the name of a file that is not yet complete.
+const PART: (&str, &str) = (".latput-", ".part");
+/// A younger part may belong to a process that has not locked it yet.
+const PART_MIN_AGE: Duration = Duration::from_secs(60);
 const STICKY: u32 = 0o1000;
 const WORLD_WRITABLE: u32 = 0o002;
 
@@ -27,7 +32,7 @@ const WORLD_WRITABLE: u32 = 0o002;
 pub struct FileError {
     /// The file, as it was named.
     pub path: PathBuf,
-    /// What is wrong and how to mend it.
+    /// The problem and its remedy.
     pub problem: String,
     /// Whether it was for want of permission.
     pub permission: bool,
@@ -74,7 +79,8 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
     let folder = open_folder(path)?;
     let failed = |error: rustix::io::Errno| FileError::io(path, "write", error);
     let (mut file, temporary) = loop {
-        let temporary = format!(".latput-{}-{:016x}.part", getpid().as_raw_nonzero(), suffix());
+        let (start, end) = PART;
+        let temporary = format!("{start}{}-{:016x}{end}", getpid().as_raw_nonzero(), suffix());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match openat(&folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)) {
             Ok(file) => break (File::from(file), temporary),
@@ -82,6 +88,9 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
             Err(error) => return Err(failed(error)),
         }
     };
+    // The lock keeps `remove_abandoned_parts` of other processes away. Where the file system has no locks,
+    // that function cannot lock the file either, and leaves it.
+    let _locked = file.try_lock();
     let written = file
         .write_all(bytes)
         .and_then(|()| file.sync_all())
@@ -91,6 +100,34 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
         let _gone = unlinkat(&folder, &temporary, AtFlags::empty());
         FileError::io(path, "write", error)
     })
+}
+
+/// Removes the parts of files that processes left in `folder` when they were killed within [`replace`].
+///
+/// Only regular files of this user go, at least a minute old, that no process has locked. Errors are ignored:
+/// an abandoned part takes space and does no other harm.
+pub(crate) fn remove_abandoned_parts(folder: &Path) {
+    let (start, end) = PART;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_part =
+            name.to_str().is_some_and(|name| name.starts_with(start) && name.ends_with(end));
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_part || !is_file {
+            continue;
+        }
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(entry.path()) else {
+            continue;
+        };
+        let is_ours_and_old = file.metadata().is_ok_and(|meta| {
+            let age = meta.modified().ok().and_then(|modified| modified.elapsed().ok());
+            meta.uid() == geteuid().as_raw() && age.is_some_and(|age| age >= PART_MIN_AGE)
+        });
+        if is_ours_and_old && file.try_lock().is_ok() {
+            let _removed = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Makes sure that `path` is a regular file, making an empty one if there is none, so that what opens it by its
@@ -233,7 +270,8 @@ fn check_target(path: &Path) -> Result<(), FileError> {
 }
 
 fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
-    let (owner, us) = (meta.uid(), geteuid().as_raw());
+    let owner = meta.uid();
+    let us = geteuid().as_raw();
     if owner == us {
         return Ok(());
     }
@@ -288,6 +326,44 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let error = replace(&folder.path().join("missing/file"), b"").unwrap_err();
         assert!(error.to_string().contains("missing: cannot open this folder"), "{error}");
+    }
+
+    #[test]
+    fn only_old_parts_that_nobody_writes_are_removed() {
+        use std::time::SystemTime;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let old = SystemTime::now() - 2 * PART_MIN_AGE;
+        let make = |name: &str, modified: SystemTime| {
+            let file = File::create(at(name)).unwrap();
+            file.set_modified(modified).unwrap();
+            file
+        };
+        drop(make(".latput-1-00.part", old));
+        let being_written = make(".latput-2-00.part", old);
+        being_written.lock().unwrap();
+        drop(make(".latput-3-00.part", SystemTime::now()));
+        drop(make("7-2.json", old));
+        drop(make("other.part", old));
+        symlink(at("other.part"), at(".latput-4-00.part")).unwrap();
+        remove_abandoned_parts(folder.path());
+        let mut kept: Vec<String> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        kept.sort();
+        let expected = [
+            ".latput-2-00.part",
+            ".latput-3-00.part",
+            ".latput-4-00.part",
+            "7-2.json",
+            "other.part",
+        ];
+        assert_eq!(kept, expected);
+        drop(being_written);
+        remove_abandoned_parts(folder.path());
+        assert!(!at(".latput-2-00.part").exists(), "its writer has ended");
+        remove_abandoned_parts(&at("missing"));
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Args {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             return Err(CliError::new(Code::RolledBack, "interrupted: everything is as it was"));
         }
+        let mut left = None;
         let waits = self.confirm_within.filter(|_| !applied.changes.is_empty());
         if let Some(within) = waits {
             let by = process::since_boot() + within;
@@ -109,8 +110,7 @@ impl Args {
                 return Err(CliError { code: Code::RolledBack, error: error.into() });
             }
         } else {
-            transaction::commit(&mut store, &applied.undo)
-                .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+            left = transaction::commit(&mut store, &applied.undo).err();
         }
         // Dropped before anything is printed: a closed terminal must not keep the change from being
         // put back.
@@ -125,7 +125,7 @@ impl Args {
             ));
         }
         tell(context, &self.interface, &applied.changes, "changed")?;
-        Ok(Code::from(applied.outcome()).into())
+        left.map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
 }
 

@@ -74,6 +74,29 @@ fn a_setting_is_applied_shown_and_left_in_place() {
 }
 
 #[test]
+fn a_change_whose_checkpoint_cannot_be_removed_stands_and_says_how_to_finish() {
+    if needs_root() || needs_program("strace") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let calls = "unlink,unlinkat";
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO"));
+    let strace = ["strace", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let ran = lab.b_behind(&strace, &["set", "lat0", "mtu=1400"]);
+    let said = "the change stands, but its checkpoint is left: run `latput restore --forget ";
+    ran.expect(5, &["changed lat0 mtu", said, "Input/output error"]);
+    lab.b(&["show", "lat0"]).expect(0, &["1400"]);
+    let text = format!("{}{}", ran.out, ran.err);
+    let slot = text.split_once(said).unwrap().1.split('`').next().unwrap().to_owned();
+    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["was not finished"]);
+    lab.b(&["restore", "--forget", &slot]).expect(0, &[]);
+    lab.b(&["show", "lat0"]).expect(0, &["1400"]);
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
 fn what_the_kernel_refuses_leaves_everything_as_it_was() {
     if needs_root() {
         return;

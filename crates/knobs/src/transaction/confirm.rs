@@ -41,7 +41,7 @@ pub fn confirm(
             let since = Nanos::from_s(seconds);
             Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
         }
-        Some(_) => super::commit(store, &kept).map_err(failed),
+        Some(_) => super::commit(store, &kept).map_err(|error| failed(error.source)),
     }
 }
 
@@ -82,7 +82,7 @@ pub enum ConfirmError {
     OtherBoot {
         /// The interface.
         interface: String,
-        /// What its checkpoint is kept under.
+        /// The slot that its checkpoint is kept under.
         slot: Slot,
     },
     /// The store failed.
@@ -97,7 +97,7 @@ pub enum ConfirmError {
 }
 
 impl ConfirmError {
-    /// What became of it. Too late is [`ChangeOutcome::Stranded`]: what should be back is not.
+    /// The outcome. Too late is [`ChangeOutcome::Stranded`]: the change should be undone and is not.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Store { source, .. } => ChangeOutcome::refused(source.is_permission()),

@@ -20,7 +20,7 @@ pub struct Applied {
     /// What the device keeps instead of what was asked for, within what its knob allows: from the
     /// value that was written to the one that is read.
     pub rounded: Vec<Change>,
-    /// What the knobs concerned hold now, as read back.
+    /// The values of the knobs concerned, as read back.
     pub found: State,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
@@ -59,7 +59,7 @@ impl fmt::Display for Change {
 pub enum Restored {
     /// The interface holds the checkpoint's values, and the checkpoint is forgotten.
     Done {
-        /// What was different.
+        /// The values that were different.
         changes: Vec<Change>,
         /// Places that the interface no longer has, such as the NAPI of a removed queue.
         gone: Vec<(Knob, Place)>,
@@ -72,7 +72,7 @@ pub enum Restored {
     NothingToDo,
 }
 
-/// What stopped a change that had begun.
+/// The failure that stopped a change after its start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// The kernel did not do a read or a write.
@@ -87,9 +87,9 @@ pub enum Cause {
         knob: Knob,
         /// Where.
         place: Place,
-        /// What was written.
+        /// The value that was written.
         wanted: Value,
-        /// What is there.
+        /// The value that was read back.
         found: Value,
     },
     /// A value had to be added to the checkpoint, and that failed.
@@ -114,11 +114,11 @@ pub struct Foreign {
     pub knob: Knob,
     /// Where.
     pub place: Place,
-    /// What it was before the change.
+    /// The value before the change.
     pub before: Value,
-    /// What the change made of it.
+    /// The value after the change.
     pub written: Value,
-    /// What it is.
+    /// The present value.
     pub found: Value,
 }
 
@@ -140,9 +140,9 @@ pub struct Leftover {
     pub knob: Knob,
     /// Where.
     pub place: Place,
-    /// What it should be.
+    /// The value to put back.
     pub wanted: Value,
-    /// What it is; `None` when it cannot be read.
+    /// The present value; `None` when it cannot be read.
     pub found: Option<Value>,
     /// Why it was not put back.
     pub reason: String,
@@ -192,7 +192,7 @@ pub enum ApplyError {
         knob: Knob,
         /// The value.
         value: Value,
-        /// What it allows.
+        /// The values that it allows.
         allowed: String,
     },
     /// A wanted knob is a parameter that the driver reads when it is loaded. Nothing was touched.
@@ -216,7 +216,7 @@ pub enum ApplyError {
         interface: String,
         /// The knob.
         knob: Knob,
-        /// What overrules it.
+        /// The adaptive moderation that overrules it.
         adaptive: Knob,
     },
     /// Drivers take the link down and up for these knobs, and nobody has allowed it. Nothing was
@@ -240,7 +240,7 @@ pub enum ApplyError {
         checkpoint.pid
     )]
     Unfinished {
-        /// What that change left.
+        /// The checkpoint of that change.
         checkpoint: Box<Checkpoint>,
     },
     /// An earlier change of this interface waits to be confirmed. Nothing was touched.
@@ -251,7 +251,7 @@ pub enum ApplyError {
         interface = checkpoint.interface
     )]
     Unconfirmed {
-        /// What that change left.
+        /// The checkpoint of that change.
         checkpoint: Box<Checkpoint>,
     },
     /// The checkpoint could not be kept. Nothing was touched.
@@ -262,7 +262,7 @@ pub enum ApplyError {
     Permission {
         /// The interface.
         interface: String,
-        /// What was not permitted.
+        /// The operation that was not permitted.
         #[source]
         cause: Box<Cause>,
     },
@@ -271,7 +271,7 @@ pub enum ApplyError {
     Refused {
         /// The interface.
         interface: String,
-        /// What was refused.
+        /// The operation that was refused.
         #[source]
         cause: Box<Cause>,
     },
@@ -280,7 +280,7 @@ pub enum ApplyError {
     RolledBack {
         /// The interface.
         interface: String,
-        /// What failed.
+        /// The first failure.
         #[source]
         cause: Box<Cause>,
         /// Places that went away meanwhile, and so hold no value.
@@ -291,7 +291,7 @@ pub enum ApplyError {
     InterfaceGone {
         /// The interface.
         interface: String,
-        /// What failed.
+        /// The first failure.
         #[source]
         cause: Box<Cause>,
     },
@@ -300,14 +300,37 @@ pub enum ApplyError {
     Stranded {
         /// The interface.
         interface: String,
-        /// What failed first.
+        /// The first failure.
         #[source]
         cause: Box<Cause>,
-        /// What is not as it was.
+        /// The values that were not put back.
         left: Vec<Leftover>,
         /// How to finish, naming what is left.
         finish: String,
     },
+}
+
+/// A change that stands, and whose checkpoint could not be removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{interface}: the change stands, but its checkpoint is left: run `latput restore --forget {slot}` \
+     to remove it; `latput restore` would undo the change"
+)]
+pub struct CommitError {
+    /// The interface.
+    pub interface: String,
+    /// The slot of the checkpoint that is left.
+    pub slot: Slot,
+    /// Why it could not be removed.
+    #[source]
+    pub source: StoreError,
+}
+
+impl CommitError {
+    /// Always [`ChangeOutcome::Stranded`]: the change was made, and a person must finish it.
+    pub const fn outcome(&self) -> ChangeOutcome {
+        ChangeOutcome::Stranded
+    }
 }
 
 /// A checkpoint that was not put back. Except for [`RestoreError::Forget`], it is kept.
@@ -319,7 +342,7 @@ pub enum RestoreError {
          are gone: nothing was changed: run `latput restore --forget {slot}`"
     )]
     OtherBoot {
-        /// What the checkpoint is kept under.
+        /// The slot that the checkpoint is kept under.
         slot: Slot,
         /// The interface.
         interface: String,
@@ -332,7 +355,7 @@ pub enum RestoreError {
          `latput restore` there; if that namespace is gone, run `latput restore --forget {slot}`", slot.namespace
     )]
     OtherNamespace {
-        /// What the checkpoint is kept under.
+        /// The slot that the checkpoint is kept under.
         slot: Slot,
         /// The interface.
         interface: String,
@@ -360,7 +383,7 @@ pub enum RestoreError {
     Stranded {
         /// The interface.
         interface: String,
-        /// What is not as it was.
+        /// The values that were not put back.
         left: Vec<Leftover>,
         /// How to finish, naming what is left.
         finish: String,
@@ -368,7 +391,7 @@ pub enum RestoreError {
 }
 
 impl ApplyError {
-    /// What became of the change.
+    /// The outcome of the change.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Unread(error) => {
@@ -409,7 +432,8 @@ impl ApplyError {
         ending: PutBack,
     ) -> Self {
         let is_permission = cause.is_permission();
-        let (interface, cause) = (interface.to_owned(), Box::new(cause));
+        let interface = interface.to_owned();
+        let cause = Box::new(cause);
         match ending {
             PutBack::Done { .. } if !changed && is_permission => {
                 Self::Permission { interface, cause }
@@ -423,7 +447,7 @@ impl ApplyError {
 }
 
 impl RestoreError {
-    /// What became of it.
+    /// The outcome of the attempt.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Store { source, .. } | Self::Forget { source, .. } => {
@@ -448,7 +472,7 @@ pub(super) enum PutBack {
     Left {
         /// What; never empty.
         left: Vec<Leftover>,
-        /// What a person can do about it.
+        /// Instructions for a person.
         finish: String,
     },
 }

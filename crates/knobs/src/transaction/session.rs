@@ -74,7 +74,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                 .flatten()
                 .find(|kept| kept.boot_id == context.boot_id && kept.device.is(&checkpoint.device));
         }
-        // What an earlier boot left ended with it.
+        // A checkpoint of an earlier boot is obsolete: its settings ended with that boot.
         if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
             return Err(ApplyError::left_by(left));
         }

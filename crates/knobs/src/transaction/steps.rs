@@ -18,7 +18,7 @@ const PUT_BACK_ATTEMPTS: usize = 3;
 /// The last of the knobs that adaptive moderation has a say in.
 const LAST_OVERRULED: Knob = Knob::SampleInterval;
 
-/// What each place should hold.
+/// The wanted value of each place.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     /// The value of each named knob, at every place it has.
@@ -32,7 +32,7 @@ impl<'a> Target<'a> {
         self.desired.get(&knob).or_else(|| self.undo.0.get(&(knob, place)))
     }
 
-    /// What must change at the places of `knob`, which hold `current`.
+    /// The changes that the places of `knob`, which hold `current`, need.
     pub(super) fn differences(
         self,
         kernel: &dyn KernelRead,
@@ -94,10 +94,10 @@ impl Turn {
     }
 }
 
-/// What knobs hold, or why they cannot be read.
+/// The values of knobs, or the errors of reading them.
 pub(super) type Readings = BTreeMap<Knob, Result<Vec<(Place, Value)>, KernelError>>;
 
-/// What a change needs to know of the interface as it is now.
+/// The present state of an interface, and the changes to make.
 #[derive(Default)]
 pub(super) struct Planned {
     /// The values of now of every knob concerned.
@@ -107,7 +107,7 @@ pub(super) struct Planned {
     pub(super) touched: State,
     /// The differences to the target.
     pub(super) changes: Vec<Change>,
-    /// What was read: it holds until the first write.
+    /// The values that were read: they hold until the first write.
     pub(super) readings: Readings,
 }
 
@@ -205,7 +205,7 @@ pub(super) fn read_many(kernel: &dyn KernelRead, interface: &str, knobs: &[Knob]
     answers.map(believed).collect()
 }
 
-/// What could be read.
+/// The values that could be read.
 pub(super) fn values(readings: Readings) -> impl Iterator<Item = ((Knob, Place), Value)> {
     let known = readings.into_iter().filter_map(|(knob, current)| Some((knob, current.ok()?)));
     known.flat_map(|(knob, current)| {
@@ -275,7 +275,8 @@ fn check_limits(
         return Ok(());
     }
     let allowed = spec.allowed_within(min.map(|min| min.max(spec.min)), max);
-    let (interface, value) = (interface.to_owned(), value.clone());
+    let interface = interface.to_owned();
+    let value = value.clone();
     Err(ApplyError::OutOfRange { interface, knob, value, allowed })
 }
 
@@ -385,14 +386,15 @@ pub(super) fn leave_to_others(
                 continue;
             }
             let before = std::mem::replace(before, found.clone());
-            let (written, found) = (written.clone(), found.clone());
+            let written = written.clone();
+            let found = found.clone();
             others.push(Foreign { knob, place, before, written, found });
         }
     }
     (undo, others)
 }
 
-/// What differs from `undo` now; knobs that cannot be read are not listed.
+/// The differences between `undo` and the present values; knobs that cannot be read are not listed.
 pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
     let target = Target { desired: &Setting::new(), undo };
     let of_knob = |knob| {
@@ -457,7 +459,7 @@ pub(super) fn put_back_at(
     PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
 }
 
-/// What to do about an interface that cannot be found.
+/// Instructions for an interface that cannot be found.
 fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -> String {
     let Checkpoint { interface, device, .. } = checkpoint;
     let values: Vec<String> = checkpoint
@@ -524,12 +526,12 @@ fn with_bystanders(
     target
 }
 
-/// What became of the writes of old values.
+/// The results of writing old values.
 #[derive(Default)]
 struct Tried {
-    /// What the kernel said to those that it refused.
+    /// The kernel's errors for the writes that it refused.
     refused: BTreeMap<(Knob, Place), KernelError>,
-    /// What was there before those that it accepted.
+    /// The values before the writes that it accepted.
     over: BTreeMap<(Knob, Place), Value>,
 }
 
@@ -552,7 +554,7 @@ fn write_old_values(
     let current = match read(kernel, interface, knob) {
         Ok(current) => Some(BTreeMap::from_iter(current)),
         Err(error) if is_absence(&error) => return,
-        // What cannot be read is written unseen: a needless write is better than a value left behind.
+        // A value that cannot be read is written anyway: a needless write is better than a value left behind.
         Err(_) => None,
     };
     for (&(_, place), old) in
@@ -582,15 +584,16 @@ fn is_absence(error: &KernelError) -> bool {
 
 /// How an interface compares with its old values.
 struct Review {
-    /// What is not as it was.
+    /// The values that were not put back.
     left: Vec<Leftover>,
-    /// What no longer exists.
+    /// The places that no longer exist.
     gone: Vec<(Knob, Place)>,
 }
 
 /// Compares every place with its old value; `None` when there is no such interface any more.
 fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried) -> Option<Review> {
-    let (mut left, mut gone) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
+    let mut gone = Vec::new();
     let mut is_gone = false;
     for (knob, old_values) in by_knob(undo) {
         let current = match read(kernel, interface, knob) {
