@@ -49,7 +49,7 @@ macro_rules! knobs {
                 self.spec().name
             }
 
-            /// What is known of this knob.
+            /// The knob's entry in the catalogue.
             pub const fn spec(self) -> &'static KnobSpec {
                 match self {
                     $(Self::$knob => {

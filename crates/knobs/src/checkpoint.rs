@@ -50,7 +50,7 @@ pub struct Checkpoint {
     pub boot_id: String,
     /// The network namespace, by the inode number of `/proc/self/ns/net`.
     pub namespace: u64,
-    /// What tells it from a later namespace with the same inode number (`SO_NETNS_COOKIE`, Linux 5.14).
+    /// The cookie that tells it from a later namespace with the same inode number (`SO_NETNS_COOKIE`, Linux 5.14).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_cookie: Option<u64>,
     /// The interface's name, the last one known.
@@ -91,7 +91,7 @@ impl Checkpoint {
         }
     }
 
-    /// What it is kept under.
+    /// The slot that it is kept under.
     pub const fn slot(&self) -> Slot {
         Slot { namespace: self.namespace, index: self.device.index }
     }
@@ -132,7 +132,7 @@ pub struct Context {
     pub pid: u32,
     /// Now, in milliseconds since 1970 (UTC).
     pub now_unix_ms: u64,
-    /// What changes may do to the link. Going back may always take it down.
+    /// Whether changes may take the link down. Going back always may.
     pub link_resets: LinkResets,
 }
 
@@ -232,7 +232,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem of its content.
         reason: String,
     },
 }

@@ -28,12 +28,12 @@ const TOO_MANY: f64 = 1.5;
 /// Others' polls in a count, as a share of all polled packets, beyond which it contradicts nothing.
 const OTHERS: f64 = 0.1;
 
-/// What was counted over a while.
+/// Events and packets counted over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// How long.
     pub window: Nanos,
-    /// What was counted.
+    /// The events that start packet handling.
     pub events: Events,
     /// Packets that the interface received.
     pub rx_packets: u64,
@@ -41,7 +41,7 @@ pub struct Seen {
     pub tx_packets: u64,
 }
 
-/// What stands for the start of packet handling.
+/// The events that start packet handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
     /// Interrupts of this interface's device.
@@ -55,7 +55,7 @@ pub enum Events {
     },
 }
 
-/// What the counts say of a setting.
+/// The verdict of the counts on a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectVerdict {
@@ -82,13 +82,13 @@ impl fmt::Display for EffectVerdict {
 pub struct Judgement {
     /// The knob whose effect was looked for.
     pub knob: Knob,
-    /// What was found.
+    /// The verdict.
     pub verdict: EffectVerdict,
     /// The figures, in a sentence.
     pub detail: String,
 }
 
-/// What a state asks for.
+/// The least gap between events that a state asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Claim {
     knob: Knob,
@@ -164,7 +164,8 @@ impl Claim {
         let seconds = seen.window.as_secs_f64();
         let gaps = seconds / self.gap.as_secs_f64();
         let timed = gaps * self.timers as f64;
-        let (received, sent) = (seen.rx_packets as f64, seen.tx_packets as f64);
+        let received = seen.rx_packets as f64;
+        let sent = seen.tx_packets as f64;
         let (events, packets, name, repeated, others) = match seen.events {
             // Completions of what is sent interrupt as well.
             Events::Interrupts(count) => (count as f64, received + sent, "interrupts", 0.0, 0.0),

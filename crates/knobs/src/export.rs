@@ -19,7 +19,7 @@ use crate::value::Value;
 
 pub use elsewhere::Elsewhere;
 
-/// What a setting is written for.
+/// The configuration system that a setting is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// systemd.link(5), which udev applies when the interface appears.
@@ -71,7 +71,7 @@ pub struct Exported {
     pub text: String,
     /// Where to keep it.
     pub file: String,
-    /// What the format has no word for.
+    /// The knobs that the format cannot hold.
     pub elsewhere: Vec<Elsewhere>,
 }
 

@@ -1,4 +1,4 @@
-//! What the transaction needs of a kernel.
+//! The interface between the transaction and a kernel.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub trait KernelRead {
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 
-    /// What this interface allows of a knob, where its kernel or driver tells.
+    /// The limits of this interface for a knob, where its kernel or driver tells them.
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
         let _ = (interface, knob);
         Limits::default()
@@ -67,7 +67,7 @@ pub trait KernelRead {
     fn find(&self, device: &Device) -> Result<Whereabouts, KernelError>;
 }
 
-/// What an interface allows of a knob, in the unit of the catalogue.
+/// The limits of an interface for a knob, in the unit of the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The smallest value, if the interface has one of its own.
@@ -189,9 +189,9 @@ pub struct KernelError {
     pub interface: String,
     /// The knob; `None` when the interface itself was the problem.
     pub knob: Option<Knob>,
-    /// What was tried, through what: `read /sys/class/net/eth0/gro_flush_timeout`.
+    /// The attempted operation and its means: `read /sys/class/net/eth0/gro_flush_timeout`.
     pub operation: String,
-    /// What a caller may do about it.
+    /// The kind of failure, which tells a caller how to react.
     pub kind: KernelErrorKind,
     /// The kernel's error number, where it gave one.
     pub errno: Option<i32>,
@@ -209,7 +209,7 @@ impl fmt::Display for KernelError {
     }
 }
 
-/// What a caller may do about a [`KernelError`].
+/// The kind of a [`KernelError`], which tells a caller how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelErrorKind {
     /// The interface, driver or kernel has no such knob.

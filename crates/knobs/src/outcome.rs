@@ -1,8 +1,8 @@
-//! What became of a change: one type from the transaction to the exit code.
+//! The outcome of a change: one type from the transaction to the exit code.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of a change, or of a request that might have made one.
+/// The outcome of a change, or of a request that might have made one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {

@@ -22,11 +22,11 @@ pub struct ValueError {
     pub knob: Knob,
     /// The value, at most 80 characters of it.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem of the value.
     pub problem: ValueProblem,
 }
 
-/// What is wrong with a value.
+/// A problem of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueProblem {
     /// It is of another kind, or of none.

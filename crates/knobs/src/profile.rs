@@ -12,11 +12,11 @@ const POINTS_MAX: usize = 16;
 /// The points of one direction, from the shortest delay to the longest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Profile(Vec<Point>);
+pub struct Profile(Vec<ProfilePoint>);
 
 /// One point. What a driver does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Point {
+pub struct ProfilePoint {
     /// Delay.
     pub delay: Option<Nanos>,
     /// Packets that raise the interrupt before the delay is over.
@@ -27,12 +27,12 @@ pub struct Point {
 
 impl Profile {
     /// From points; `None` for none and for too many.
-    pub fn new(points: Vec<Point>) -> Option<Self> {
+    pub fn new(points: Vec<ProfilePoint>) -> Option<Self> {
         (1..=POINTS_MAX).contains(&points.len()).then_some(Self(points))
     }
 
     /// The points.
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[ProfilePoint] {
         &self.0
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Profile {
     /// it does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |number: Option<u64>| number.map_or_else(|| "n".to_owned(), |n| n.to_string());
-        let point = |point: &Point| {
+        let point = |point: &ProfilePoint| {
             let delay = number(point.delay.map(|delay| delay.as_ns() / 1_000));
             let mut text = format!("{delay},{}", number(point.packets.map(u64::from)));
             if let Some(completions) = point.completions {
@@ -78,7 +78,7 @@ impl FromStr for Profile {
                 _ => return Err(ProfileError),
             };
             let delay = delay.map(|us| Nanos::from_us(u64::from(us)));
-            points.push(Point { delay, packets, completions });
+            points.push(ProfilePoint { delay, packets, completions });
         }
         Self::new(points).ok_or(ProfileError)
     }

@@ -94,7 +94,7 @@ const KINDS: &[(&str, &[(&str, Unit)])] = &[
     ),
 ];
 
-/// What a parameter is.
+/// The unit of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Count,
@@ -273,7 +273,8 @@ impl fmt::Display for Parameter {
             Self::Rate(rate) => fmt::Display::fmt(rate, f),
             Self::Switch(on) => f.pad(if *on { "on" } else { "off" }),
             Self::Share(millionths) => {
-                let (whole, fraction) = (millionths / 10_000, millionths % 10_000);
+                let whole = millionths / 10_000;
+                let fraction = millionths % 10_000;
                 let text = format!("{whole}.{fraction:04}");
                 write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
             }
@@ -322,11 +323,11 @@ impl fmt::Display for Qdisc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct QdiscError {
-    /// What is wrong with it.
+    /// The problem of the text.
     pub problem: QdiscProblem,
 }
 
-/// What is wrong with the text of a queue discipline.
+/// A problem in the text of a queue discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QdiscProblem {
     /// It names none that latput can set.

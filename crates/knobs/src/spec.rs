@@ -1,4 +1,4 @@
-//! What a row of the catalogue holds: kind, unit, range, how disruptive a change is, and what it resets.
+//! The fields of a row of the catalogue: kind, unit, range, how disruptive a change is, and which knobs it resets.
 
 use std::fmt::{self, Write as _};
 
@@ -13,7 +13,7 @@ use crate::value::{Named, Value};
 pub struct KnobSpec {
     /// The kernel's name, as ethtool spells it.
     pub name: &'static str,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: ValueKind,
     /// The kernel's unit, in which `min` and `max` are: `byte`, `packet`, `ns`, `us`, `s`; empty for
     /// switches.
@@ -26,7 +26,7 @@ pub struct KnobSpec {
     pub rounding: Rounding,
     /// The word that may stand for a value, if there is one.
     pub named: Option<Named>,
-    /// What a change does to traffic.
+    /// The effect of a change on traffic.
     pub tier: Tier,
     /// Whether drivers of hardware take the link down and up for a change. Interfaces without
     /// hardware do not: [`KernelRead::resets_link`](crate::KernelRead::resets_link) knows which.
@@ -41,17 +41,17 @@ pub struct KnobSpec {
     pub overruled_by: Option<Knob>,
     /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
     pub is_negotiated: bool,
-    /// What the driver's module calls it, of knobs that drivers read when they are loaded.
+    /// The name of the driver's module parameter, for knobs that drivers read when they are loaded.
     pub module_parameter: Option<&'static str>,
     /// Where it lives.
     pub lives: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub doc: &'static str,
     /// A value as it is written in files and on the command line.
     pub example: &'static str,
 }
 
-/// What a change of a knob does to the traffic of its interface.
+/// The effect of a change of a knob on the traffic of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Nothing is lost.
@@ -75,7 +75,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What a knob belongs to.
+/// The owner of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// One interface.
@@ -96,7 +96,7 @@ pub enum Group {
     Link,
     /// Work that the NIC takes over, or the stack puts together.
     Offloads,
-    /// What holds packets back on their way out.
+    /// Queues that hold packets back on their way out.
     Queueing,
     /// Which CPU handles which packets.
     Steering,
@@ -181,7 +181,7 @@ pub(crate) const fn plain(kind: ValueKind) -> KnobSpec {
 }
 
 impl Knob {
-    /// What the driver's module calls the parameter, of knobs that drivers read when they are loaded.
+    /// The name of the driver's module parameter, for knobs that drivers read when they are loaded.
     pub const fn module_parameter(self) -> Option<&'static str> {
         self.spec().module_parameter
     }
@@ -241,7 +241,8 @@ impl KnobSpec {
 
     /// The allowed values in words, where the interface has narrower bounds, in the kernel's unit.
     pub fn allowed_within(&self, min: Option<u64>, max: Option<u64>) -> String {
-        let (min, max) = (min.unwrap_or(self.min), max.unwrap_or(self.max));
+        let min = min.unwrap_or(self.min);
+        let max = max.unwrap_or(self.max);
         let mut text = match self.kind {
             ValueKind::Count => {
                 // Of several: `packets`, `packets/s`.

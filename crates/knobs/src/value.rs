@@ -31,7 +31,7 @@ pub enum Value {
     Named(Named),
 }
 
-/// What the values of a knob are.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueKind {
     /// A whole number: [`Value::Count`].
@@ -75,7 +75,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// What kind of value it stands for.
+    /// The kind of value that it stands for.
     pub const fn kind(self) -> ValueKind {
         match self {
             Self::Hint => ValueKind::Cpus,
@@ -94,7 +94,7 @@ impl fmt::Display for Named {
 }
 
 impl Value {
-    /// What kind of value this is.
+    /// The kind of this value.
     pub const fn kind(&self) -> ValueKind {
         match self {
             Self::Count(_) => ValueKind::Count,

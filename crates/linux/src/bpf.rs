@@ -35,7 +35,7 @@ fn require(what: &str) -> Result<(), Error> {
     Capability::Bpf.require(what)
 }
 
-/// What `check` says of the kernel's type information; `false` if the kernel has none.
+/// The result of `check` on the kernel's type information; `false` if the kernel has none.
 fn check_layout(
     what: &str,
     check: impl FnOnce(&[u8]) -> Result<(), String>,

@@ -55,7 +55,7 @@ fn peers(proc: &Path, mut pid: u32) -> BTreeSet<String> {
     let mut peers = BTreeSet::new();
     for _ in 0..ANCESTORS_MAX {
         let folder = proc.join(pid.to_string());
-        // What may not be read belongs to somebody else's session, or has just ended.
+        // A process that may not be read belongs to another user's session, or has just ended.
         let environment = fs::read(folder.join("environ")).unwrap_or_default();
         peers.extend(environment.split(|&byte| byte == 0).filter_map(peer_of));
         let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();

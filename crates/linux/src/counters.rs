@@ -144,7 +144,8 @@ impl Sampler {
     fn sample_at_once(&mut self) -> Result<(CpuSample, InterfaceCounters), Error> {
         let mut best: Option<(Nanos, CpuSample, InterfaceCounters)> = None;
         for _ in 0..ATTEMPTS {
-            let (begun, cpu_begun) = (OsClock.now(), thread_cpu_time());
+            let begun = OsClock.now();
+            let cpu_begun = thread_cpu_time();
             let sample = (self.cpu.sample()?, self.route.counters(self.interface_index)?);
             let own = thread_cpu_time().saturating_sub(cpu_begun);
             let waited = OsClock.now().saturating_sub(begun).saturating_sub(own);

@@ -20,9 +20,11 @@ pub fn watch(interface: &str, wait: impl FnOnce()) -> Result<Seen, Error> {
         let text = format!("{interface} has no interrupts, and polls are not counted: {obstacle}");
         return Err(Error::Other(text));
     }
-    let (first, before) = (sampler.sample()?, kernel.interrupt_count(interface));
+    let first = sampler.sample()?;
+    let before = kernel.interrupt_count(interface);
     wait();
-    let (second, after) = (sampler.sample()?, kernel.interrupt_count(interface));
+    let second = sampler.sample()?;
+    let after = kernel.interrupt_count(interface);
     let host = first.until(&second, interface, Role::Sut, State::default())?;
     let events = match (before.zip(after), host.napi) {
         (Some((before, after)), _) => Events::Interrupts(after.saturating_sub(before)),

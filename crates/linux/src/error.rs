@@ -1,4 +1,4 @@
-//! What can go wrong between latput and the kernel.
+//! Errors between latput and the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub enum Error {
     /// A system call or a file operation failed.
     #[error("cannot {operation}")]
     System {
-        /// What was tried, with the path or name: `mount sysfs on /sys`.
+        /// The attempted operation, with the path or name: `mount sysfs on /sys`.
         operation: String,
         /// Why not.
         #[source]
@@ -26,7 +26,7 @@ pub enum Error {
     Parse {
         /// The file.
         file: String,
-        /// What should be there.
+        /// The expected content.
         expected: String,
         /// The start of what is there.
         found: String,
@@ -46,7 +46,7 @@ pub enum Error {
         "{purpose} needs {capability}: run it as root, or grant it with `setcap` or systemd's `AmbientCapabilities=`"
     )]
     Capability {
-        /// What for.
+        /// The purpose.
         purpose: String,
         /// Which: `CAP_NET_ADMIN`.
         capability: &'static str,

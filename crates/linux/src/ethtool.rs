@@ -156,7 +156,8 @@ fn bits(bitset: Attribute<'_>) -> Result<Vec<(String, bool)>, Malformed> {
         return Ok(named);
     };
     for bit in bits.nested() {
-        let (mut name, mut value) = (None, false);
+        let mut name = None;
+        let mut value = false;
         for attribute in bit?.nested() {
             let attribute = attribute?;
             match attribute.kind {

@@ -1,4 +1,4 @@
-//! What is worth knowing of a host when its results are read a year later.
+//! Facts about a host that a reader needs when its results are read a year later.
 
 use std::fs;
 use std::io::ErrorKind::NotFound;

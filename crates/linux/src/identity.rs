@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What is fixed about the device behind an interface.
+/// The fixed facts about the device behind an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The address that the device was made with; `None` if it has another one now, or a random one.

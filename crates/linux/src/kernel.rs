@@ -235,7 +235,7 @@ fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
     })
 }
 
-/// What is known of one knob of an interface.
+/// The known facts about one knob of an interface.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     /// The knob.
@@ -244,7 +244,7 @@ pub struct Surveyed {
     pub values: Result<Vec<(Place, Value)>, KernelError>,
     /// Whether it can be set here, and through what.
     pub capability: Capability,
-    /// What the interface allows.
+    /// The limits of the interface.
     pub limits: Limits,
 }
 
@@ -419,7 +419,8 @@ mod tests {
             fs::write(path, value).unwrap();
         }
         let route = Route::open().unwrap();
-        let (sysfs, proc) = (Sysfs::new(folder.path()), Files::new(folder.path()));
+        let sysfs = Sysfs::new(folder.path());
+        let proc = Files::new(folder.path());
         let ioctl = EthtoolIoctl::open().unwrap();
         let modprobe = vec![Files::new(&folder.path().join("modprobe.d"))];
         let kernel = LinuxKernel {

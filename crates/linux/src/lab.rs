@@ -24,7 +24,7 @@ use crate::sysfs::Sysfs;
 pub const INTERFACE: &str = "lat0";
 /// The hosts, generator first.
 pub const HOST_NAMES: [&str; 2] = ["a", "b"];
-/// What the names of pinned lab namespaces start with.
+/// The prefix of the names of pinned lab namespaces.
 pub const PIN_PREFIX: &str = "latput-";
 /// Addresses from the block for benchmarks (RFC 2544, appendix C.2.2), which nobody routes.
 const ADDRESSES: [IpAddr; 2] =
@@ -33,7 +33,7 @@ const PREFIX_LENGTH: u8 = 24;
 /// Locally administered (second bit of the first byte), fixed so that neighbours can be permanent.
 const MACS: [MacAddress; 2] = [[2, 0, 0, 0, 0, 0x0a], [2, 0, 0, 0, 0, 0x0b]];
 
-/// What can be chosen about a lab.
+/// The options of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabOptions {
     /// MTU of both ends.
@@ -202,7 +202,7 @@ impl LabHost {
         self.run_in(|| pin_napi_threads(self.interface, &self.cpus))?
     }
 
-    /// What its namespace is called when it is pinned: `latput-a`.
+    /// The name of its namespace when it is pinned: `latput-a`.
     pub fn pin_name(&self) -> String {
         format!("{PIN_PREFIX}{}", self.name)
     }

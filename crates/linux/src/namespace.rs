@@ -110,7 +110,7 @@ impl Namespace {
             .into_iter()
             .flatten()
             .filter_map(|entry| Some(entry.ok()?.path()));
-        // What cannot be read has just ended, or is not a namespace.
+        // A process that cannot be read has just ended; a file that cannot be read is not a namespace.
         Ok(processes.chain(pins).any(|path| {
             // Follows the link to the namespace itself.
             fs::metadata(&path).is_ok_and(|meta| meta.ino() == inode)

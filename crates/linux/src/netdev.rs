@@ -179,7 +179,9 @@ fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
 
 /// `None` for a transmit queue.
 fn parse_rx_queue(attributes: &[u8]) -> Result<Option<RxQueue>, Malformed> {
-    let (mut number, mut kind, mut napi) = (None, None, None);
+    let mut number = None;
+    let mut kind = None;
+    let mut napi = None;
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {

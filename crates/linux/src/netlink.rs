@@ -22,7 +22,7 @@ pub enum NetlinkError {
     /// The socket itself failed.
     #[error("cannot {request}: netlink socket")]
     Socket {
-        /// What was asked for, as a verb phrase: `set mtu of lat0`.
+        /// The request, as a verb phrase: `set mtu of lat0`.
         request: String,
         /// Why.
         #[source]
@@ -31,7 +31,7 @@ pub enum NetlinkError {
     /// The kernel said no.
     #[error("cannot {request}: {}", refusal_text(*.errno, .text.as_deref(), *.offset))]
     Refused {
-        /// What was asked for.
+        /// The request.
         request: String,
         /// The error number, positive.
         errno: i32,
@@ -43,16 +43,16 @@ pub enum NetlinkError {
     /// The answer makes no sense.
     #[error("cannot {request}: {source}")]
     Malformed {
-        /// What was asked for.
+        /// The request.
         request: String,
-        /// What is wrong with the answer.
+        /// The problem of the answer.
         #[source]
         source: Malformed,
     },
     /// The kernel did not answer in time, or its answer never came to an end.
     #[error("cannot {request}: no complete answer from the kernel within 5 s")]
     Timeout {
-        /// What was asked for.
+        /// The request.
         request: String,
     },
 }
@@ -84,7 +84,7 @@ impl NetlinkError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed netlink answer: {what}")]
 pub struct Malformed {
-    /// What is wrong.
+    /// The problem.
     pub what: &'static str,
 }
 

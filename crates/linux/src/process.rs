@@ -1,4 +1,4 @@
-//! What the process itself needs of the system: CPUs, capabilities, the clock, the boot.
+//! Facts about this process and the system: CPUs, capabilities, the clock, the boot.
 
 use std::fs;
 use std::io;

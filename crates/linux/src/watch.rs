@@ -57,7 +57,7 @@ impl Watch {
     /// From now on `knobs` are expected to stay as they are at this moment. Call it after every change
     /// that is one's own.
     pub fn expect(&mut self, kernel: &dyn KernelRead, knobs: impl IntoIterator<Item = Knob>) {
-        // What had been noticed until now is one's own doing, or expected.
+        // Changes noticed until now are the caller's own, or expected.
         let _ = self.is_noticed();
         self.expected = self.read(kernel, &knobs.into_iter().collect());
         self.last_read = OsClock.now();
@@ -137,7 +137,7 @@ impl Watch {
     }
 }
 
-/// What differs at the places that are in both.
+/// The differences at the places that are in both.
 fn changes(before: &State, now: &State) -> Vec<Change> {
     let at_place = |(key, from): (&(Knob, Place), &Value)| {
         let to = now.0.get(key)?;

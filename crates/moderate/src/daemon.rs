@@ -36,7 +36,7 @@ const TRIAL_SAMPLE_DIVISOR: u64 = 5;
 /// Failed changes in a row that end the daemon.
 const MAX_FAILURES_IN_A_ROW: u32 = 5;
 
-/// What to moderate, and how.
+/// The interface to moderate, and the options of the moderation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The interface.
@@ -71,7 +71,7 @@ pub struct Daemon {
     server: Server,
     notify: Notify,
     fingerprint: Fingerprint,
-    /// What the knobs held after our last write.
+    /// The values of the knobs after our last write.
     written: latput_knobs::State,
     delay: Nanos,
     has_begun_trial: bool,
@@ -89,7 +89,8 @@ impl Daemon {
         hold.notify.say("READY=1");
         let ended = hold.run_loop(should_stop);
         hold.notify.say("STOPPING=1");
-        let (hand, status) = (hold.hand, hold.status);
+        let hand = hold.hand;
+        let status = hold.status;
         let interface = status.interface.clone();
         // The sockets close first, so that nobody is told of a state that has ended.
         drop(hold.server);
@@ -164,7 +165,8 @@ impl Daemon {
             options,
         };
         hold.fingerprint = hold.fingerprint_of(&link);
-        let (interface, goal) = (&hold.status.interface, &hold.status.goal);
+        let interface = &hold.status.interface;
+        let goal = &hold.status.goal;
         let (state, knobs) = (hold.status.state.name(), hold.status.knobs.join(", "));
         tracing::info!(interface, state, knobs, goal, "started");
         Ok(hold)
@@ -261,7 +263,8 @@ impl Daemon {
                 self.failures_in_row += 1;
                 tracing::warn!(interface, to = %to, %error, "a change failed");
                 if self.failures_in_row >= MAX_FAILURES_IN_A_ROW {
-                    let (times, last) = (self.failures_in_row, error.to_string());
+                    let times = self.failures_in_row;
+                    let last = error.to_string();
                     return Err(Error::KeepsFailing { interface, times, last });
                 }
                 // The old delay is in force again: the policy starts anew from it.
@@ -309,7 +312,8 @@ impl Daemon {
     /// Reports a change without making it. The load's response stays unknown, so only the first step of a
     /// search can be reported.
     fn would_change(&mut self, to: Nanos, reason: &str) {
-        let (interface, knob) = (&self.status.interface, self.delay_knob.main().name());
+        let interface = &self.status.interface;
+        let knob = self.delay_knob.main().name();
         tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
         self.record(self.delay, to, reason);
         self.governor = self.new_governor();
@@ -336,9 +340,11 @@ fn take_over(
     let interface = &options.interface;
     let mut refused = None;
     for delay_knob in candidates {
-        let (most, least) = (options.goal.most, delay_knob.least());
+        let most = options.goal.most;
+        let least = delay_knob.least();
         if most > Nanos::ZERO && most < least {
-            let (interface, knob) = (interface.clone(), delay_knob.main().name());
+            let interface = interface.clone();
+            let knob = delay_knob.main().name();
             refused = Some(Error::TooShort { interface, most, knob, least });
             continue;
         }

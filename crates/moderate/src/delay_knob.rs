@@ -105,7 +105,7 @@ impl DelayKnob {
         }
     }
 
-    /// What all of its knobs hold now.
+    /// The present values of all its knobs.
     pub(crate) fn read(
         &self,
         kernel: &dyn KernelRead,

@@ -18,7 +18,7 @@ pub enum Error {
     /// A change failed, and was put back unless it says otherwise.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// What was held could not be put back.
+    /// The moderated knobs could not be put back.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// A knob could not be read.
@@ -32,7 +32,7 @@ pub enum Error {
     NoDelayKnob {
         /// The interface.
         interface: String,
-        /// What each knob lacks.
+        /// The problem of each knob.
         reasons: String,
     },
     /// The longest delay is shorter than the shortest that the interface can have.
@@ -42,7 +42,7 @@ pub enum Error {
     TooShort {
         /// The interface.
         interface: String,
-        /// What was asked for.
+        /// The request.
         most: latput_units::Nanos,
         /// The knob.
         knob: &'static str,
@@ -103,7 +103,7 @@ pub enum Error {
     MetricsAddress {
         /// As given.
         given: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A socket could not be made or spoken to.
@@ -111,7 +111,7 @@ pub enum Error {
     Socket {
         /// Its path or address.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         operation: &'static str,
         /// Why not.
         source: io::Error,
@@ -121,13 +121,13 @@ pub enum Error {
     BadStatus {
         /// The socket.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
 
 impl Error {
-    /// What became of the interface.
+    /// The outcome for the interface.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Goal(_) | Self::TooShort { .. } | Self::MetricsAddress { .. } => {

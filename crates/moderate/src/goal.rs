@@ -54,7 +54,7 @@ impl Named {
         Err(GoalError::Unknown { name: name.chars().take(80).collect() })
     }
 
-    /// What it stands for, with a longest delay of `max_delay`.
+    /// The limits that it stands for, with a longest delay of `max_delay`.
     fn meaning(&self, max_delay: Nanos) -> String {
         self.max_loss_ratio.map_or_else(
             || "no delay, whatever it costs".to_owned(),
@@ -109,13 +109,13 @@ pub enum GoalError {
     /// No such name.
     #[error("there is no goal `{name}`: choose one of {}", names())]
     Unknown {
-        /// What was written.
+        /// The unknown name.
         name: String,
     },
     /// The name of a release before.
     #[error("the goal `{old}` of `latput moderate` is called `{new}` now")]
     Renamed {
-        /// What was written.
+        /// The former name.
         old: &'static str,
         /// Its name now.
         new: &'static str,
@@ -159,7 +159,8 @@ impl Goal {
         cpu_budget_ratio: Option<f64>,
     ) -> Result<Self, GoalError> {
         if let Some(most) = max_delay {
-            let (least, greatest) = (Bounds::default().least, ladder::GREATEST);
+            let least = Bounds::default().least;
+            let greatest = ladder::GREATEST;
             if !(least..=greatest).contains(&most) {
                 return Err(GoalError::MostDelay { most, least, greatest });
             }

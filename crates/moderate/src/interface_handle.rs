@@ -68,7 +68,8 @@ impl InterfaceHandle {
 }
 
 fn open(folder: &Path, interface: &str) -> Result<InterfaceHandle, Error> {
-    let (kernel, origin) = (LinuxKernel::open()?, checkpoint::context()?);
+    let kernel = LinuxKernel::open()?;
+    let origin = checkpoint::context()?;
     let session = Session::open(kernel, FileCheckpoints::new(folder), &origin, interface)?;
     Ok(InterfaceHandle::Session(Box::new(session)))
 }

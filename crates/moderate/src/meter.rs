@@ -16,7 +16,7 @@ const MERGED_BYTES: u64 = 65536;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     last: CounterSnapshot,
-    /// What the protocols had counted when they were last read; `None` if they cannot be.
+    /// The protocol counters at the last read; `None` if they cannot be read.
     protocols: Option<Protocols>,
     mtu: Bytes,
     /// The longest mean frame seen so far in each direction, from the MTU upwards: drivers differ in what
@@ -24,7 +24,7 @@ pub(crate) struct Meter {
     full_bytes: [f64; 2],
 }
 
-/// What happened between two samples.
+/// The traffic between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) observation: Observation,
@@ -67,7 +67,8 @@ impl Meter {
         let before = protocols.and_then(|now| self.protocols.replace(now));
         let last = std::mem::replace(&mut self.last, now);
         let elapsed = now.at.saturating_sub(last.at);
-        let (a, b) = (last.interface, now.interface);
+        let a = last.interface;
+        let b = now.interface;
         let rx =
             counts(b.rx_packets.checked_sub(a.rx_packets)?, b.rx_bytes.checked_sub(a.rx_bytes)?);
         let tx =
@@ -75,7 +76,8 @@ impl Meter {
         // Polls are not counted for us without more privilege: at most one a packet, one a delay.
         let polls = elapsed.as_ns() / delay.as_ns().max(1_000);
         let interrupts = rx.packets.min(u32::try_from(polls).unwrap_or(u32::MAX));
-        let (rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
+        let rx_small = self.small(0, rx);
+        let tx_small = self.small(1, tx);
         let answered = before.zip(protocols).and_then(|(before, now)| answered(before, now, rx));
         let observation = Observation {
             now: now.at,
@@ -95,7 +97,8 @@ impl Meter {
     /// None where frames are longer than the link's, because packets were merged before they were
     /// counted.
     fn small(&mut self, way: usize, counts: Counts) -> u32 {
-        let (packets, bytes) = (f64::from(counts.packets), f64::from(counts.bytes));
+        let packets = f64::from(counts.packets);
+        let bytes = f64::from(counts.bytes);
         let full = &mut self.full_bytes[way];
         let mean = bytes / packets.max(1.0);
         if mean > self.mtu.get() as f64 + AROUND_BYTES {

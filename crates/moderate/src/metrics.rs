@@ -9,7 +9,8 @@ pub(crate) fn answer(request: &[u8], status: &Status) -> String {
     let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let method = words.next().unwrap_or_default();
+    let path = words.next().unwrap_or_default();
     let (code, body) = match (method, path.split('?').next().unwrap_or_default()) {
         ("GET", "/metrics" | "/") => ("200 OK", exposition(status)),
         ("GET", _) => ("404 Not Found", "only /metrics is here\n".to_owned()),
@@ -49,7 +50,8 @@ fn exposition(status: &Status) -> String {
     text.head("state", "gauge", "What the daemon does: 1 for the state it is in.");
     for state in [State::Holding, State::Observing, State::Waiting, State::Released] {
         let is = u8::from(state == status.state);
-        let (interface, name) = (&text.interface, state.name());
+        let interface = &text.interface;
+        let name = state.name();
         let line =
             format!("latput_moderate_state{{interface=\"{interface}\",state=\"{name}\"}} {is}\n");
         text.out.push_str(&line);

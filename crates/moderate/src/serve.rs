@@ -170,7 +170,7 @@ impl Server {
         while let Some(socket) = accept(&self.status) {
             let mut text = serde_json::to_string(&status()).unwrap_or_default();
             text.push('\n');
-            // What does not fit into the socket's buffer is not waited for.
+            // Bytes that do not fit into the socket's buffer are dropped, without a wait.
             let _ = rustix::io::write(&socket, text.as_bytes());
         }
         while let Some(socket) = self.metrics.as_ref().and_then(accept) {
@@ -218,7 +218,8 @@ fn accept(listener: impl AsFd) -> Option<OwnedFd> {
 
 fn bind(interface: &str, path: &Path) -> Result<OwnedFd, Error> {
     if UnixStream::connect(path).is_ok() {
-        let (interface, path) = (interface.to_owned(), path.display().to_string());
+        let interface = interface.to_owned();
+        let path = path.display().to_string();
         return Err(Error::AlreadyHeld { interface, path });
     }
     let is_socket = fs::symlink_metadata(path)

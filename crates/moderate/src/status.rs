@@ -16,7 +16,7 @@ pub struct Status {
     pub interface: String,
     /// The process.
     pub pid: u32,
-    /// What it does.
+    /// The daemon's state.
     pub state: State,
     /// The goal, in words.
     pub goal: String,
@@ -56,11 +56,11 @@ pub struct Status {
     pub is_budget_met: Option<bool>,
     /// With a CPU budget: the share that each delay was last seen with.
     pub frontier: Vec<FrontierPoint>,
-    /// What somebody else has set, and latput released.
+    /// The knobs that somebody else has set, and that latput released.
     pub released: Vec<String>,
 }
 
-/// What a daemon does.
+/// The state of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {

@@ -46,7 +46,7 @@ impl Aim {
         Self { flavour, delay }
     }
 
-    /// What the register holds now.
+    /// The present value of the register.
     pub fn current(&self) -> Moderation {
         Moderation::delay(self.delay)
     }

@@ -150,7 +150,8 @@ impl Dim {
 
     /// Moves the walk by one sample; true if it is at another point now.
     fn decide(&mut self, rates: Rates) -> bool {
-        let (old_walk, old_idx) = (self.walk, self.idx);
+        let old_walk = self.walk;
+        let old_idx = self.idx;
         let verdict = compare(rates, self.previous);
         match self.walk {
             Walk::ParkingOnTop => {

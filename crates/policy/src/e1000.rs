@@ -87,7 +87,7 @@ impl E1000 {
         }
     }
 
-    /// What the register holds now.
+    /// The present value of the register.
     pub fn current(&self) -> Moderation {
         Moderation::delay(throttle_interval(self.rate_hz))
     }

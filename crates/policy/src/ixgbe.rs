@@ -49,7 +49,7 @@ impl Ixgbe {
         Self { version, rx: ring, tx: ring, vector: SHORTEST_US }
     }
 
-    /// What the register holds now.
+    /// The present value of the register.
     pub fn current(&self) -> Moderation {
         Moderation::delay(Nanos::from_us(u64::from(self.vector)))
     }

@@ -8,7 +8,7 @@ pub(crate) const STEPS: usize = 12;
 /// The longest delay worth a test; a longer one is a timeout.
 pub const GREATEST: Nanos = Nanos::from_us(4096);
 
-/// What a policy must keep.
+/// The limits of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The shortest delay that is not none. Many Intel drivers take values of `rx-usecs` below 10 for

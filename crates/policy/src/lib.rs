@@ -29,7 +29,7 @@ use latput_units::{BitsPerSecond, Nanos};
 pub use polling::Polling;
 pub use response::ResponsePolicy;
 
-/// What one interrupt vector saw since the previous step: drivers step once per completed poll.
+/// The counts of one interrupt vector since the previous step: drivers step once per completed poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     /// The time now.
@@ -65,7 +65,7 @@ pub struct Counts {
     pub bytes: u32,
 }
 
-/// What to set a queue's moderation to.
+/// The values for a queue's moderation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moderation {
     /// The hold-off interval or delay, as the register can hold it; zero is no delay.
@@ -113,7 +113,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What the queue is set to before the first step.
+    /// The moderation of the queue before the first step.
     pub fn initial(&self) -> Moderation {
         match self {
             Self::Fixed(moderation) => *moderation,

@@ -6,7 +6,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use latput_knobs::profile::Point;
+use latput_knobs::profile::ProfilePoint;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
@@ -178,7 +178,7 @@ fn points(knob: Knob, value: &Value) -> Result<[(u32, u32); 5], Invalid> {
     let Value::Profile(profile) = value else {
         return Err(refused("points of DIM"));
     };
-    let point = |point: &Point| match (point.delay, point.completions) {
+    let point = |point: &ProfilePoint| match (point.delay, point.completions) {
         (Some(delay), None) if point.packets != Some(0) => {
             let delay_us = u32::try_from(delay.as_ns() / 1_000).ok()?;
             Some((delay_us, point.packets.unwrap_or(0)))

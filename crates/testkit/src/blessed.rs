@@ -19,7 +19,7 @@ pub fn file(path: impl AsRef<Path>, text: &str) {
     assert_eq!(kept, text, "{}: write it anew with LATPUT_BLESS=1", path.display());
 }
 
-/// What the file at `path` has between the lines `begin` and `end` must be `text`.
+/// Checks that the file at `path` has `text` between the lines `begin` and `end`.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What every kernel, fake or real, must do for the transaction to keep its promises.
+//! The conformance tests that every kernel, fake or real, must pass for the transaction to keep its promises.
 
 use latput_knobs::{
     Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Restored, Rounding,

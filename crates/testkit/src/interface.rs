@@ -85,7 +85,7 @@ impl FakeInterface {
         self.is_strict && is_on
     }
 
-    /// What belongs to the host, as an interface of its own.
+    /// The host's knobs, as an interface of its own.
     pub(crate) fn host() -> Self {
         let mut host = Self::new(0, Habit::NoNapis);
         let knobs = Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Host);
@@ -241,7 +241,7 @@ fn home(knob: Knob, queue: u32) -> Place {
     }
 }
 
-/// What the kernel starts with.
+/// The kernel's initial values.
 fn initial(knob: Knob) -> Value {
     match knob {
         Knob::RxRing | Knob::TxRing => Value::Count(256),

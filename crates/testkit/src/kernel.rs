@@ -24,7 +24,7 @@ pub struct FakeKernel {
     last_index: u32,
     /// Those that were deleted, by number, and not moved away.
     deleted: Vec<u32>,
-    /// What is there whatever becomes of the interfaces.
+    /// The host's part, which stays whatever becomes of the interfaces.
     host: FakeInterface,
     faults: Vec<PlannedFault>,
     written: Vec<(Knob, Place, Value)>,
@@ -32,7 +32,7 @@ pub struct FakeKernel {
     fuse: Fuse,
 }
 
-/// What goes wrong with a knob.
+/// The faults of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Writes fail.
@@ -176,7 +176,7 @@ impl FakeKernel {
         self.faults.clear();
     }
 
-    /// What was written, in order; with what was ignored or rounded, without what was refused.
+    /// The writes, in order; with those that were ignored or rounded, without those that were refused.
     pub fn written(&self) -> &[(Knob, Place, Value)] {
         &self.written
     }

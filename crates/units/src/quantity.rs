@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {wanted}")]
 pub struct ParseQuantityError {
-    /// What was read.
+    /// The text that was read.
     pub text: String,
-    /// What it should have been, with an example.
+    /// The expected form, with an example.
     pub wanted: &'static str,
 }
 

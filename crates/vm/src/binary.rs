@@ -58,7 +58,9 @@ fn has_interpreter(program: &[u8]) -> Option<bool> {
     if !program.starts_with(ELF_MAGIC) || *program.get(4)? != BITS_64 {
         return None;
     }
-    let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    let table = number(32, 8)?;
+    let size = number(54, 2)?;
+    let count = number(56, 2)?;
     for idx in 0..count {
         let kind = number(table.checked_add(idx * size)?, 4)?;
         if kind == INTERPRETER as usize {

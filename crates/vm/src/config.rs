@@ -1,4 +1,4 @@
-//! What both sides know: the two hosts in the guest, and the file that tells process 1 what to do.
+//! Facts that both sides share: the two hosts in the guest, and the file of instructions for process 1.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ pub const PROGRAM: &str = "/bin/latput";
 
 /// The configuration in the guest.
 pub(crate) const CONFIG: &str = "/etc/latput-vm.json";
-/// What the driver of the cards was loaded with, where any program looks for it (modprobe.d(5)).
+/// The options of the cards' driver, where any program looks for them (modprobe.d(5)).
 pub(crate) const OPTIONS: &str = "/etc/modprobe.d/latput.conf";
 /// The modules in the guest, one file each, without folders.
 pub(crate) const MODULES: &str = "/lib/modules";
@@ -18,9 +18,9 @@ pub(crate) const MODULES: &str = "/lib/modules";
 pub(crate) const PORT_PREFIX: &str = "latput.";
 /// So many commands at once.
 pub(crate) const PORTS: usize = 12;
-/// What process 1 says on the console when everything is in place.
+/// Process 1's line on the console when everything is in place.
 pub(crate) const READY: &str = "latput: ready";
-/// What process 1 says on the console when it gives up.
+/// Process 1's line on the console when it gives up.
 pub(crate) const FAILED: &str = "latput: error: ";
 /// Length of the prefix of the hosts' network.
 pub(crate) const PREFIX_LENGTH: u8 = 24;
@@ -69,7 +69,7 @@ impl GuestHost {
     }
 }
 
-/// What process 1 is to do.
+/// The instructions for process 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {

@@ -1,4 +1,4 @@
-//! What can go wrong with a guest, each with the thing it is about and the remedy.
+//! Errors of a guest, each with its subject and the remedy.
 
 use std::io;
 use std::path::Path;
@@ -11,13 +11,13 @@ pub enum Error {
     Spec {
         /// As it was given.
         name: String,
-        /// What is wrong, and what there is.
+        /// The problem, and the available values.
         problem: String,
     },
     /// Something that a guest is made of is not on this host.
     #[error("{what}: {mend}")]
     Missing {
-        /// What is missing, and where it was looked for.
+        /// The missing thing, and the places that were searched.
         what: String,
         /// How to get it.
         mend: String,
@@ -25,7 +25,7 @@ pub enum Error {
     /// A file or program of this host failed.
     #[error("cannot {operation}: {source}")]
     Io {
-        /// What was tried: `read /boot/vmlinuz-6.1`.
+        /// The attempted operation: `read /boot/vmlinuz-6.1`.
         operation: String,
         /// Why not.
         source: io::Error,
@@ -35,13 +35,13 @@ pub enum Error {
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The guest did not come up.
     #[error("the guest {problem}; its console ends with: {console}")]
     Boot {
-        /// What happened instead.
+        /// The observed behaviour.
         problem: String,
         /// The last lines it said.
         console: String,

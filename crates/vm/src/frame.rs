@@ -1,4 +1,4 @@
-//! What goes over the line between host and guest: a tag, a length, the bytes.
+//! The format of the line between host and guest: a tag, a length, the bytes.
 
 use std::io::{self, Read, Write};
 

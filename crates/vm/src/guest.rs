@@ -22,7 +22,7 @@ const BOOT_WITHIN: Duration = Duration::from_secs(120);
 const END_WITHIN: Duration = Duration::from_secs(2);
 /// How often the console is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What the names of guests' folders start with; the process id of their latput follows.
+/// The prefix of the names of guests' folders; the process id of their latput follows.
 const FOLDER_PREFIX: &str = "latput-vm-";
 /// Beside the driver of the cards: the line, and the queue disciplines that knobs can choose.
 const OTHER_MODULES: [&str; 6] =
@@ -83,12 +83,12 @@ impl Guest {
         Kernel::find().map(drop)
     }
 
-    /// What was asked for.
+    /// The options of the guest.
     pub const fn spec(&self) -> GuestSpec {
         self.spec
     }
 
-    /// What it runs, in a line: the same for every guest of this kind on this machine.
+    /// The guest in a line: the same for every guest of this kind on this machine.
     pub fn description(&self) -> String {
         format!("Linux {} on QEMU {}, {}", self.release, self.qemu, self.spec)
     }

@@ -18,7 +18,7 @@ const MEND: &str = "install your distribution's kernel package (on Debian `linux
 pub(crate) struct Kernel {
     /// As `uname -r` has it.
     pub(crate) release: String,
-    /// What a boot loader would load.
+    /// The kernel image that a boot loader would load.
     pub(crate) image: PathBuf,
     /// The folder of its modules.
     pub(crate) modules: PathBuf,

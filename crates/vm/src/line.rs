@@ -24,7 +24,7 @@ pub struct Line {
     lock: File,
 }
 
-/// What a command says.
+/// The output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// On its stdout.
@@ -110,7 +110,8 @@ impl Line {
     pub fn output(mut self) -> Result<Output, Error> {
         self.stream.set_read_timeout(Some(SILENCE)).map_err(gone)?;
         self.end_input()?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut stdout = Vec::new();
+        let mut stderr = Vec::new();
         loop {
             match self.receive()? {
                 Said::Output(bytes) => stdout.extend(bytes),

@@ -113,7 +113,7 @@ const PACKERS: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
-/// What an ELF file starts with.
+/// The first bytes of an ELF file.
 pub(crate) const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// A file of the kernel package without its compression; as it is if it has none that is known and is

@@ -20,7 +20,7 @@ const LONE_PACKETS: u64 = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
 /// Packets as fast as they go.
 const FLOOD: Duration = Duration::from_millis(300);
-/// What the last packets still cause.
+/// The effects of the last packets.
 const SETTLE: Duration = Duration::from_millis(50);
 /// QEMU's cards wait at least 500 units of 256 ns between two interrupts, whatever the driver sets
 /// (`hw/net/e1000.c`, `hw/net/e1000e_core.c`).
@@ -44,7 +44,7 @@ pub fn run() -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// What an action returned, and the interrupts of the host's card meanwhile.
+/// The result of an action, and the interrupts of the host's card meanwhile.
 fn counted(
     host: GuestHost,
     action: impl FnOnce() -> Result<Result<u64, Error>, latput_linux::Error>,

@@ -94,7 +94,8 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, kernel: &Path, files: &Fi
 
 /// Nothing but the two cards is on the hub.
 fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
-    let (name, device) = (host.name, spec.driver.device());
+    let name = host.name;
+    let device = spec.driver.device();
     let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
     [
         "-netdev".to_owned(),

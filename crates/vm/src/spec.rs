@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// What of the guest can be chosen.
+/// The options of the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuestSpec {
     /// Of both network cards.

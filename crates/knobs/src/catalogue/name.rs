@@ -14,7 +14,7 @@ impl fmt::Display for Knob {
 /// A name that no knob has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownKnob {
-    /// What was asked for, at most 80 characters of it.
+    /// The unknown name, at most 80 characters of it.
     pub name: String,
 }
 

@@ -107,7 +107,7 @@ fn switch(knob: Knob, on: bool) -> Command {
     }
 }
 
-/// What ethtool calls an offload: its own short names where it has one.
+/// ethtool's name of an offload: its short name where it has one.
 pub(super) const fn feature(knob: Knob) -> Option<&'static str> {
     Some(match knob {
         Knob::RxChecksum => "rx",

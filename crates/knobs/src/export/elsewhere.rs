@@ -1,4 +1,4 @@
-//! What a format has no word for: the file that has one, and the line in it.
+//! Knobs that a format cannot hold: the file that can, and the line in it.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> 
     Elsewhere { knob, value: value.to_string(), file, line }
 }
 
-/// What starts a udev rule for the interface, also when it gets its name.
+/// The start of a udev rule for the interface, also when it gets its name.
 fn rule(interface: &str) -> String {
     format!("ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"{interface}\"")
 }

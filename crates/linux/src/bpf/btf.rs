@@ -131,7 +131,7 @@ impl<'a> Types<'a> {
             .collect()
     }
 
-    /// What remains of a type without its names and qualifiers.
+    /// A type without its names and qualifiers.
     fn strip(&self, number: u32) -> Option<Type> {
         let mut found = self.get(number)?;
         // Damaged data may go round in circles.

@@ -154,7 +154,7 @@ impl KernelClock {
         Some(Self { ahead_ns: i128::from(seconds) * 1_000_000_000 + i128::from(ns) })
     }
 
-    /// What it says at an instant of this process's clock.
+    /// The kernel clock's time at an instant of this process's clock.
     fn of(self, instant: Nanos) -> Nanos {
         let kernel = i128::from(instant.as_ns()) - self.ahead_ns;
         Nanos::from_ns(u64::try_from(kernel.max(0)).unwrap_or(u64::MAX))
@@ -164,7 +164,8 @@ impl KernelClock {
 /// `None` where the slot was read while it was written: then its counters are not all the time until its
 /// last event.
 fn spans(slot: &[u64; WORDS], started: Nanos, now: Nanos) -> Option<CpuSpans> {
-    let (state, last) = ((slot[0] & 7) as usize, slot[0] >> STATE_BITS);
+    let state = (slot[0] & 7) as usize;
+    let last = slot[0] >> STATE_BITS;
     let mut states: [u64; STATES] = std::array::from_fn(|idx| slot[1 + idx]);
     let counted = states.iter().fold(0_u64, |sum, part| sum.wrapping_add(*part));
     if started.as_ns().wrapping_add(counted) != last {

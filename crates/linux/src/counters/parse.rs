@@ -5,7 +5,7 @@ use latput_units::{CpuId, CpuSet, Nanos};
 
 use crate::error::Error;
 
-/// What the protocols of the calling thread's network namespace count: those of RFC 1213, and Linux's own beside them.
+/// Protocol counters of the calling thread's network namespace: those of RFC 1213, and Linux's own beside them.
 /// `/proc/net` is the namespace of the process's first thread.
 pub(crate) const SNMP: &str = "/proc/thread-self/net/snmp";
 pub(crate) const NETSTAT: &str = "/proc/thread-self/net/netstat";
@@ -67,8 +67,14 @@ fn cpu_time<'a>(
             .map(Nanos::from_ns)
             .ok_or_else(|| damaged("/proc/stat", "eight numbers of ticks", line))
     };
-    let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
-    let (iowait, irq, softirq, steal) = (next()?, next()?, next()?, next()?);
+    let user = next()?;
+    let nice = next()?;
+    let system = next()?;
+    let idle = next()?;
+    let iowait = next()?;
+    let irq = next()?;
+    let softirq = next()?;
+    let steal = next()?;
     let user = user
         .as_ns()
         .checked_add(nice.as_ns())
@@ -81,7 +87,8 @@ fn cpu_time<'a>(
 pub(crate) fn softirqs(bytes: &[u8], names: &[&[u8]], cpus: &CpuSet) -> Result<u64, Error> {
     const FILE: &str = "/proc/softirqs";
     let mut table = Table::new(FILE, bytes, cpus)?;
-    let (mut sum, mut rows) = (0_u64, 0);
+    let mut sum = 0_u64;
+    let mut rows = 0;
     while let Some(row) = table.next_row() {
         let row = row?;
         if !names.contains(&row.name) {

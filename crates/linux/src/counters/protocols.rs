@@ -1,4 +1,4 @@
-//! What the TCP and UDP of a network namespace did, as far as it tells requests from other packets.
+//! TCP and UDP counters of a network namespace, as far as they tell requests from other packets.
 
 use super::ProcFile;
 use super::parse::{NETSTAT, SNMP, protocol_counter};

@@ -46,13 +46,13 @@ pub struct EthtoolIoctl(OwnedFd);
 
 /// `struct ifreq`: 16 bytes of name, and a union of 24 bytes whose member here is a pointer.
 #[repr(C)]
-struct Request {
+struct InterfaceRequest {
     name: [u8; 16],
     data: *mut u32,
     rest: [u8; 16],
 }
 
-/// What a driver says of itself.
+/// A driver's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
     /// Its name.
@@ -165,7 +165,8 @@ impl EthtoolIoctl {
     /// write to.
     fn call(&self, interface: &str, operation: &str, words: &mut [u32]) -> Result<(), Error> {
         check_interface_name(interface)?;
-        let mut request = Request { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 16] };
+        let mut request =
+            InterfaceRequest { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 16] };
         request.name[..interface.len()].copy_from_slice(interface.as_bytes());
         // SAFETY: the descriptor is open; the request has the layout of struct ifreq and outlives the
         // call; its pointer is to `words`, which is writable and as long as the size or the mask that

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::Profile;
-use latput_knobs::profile::Point;
+use latput_knobs::profile::ProfilePoint;
 use latput_units::Nanos;
 
 use super::{Ethtool, HEADER, put_device};
@@ -64,7 +64,7 @@ pub enum Width {
     U32,
 }
 
-/// What a driver tells of one table. Attributes that it does not have are absent.
+/// A driver's values of one table. Attributes that it does not have are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     numbers: BTreeMap<u16, u64>,
@@ -206,7 +206,7 @@ fn parse_profile(nest: Attribute<'_>) -> Result<Option<Profile>, Malformed> {
         if attribute.kind != uapi::ETHTOOL_A_PROFILE_IRQ_MODERATION {
             continue;
         }
-        let mut point = Point::default();
+        let mut point = ProfilePoint::default();
         for field in attribute.nested() {
             let field = field?;
             match field.kind {

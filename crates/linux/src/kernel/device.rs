@@ -1,4 +1,4 @@
-//! What belongs to the device behind an interface: its interrupts, their CPUs, and its driver.
+//! The parts of the device behind an interface: its interrupts, their CPUs, and its driver.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -191,7 +191,7 @@ impl LinuxKernel {
         base_name(&self.sysfs.path(interface, "device/driver"))
     }
 
-    /// What a value means to the driver, where it has a meaning of its own.
+    /// The meaning of a value to the driver, where it has a special one.
     ///
     /// Source: `e1000_set_coalesce` and `igb_set_coalesce` and their kin: small values of `rx-usecs`
     /// choose how the driver moderates and are no delays.

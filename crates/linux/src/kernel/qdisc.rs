@@ -14,7 +14,7 @@ impl LinuxKernel {
         let root = root_of(&all)?;
         let mut qdisc = root.qdisc.clone();
         let is_mq = qdisc.kind() == "mq";
-        // What hangs on any other root would be lost with it, and so would filters.
+        // A change of any other root would lose its classes and filters.
         let has_children = !is_mq && all.iter().any(|other| other.queue_under(root).is_some());
         if has_children && root.handle != 0 && !has_own_children(&all, root)
             || self.route.has_filters(link.index, root.handle)?

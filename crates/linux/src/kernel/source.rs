@@ -61,7 +61,7 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// What the names of its queues' folders start with.
+    /// The prefix of the names of its queues' folders.
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Self::Rx => "rx-",

@@ -15,7 +15,7 @@ pub struct Generic {
     known: Family,
 }
 
-/// What the kernel tells of a family.
+/// The kernel's description of a family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Family {
     id: u16,

@@ -107,7 +107,7 @@ impl Request {
         self
     }
 
-    /// What was asked for, for errors.
+    /// The request, for errors.
     pub(crate) fn what(&self) -> &str {
         &self.what
     }
@@ -135,7 +135,7 @@ pub struct Message<'a> {
     pub flags: u16,
     /// The sequence number of the request that it answers.
     pub sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: &'a [u8],
 }
 

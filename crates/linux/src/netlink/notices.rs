@@ -1,4 +1,4 @@
-//! What the kernel tells without being asked: the messages of multicast groups.
+//! Notifications from the kernel: the messages of multicast groups.
 //!
 //! Notices are hints to look, and no more: the kernel drops them when a reader is slow, and not every
 //! change has one.

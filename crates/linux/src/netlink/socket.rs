@@ -40,7 +40,7 @@ pub enum Protocol {
 pub struct Socket {
     fd: OwnedFd,
     sequence: Cell<u32>,
-    /// What one datagram is received into.
+    /// The buffer for one datagram.
     buffer: RefCell<Vec<u8>>,
 }
 

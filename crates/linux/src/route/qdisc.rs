@@ -29,7 +29,7 @@ pub struct Attached {
     pub handle: u32,
     /// The class that it hangs on, or the root.
     pub parent: u32,
-    /// What it is.
+    /// The queue discipline.
     pub qdisc: Qdisc,
 }
 
@@ -167,7 +167,8 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
     let (words, _) = head.as_chunks::<4>();
     let [_, interface, handle, parent, _] = words else { return Err(short) };
     let [interface, handle, parent] = [*interface, *handle, *parent].map(u32::from_ne_bytes);
-    let (mut kind, mut options) = (None, &[][..]);
+    let mut kind = None;
+    let mut options = &[][..];
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {

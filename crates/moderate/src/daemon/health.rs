@@ -96,7 +96,8 @@ impl Daemon {
     /// Rates since the last check.
     fn take_rates(&mut self, snapshot: CounterSnapshot) {
         let seconds = snapshot.at.saturating_sub(self.last_check.at).as_secs_f64().max(1e-3);
-        let (a, b) = (self.last_check.snapshot.interface, snapshot.interface);
+        let a = self.last_check.snapshot.interface;
+        let b = snapshot.interface;
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
         self.status.rx_pps = rate(a.rx_packets, b.rx_packets);
         self.status.tx_pps = rate(a.tx_packets, b.tx_packets);
@@ -129,7 +130,8 @@ impl Daemon {
         let renamed =
             self.route.links()?.into_iter().find(|link| link.index == self.fingerprint.index);
         let Some(link) = renamed else { return Err(self.gone()) };
-        let (old, new) = (self.status.interface.clone(), link.name.clone());
+        let old = self.status.interface.clone();
+        let new = link.name.clone();
         tracing::info!(old, new, "the interface has a new name");
         let namespace = Namespace::current()?.inode()?;
         self.server.rename(socket_path(&self.options.folder, namespace, &new));

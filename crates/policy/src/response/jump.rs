@@ -7,12 +7,12 @@ use super::params::Params;
 use super::slot::Seen;
 use crate::Observation;
 
-/// What a load should do now.
+/// The expected behaviour of a load.
 #[derive(Debug)]
 pub(super) struct Expected {
     /// The delay in force.
     pub(super) delay: Nanos,
-    /// What the load does under it.
+    /// The load's behaviour under it.
     pub(super) seen: Seen,
 }
 
@@ -76,7 +76,8 @@ mod tests {
         rates: impl IntoIterator<Item = u32>,
     ) -> Vec<usize> {
         let delay = Nanos::from_us(256);
-        let (usual_bytes, seconds) = (150_000, delay.as_secs_f64());
+        let usual_bytes = 150_000;
+        let seconds = delay.as_secs_f64();
         let usual = Seen {
             bytes_log: (f64::from(usual_bytes) / seconds).ln(),
             packets_log: (f64::from(usual_bytes / 1500) / seconds).ln(),
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_jump_takes_three_pieces() {
-        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
+        let mut run = RateJump::default();
+        let mut load = Load::new(&Params::DEFAULT);
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
         assert!(alarms(&mut run, &mut load, steady).is_empty());
         assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
@@ -108,7 +110,8 @@ mod tests {
 
     #[test]
     fn usual_bursts_are_no_jump() {
-        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
+        let mut run = RateJump::default();
+        let mut load = Load::new(&Params::DEFAULT);
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
         alarms(&mut run, &mut load, bursts(400));
         assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());

@@ -1,10 +1,10 @@
-//! What is known of a load: its rates at each step of the ladder, and how they scatter.
+//! The measured load: its rates at each step of the ladder, and how they scatter.
 
 use super::params::Params;
 use super::slot::Seen;
 use crate::ladder::STEPS;
 
-/// What is known of the current load.
+/// The current load, as measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
     /// The rates at each step.

@@ -6,7 +6,7 @@ use super::{Params, ResponsePolicy};
 use crate::Decision;
 use crate::ladder::STEPS;
 
-/// What is under way.
+/// The phase of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelaySearch {
     /// Is `high` as good as `low`, which is good? Slots alternate between them.
@@ -35,7 +35,7 @@ impl Test {
     }
 }
 
-/// What a test says so far.
+/// The result of a test so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TestResult {
     Good,
@@ -57,7 +57,7 @@ fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &Params) -> (f64
 }
 
 impl ResponsePolicy {
-    /// What a closed loop loses from `low` to `high`, as a logarithm, at the packet rate seen at `low`.
+    /// The rate that a closed loop loses from `low` to `high`, as a logarithm, at the packet rate seen at `low`.
     pub(super) fn closed_loop_loss(&self, low: usize, high: usize) -> f64 {
         self.closed_loop_loss_at(self.load.steps[low].seen.packets_log.exp(), low, high)
     }
@@ -215,7 +215,8 @@ impl ResponsePolicy {
     /// The loss of `high` beyond the allowed loss and its standard error: of bytes, and of small packets beside bulk
     /// (of the requests among them, where they are known). What bulk gains counts against a loss of small packets.
     fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
-        let (a, b) = (&self.load.steps[low], &self.load.steps[high]);
+        let a = &self.load.steps[low];
+        let b = &self.load.steps[high];
         let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
         let allowed = self.bounds.loss_ratio - a.spent;
         let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);

@@ -40,7 +40,7 @@ struct Spread {
     product: f64,
 }
 
-/// What a slot showed of the load.
+/// The load as one slot showed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     /// Logarithm of bytes per second, both ways.

@@ -53,7 +53,9 @@ fn each_vector_has_a_ring_of_its_own() {
     let held = |vectors: u32| {
         let bounds = Bounds { most: Nanos::from_us(256), vectors: 8, ..Bounds::default() };
         let mut policy = ResponsePolicy::new(bounds);
-        let (mut now, mut due, mut longest) = (0.0, 0.0_f64, Nanos::ZERO);
+        let mut now = 0.0;
+        let mut due = 0.0_f64;
+        let mut longest = Nanos::ZERO;
         for poll in 0..100_000 {
             let gap = policy.current().delay.as_secs_f64().max(10e-6) / f64::from(vectors);
             now += gap;
@@ -154,7 +156,9 @@ fn with_parts(
     seed: u64,
 ) -> (ResponsePolicy, f64) {
     let mut policy = ResponsePolicy::new(Bounds { least: Nanos::from_us(10), ..bounds });
-    let (mut now, mut delayed, mut was_on_trial) = (0.0, 0.0, false);
+    let mut now = 0.0;
+    let mut delayed = 0.0;
+    let mut was_on_trial = false;
     let mut rng = latput_units::Rng::from_seed(seed);
     while now < seconds {
         let is_part = policy.is_on_trial() && !was_on_trial;
@@ -255,7 +259,8 @@ fn requests_beside_bulk_are_spared_although_their_samples_scatter() {
         let mut rng = latput_units::Rng::from_seed(seed);
         let mut sample = 0;
         let mut beside = |policy: &mut ResponsePolicy, seconds: u64, somebody_asks: bool| {
-            let (mut longest, mut waiting) = (0_u32, 0_u32);
+            let mut longest = 0_u32;
+            let mut waiting = 0_u32;
             for _ in 0..20 * seconds {
                 sample += 1;
                 waiting = if rng.below(6) == 0 { 4 } else { waiting.saturating_sub(1) };
@@ -434,7 +439,8 @@ fn a_slow_load_on_a_machine_that_pauses_is_not_idle() {
     for _ in 0..100 {
         let mut policy =
             ResponsePolicy::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
-        let (mut late, mut held) = (0.0, 0);
+        let mut late = 0.0;
+        let mut held = 0;
         for sample in 1..200 {
             let stays = match rng.uniform() {
                 chance if chance < 0.02 => 34.0,
@@ -502,7 +508,8 @@ fn chance_does_not_keep_a_stream_at_a_short_delay() {
 fn a_delay_that_stops_the_traffic_is_dropped() {
     // Any delay leaves a hundredth of the packets.
     let mut policy = policy();
-    let (mut changes, mut delayed) = (0, 0);
+    let mut changes = 0;
+    let mut delayed = 0;
     for sample in 1..100 {
         let packets = if policy.current().delay == Nanos::ZERO { 500 } else { 5 };
         let decision = policy.step(&Observation {
@@ -656,7 +663,8 @@ fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, 
         }
         next
     };
-    let (mut now, mut due) = (0.0_f64, arrival());
+    let mut now = 0.0_f64;
+    let mut due = arrival();
     let mut shares = BTreeMap::new();
     while now < seconds {
         let delay = policy.current().delay;
@@ -684,7 +692,9 @@ fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, 
 /// delay of the second half.
 fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
     let mut policy = policy();
-    let (mut now, mut bulk, mut small) = (0.0, 0.0_f64, 0.0_f64);
+    let mut now = 0.0;
+    let mut bulk = 0.0_f64;
+    let mut small = 0.0_f64;
     let mut held = Vec::new();
     while now < 0.5 {
         let delay = policy.current().delay.as_secs_f64();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_knobs::profile::Point;
+use latput_knobs::profile::ProfilePoint;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, State, Value};
 use latput_units::{Bytes, CpuId, Nanos};
@@ -106,7 +106,7 @@ fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
 
 /// DIM's profile points.
 fn points(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
-    let point = |(delay_us, frames)| Point {
+    let point = |(delay_us, frames)| ProfilePoint {
         delay: Some(Nanos::from_us(u64::from(delay_us))),
         packets: Some(frames).filter(|frames| *frames > 0),
         completions: None,

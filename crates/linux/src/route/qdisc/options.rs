@@ -11,7 +11,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 use crate::netlink::attribute::put;
 use crate::netlink::{Attribute, Attributes, Malformed, malformed, uapi};
 
-/// What one attribute of a discipline holds.
+/// The type of one attribute of a discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Count,
@@ -263,7 +263,9 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     };
     let rate = wide(uapi::TCA_TBF_RATE64)?.unwrap_or(at(2)?.into());
     let peak = wide(uapi::TCA_TBF_PRATE64)?.unwrap_or(at(5)?.into());
-    let (limit, buffer, mtu) = (at(6)?, at(7)?, at(8)?);
+    let limit = at(6)?;
+    let buffer = at(7)?;
+    let mtu = at(8)?;
     // The kernel keeps a burst as the time that it takes at the rate.
     let burst = |ticks: u32, rate: u64| {
         let ns = u128::from(ticks) << TICK_SHIFT;

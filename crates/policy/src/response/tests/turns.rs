@@ -59,7 +59,9 @@ fn drive_turns(seed: u64) -> [f64; 2] {
     let mut policy = ResponsePolicy::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
     let mut rng = latput_units::Rng::from_seed(seed);
     let mut gap = move || -rng.uniform().max(1e-12).ln() / 50e3;
-    let (mut now, mut due, mut shares) = (0.0_f64, 0.0_f64, [0.0; 2]);
+    let mut now = 0.0_f64;
+    let mut due = 0.0_f64;
+    let mut shares = [0.0; 2];
     while now < 0.6 {
         let which = usize::from((now / turn).floor() % 2.0 > 0.5);
         let delay = policy.current().delay.as_secs_f64();
