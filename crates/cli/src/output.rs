@@ -63,12 +63,15 @@ impl Write for Stderr {
     }
 }
 
-/// The device of stdout.
+/// The device of stdout. `COLUMNS` in the environment decides its width, as for `ls`.
 pub(crate) fn screen() -> Screen {
     let out = io::stdout();
-    if !out.is_terminal() {
-        return PLAIN;
-    }
-    let columns = rustix::termios::tcgetwinsize(&out).map_or(80, |size| size.ws_col);
-    Screen { columns: usize::from(columns.max(40)), is_terminal: true }
+    let is_terminal = out.is_terminal();
+    let wanted = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let columns = wanted.unwrap_or_else(|| {
+        let window =
+            rustix::termios::tcgetwinsize(&out).map_or(80, |size| usize::from(size.ws_col));
+        if is_terminal { window } else { PLAIN.columns }
+    });
+    Screen { columns: columns.clamp(40, 1000), is_terminal }
 }

@@ -3,6 +3,7 @@
 //! Pure: results in, text out; no I/O, no clock, no threads. Texts of a results file are treated as
 //! hostile: each is escaped for its output format.
 
+pub mod brief;
 pub mod comparison;
 pub mod document;
 pub mod export;
@@ -18,6 +19,7 @@ mod remarks;
 mod single;
 mod view;
 
+pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, json, markdown};

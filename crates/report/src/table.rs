@@ -5,13 +5,13 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
 use latput_model::{Cell, Summary};
 use latput_trial::metric::Scale;
-use latput_trial::{Metric, Results, Traffic};
+use latput_trial::{Metric, Results};
 
 use crate::format;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
-use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics, rate_metric};
+use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics};
 
 /// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,6 @@ struct Column {
     workload: usize,
     metric: Metric,
     scale: Scale,
-    with_interval: bool,
 }
 
 /// A table under construction: its columns and their shared settings.
@@ -122,72 +121,31 @@ fn heading(view: &View<'_>, screen: Screen) -> String {
     wrapped(&line, "", screen.columns) + "\n"
 }
 
-/// One table if it fits this screen, else one for each workload.
+/// Tables of at most the screen's width, one below the other: workloads stand side by side as far as they fit, and
+/// a workload that is too wide alone is continued in the next table. No figure is left out.
 fn tables(view: &View<'_>, screen: Screen) -> String {
-    let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
-    if let Some(layout) = wide_layout(view, &workloads, screen) {
-        return layout.render() + "\n";
-    }
-    let tables = workloads.iter().map(|&idx| narrow_layout(view, idx, screen).render());
-    tables.map(|table| table + "\n").collect()
-}
-
-/// All workloads side by side, with intervals of rates only, and CPU figures as far as they fit.
-fn wide_layout<'v, 'a>(
-    view: &'v View<'a>,
-    workloads: &[usize],
-    screen: Screen,
-) -> Option<Layout<'v, 'a>> {
-    let mut columns: Vec<Column> =
-        workloads.iter().flat_map(|&idx| workload_columns(view, idx)).collect();
-    let wanted = |column: &Column| match view.traffic(column.workload) {
-        Traffic::TcpRr { burst, .. } => burst == 0 || column.metric != Metric::LatencyNsP50,
-        _ => true,
+    let layout = |columns| Layout { view, columns, is_terminal: screen.is_terminal };
+    let fits = |columns: &[Column]| layout(columns.to_vec()).width() <= screen.columns;
+    let mut tables: Vec<Vec<Column>> = vec![Vec::new()];
+    let mut add = |part: &[Column]| {
+        let last = tables.last_mut().expect("there is a first table");
+        let together = [last.as_slice(), part].concat();
+        if last.is_empty() || fits(&together) {
+            *last = together
+        } else {
+            tables.push(part.to_vec())
+        }
     };
-    columns.retain(wanted);
-    for with_interval in [true, false] {
-        for column in &mut columns {
-            column.with_interval = with_interval || matches!(column.metric, Metric::ThroughputBps);
-        }
-        let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
-        if layout.width() <= screen.columns {
-            return Some(layout);
+    for (workload, _) in view.workloads() {
+        let columns = workload_columns(view, workload);
+        if fits(&columns) {
+            add(&columns);
+        } else {
+            columns.iter().for_each(|column| add(std::slice::from_ref(column)));
         }
     }
-    // Both CPU columns of the last workloads go first: a service demand without its CPU share would
-    // mislead.
-    for &idx in workloads.iter().rev() {
-        let is_cpu =
-            |metric| matches!(metric, Metric::SutCpuBusyRatio | Metric::SutServiceDemandUs);
-        columns.retain(|column| column.workload != idx || !is_cpu(column.metric));
-        let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
-        if layout.width() <= screen.columns {
-            // With two workloads of four without CPU columns it is still a trade-off table; with
-            // fewer figures it is not.
-            let has_cpu = layout.columns.iter().any(|column| is_cpu(column.metric));
-            return has_cpu.then_some(layout);
-        }
-    }
-    None
-}
-
-/// One workload alone: every figure with its interval, as far as it fits.
-fn narrow_layout<'v, 'a>(view: &'v View<'a>, idx: usize, screen: Screen) -> Layout<'v, 'a> {
-    let columns = workload_columns(view, idx);
-    let mut layout = Layout { view, columns, is_terminal: screen.is_terminal };
-    for column in &mut layout.columns {
-        column.with_interval = true;
-    }
-    let rate = rate_metric(&view.traffic(idx));
-    while layout.width() > screen.columns {
-        let last = layout.columns.iter_mut().rev().find(|c| c.with_interval && c.metric != rate);
-        match last {
-            Some(column) => column.with_interval = false,
-            // Too narrow for any figure: the terminal wraps the lines, and nothing is hidden.
-            None => break,
-        }
-    }
-    layout
+    tables.retain(|columns| !columns.is_empty());
+    tables.into_iter().map(|columns| layout(columns).render() + "\n").collect()
 }
 
 fn workload_columns(view: &View<'_>, idx: usize) -> Vec<Column> {
@@ -196,12 +154,7 @@ fn workload_columns(view: &View<'_>, idx: usize) -> Vec<Column> {
     main_metrics(workload)
         .into_iter()
         .filter(|metric| present.contains(metric))
-        .map(|metric| Column {
-            workload: idx,
-            metric,
-            scale: view.scale(idx, metric),
-            with_interval: false,
-        })
+        .map(|metric| Column { workload: idx, metric, scale: view.scale(idx, metric) })
         .collect()
 }
 
@@ -302,9 +255,7 @@ impl Layout<'_, '_> {
     fn figure(&self, cell: &Cell, column: &Column) -> String {
         let Some(estimate) = estimate(cell, column.metric) else { return "-".to_owned() };
         let mut text = column.scale.number(estimate.value);
-        if column.with_interval
-            && let Some(half) = format::half_width(estimate, &column.scale)
-        {
+        if let Some(half) = format::half_width(estimate, &column.scale) {
             let _ = write!(text, " ±{half}");
         }
         let is_first = self.is_first_of_group(column);
@@ -397,7 +348,7 @@ pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
 }
 
 /// Like [`wrapped`], with another indent from the second line on.
-fn hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
+pub(crate) fn hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();
     for word in printable(text).split(' ').filter(|word| !word.is_empty()) {

@@ -4,7 +4,7 @@
 mod results;
 
 use latput_model::Summary;
-use latput_report::{Document, Screen, csv, html, json, markdown, terminal};
+use latput_report::{Document, Screen, brief, csv, html, json, markdown, terminal};
 use latput_trial::{Metric, Results};
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
@@ -213,6 +213,31 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
 }
 
 #[test]
+fn no_width_hides_a_figure() {
+    let figures = |columns| {
+        let text = text(columns);
+        let table = text.lines().skip(1).take_while(|line| !line.starts_with("> recommended"));
+        let words =
+            table.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_numeric));
+        words
+            .map(|word| word.trim_end_matches(['~', '!']).to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let all = figures(1000);
+    assert!(all.iter().filter(|word| word.starts_with('±')).count() > 20, "{all:?}");
+    for columns in [60, 80, 100, 160, 250] {
+        let missing: Vec<_> = all.difference(&figures(columns)).cloned().collect();
+        assert!(missing.is_empty(), "{columns} columns lack {missing:?}");
+    }
+}
+
+#[test]
+fn a_measurement_in_brief_has_what_rate_latency_cpu_and_trust() {
+    let (results, summary) = one_cell(6);
+    insta::assert_snapshot!(brief(&results, &summary, Screen { columns: 100, is_terminal: false }));
+}
+
+#[test]
 fn one_setting_under_one_workload_has_a_line_for_every_figure() {
     insta::assert_snapshot!(measured(6));
 }
@@ -303,6 +328,11 @@ fn demo() -> (Results, Summary) {
 
 /// What `latput measure` prints of the demo's second setting under its third workload.
 fn measured(blocks: u32) -> String {
+    let (results, summary) = one_cell(blocks);
+    terminal(&results, &summary, Screen { columns: 100, is_terminal: false })
+}
+
+fn one_cell(blocks: u32) -> (Results, Summary) {
     let (mut results, _) = demo();
     results.goal = None;
     results.settings = vec![results.settings[1].clone()];
@@ -313,7 +343,7 @@ fn measured(blocks: u32) -> String {
     }
     results.planned_trials = results.rows.len() as u64;
     let summary = Summary::of(&results);
-    terminal(&results, &summary, Screen { columns: 100, is_terminal: false })
+    (results, summary)
 }
 
 /// The plain text, after a look at the width of its lines.

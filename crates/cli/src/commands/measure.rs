@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_model::Summary;
+use latput_report::brief;
 use latput_trial::plan::Method;
 use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};
@@ -14,6 +15,7 @@ use latput_units::Nanos;
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::CliError;
+use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
 
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Keep the runs in this results file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print every figure with its interval, CPU time by kind, packets and warnings.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 fn after_help() -> String {
@@ -93,7 +98,11 @@ impl Args {
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, interval)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
-        report::print(context, &ended.results, &summary)?;
+        if context.json || self.verbose {
+            report::print(context, &ended.results, &summary)?;
+        } else {
+            output::print(&brief(&ended.results, &summary, output::screen()))?;
+        }
         match (&self.output, &ended.cause) {
             (Some(_), _) => run::conclude(&ended, &file),
             (None, None) => Ok(ExitCode::SUCCESS),

@@ -18,7 +18,23 @@ fn every_kind_of_workload_is_measured_and_printed() {
     check(&["tcp_bidir", "connections=2"], &["tcp_bidir connections=2"]);
     check(&["udp_rr"], &["udp_rr"]);
     check(&["fetch", "object_bytes=65536"], &["fetch"]);
-    check(&["rpc_read"], &["rpc_read"]);
+    check(&["rpc_read"], &["rpc_read", "rate", "latency", "CPU", "trust"]);
+}
+
+#[test]
+fn the_width_of_tables_is_that_of_the_environment() {
+    let place = Place::new();
+    let plan = "schema = 1\nname = \"t\"\n[factors]\nmtu = [1500, 9000]\n[[workload]]\nkind = \"tcp_rr\"\n\
+                [method]\nrepetitions = { min = 3, max = 3 }\n";
+    place.write("plan.toml", plan);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g"]).expect(0, &[]);
+    let longest = |columns: &str| {
+        let output = place.command(&["report"]).env("COLUMNS", columns).output().unwrap();
+        let text = Ran::from(output).expect(0, &["tcp_rr"]).out.clone();
+        let table = text.lines().skip_while(|line| !line.contains("tcp_rr -")).take(5);
+        table.map(|line| line.chars().count()).max()
+    };
+    assert!(longest("60") <= Some(60) && longest("200") > Some(60));
 }
 
 /// In a network namespace of its own, where nobody may open ICMP sockets without the capability.
@@ -59,7 +75,7 @@ fn runs_are_kept_where_the_user_says_and_nowhere_else() {
 #[test]
 fn intervals_are_told_while_a_run_goes_on() {
     let mut args = vec!["measure", "loopback", "--workload", "tcp_rr", "-i", "100ms"];
-    args.extend(["--duration", "600ms", "--repetitions", "1", "--half-width", "2.5%"]);
+    args.extend(["--duration", "600ms", "--repetitions", "1", "--half-width", "2.5%", "-v"]);
     let ran = Place::new().run(&args);
     ran.expect(0, &["WARNING: the wanted ±2.5 % at 99 % was not reached", "within the run"]);
     let intervals = ran.err.lines().filter(|line| line.contains("p/s in")).count();

@@ -49,7 +49,7 @@ fn an_unmodified_iperf3_server_is_measured() {
     };
     let url = format!("iperf3://127.0.0.1:{port}");
     let args = ["measure", &url, "--workload", "tcp_maerts", "--repetitions", "2", "--duration"];
-    let args = [&args[..], &["1s", "--warmup", "0", "-o", "stock.db"]].concat();
+    let args = [&args[..], &["1s", "--warmup", "0", "-v", "-o", "stock.db"]].concat();
     let mut ran = place.run(&args);
     for _ in 0..50 {
         if ran.code == Some(0) || !ran.err.contains("refuses the connection") {

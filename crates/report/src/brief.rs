@@ -1,0 +1,105 @@
+//! One measured workload in five lines: what, rate, latency, CPU, and whether the figures can be trusted.
+
+use latput_model::{Cell, Summary};
+use latput_trial::metric::Scale;
+use latput_trial::{Metric, Results};
+
+use crate::format;
+use crate::single::only_cell;
+use crate::table::{Screen, hanging, terminal};
+use crate::view::{View, estimate, rate_metric};
+
+/// Width of the names before the lines.
+const NAME_WIDTH: usize = 8;
+
+/// The five lines of `latput measure`, and the run's notes if it has any. Results with several cells, or with none, are shown in full.
+pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
+    let view = View::new(results, summary);
+    let only = only_cell(&view).and_then(|(setting, workload)| view.cell(setting, workload));
+    let Some(cell) = only else { return terminal(results, summary, screen) };
+    let runs = format::count(cell.runs, "run");
+    let setting = view.full_label(cell.setting);
+    let workload = view.workload_name(cell.workload);
+    let rate = rate_metric(&view.traffic(cell.workload));
+    let mut lines = vec![
+        ("what", format!("{workload} on {}, {setting}: {runs}", results.testbed)),
+        ("rate", figure(&view, cell, rate).unwrap_or_else(|| "not known".to_owned())),
+        ("latency", latency(&view, cell)),
+        ("CPU", cpu(&view, cell)),
+        ("trust", trust(&view, cell, rate)),
+    ];
+    lines.extend(results.notes.iter().map(|note| ("note", note.clone())));
+    let indent = " ".repeat(NAME_WIDTH + 1);
+    lines
+        .iter()
+        .map(|(name, line)| hanging(line, &format!("{name:<NAME_WIDTH$}"), &indent, screen.columns))
+        .collect()
+}
+
+/// `49.8 us (38.1 to 63.2)`.
+fn figure(view: &View<'_>, cell: &Cell, metric: Metric) -> Option<String> {
+    let estimate = estimate(cell, metric)?;
+    let scale = Scale::of(metric, &view.traffic(cell.workload), estimate.value);
+    let value = format!("{} {}", scale.number(estimate.value), scale.unit);
+    let Some((low, high)) = format::interval(estimate) else { return Some(value) };
+    Some(format!("{value} ({} to {})", scale.number(low), scale.number(high)))
+}
+
+/// The figures that are there, each after its name in tables.
+fn figures(view: &View<'_>, cell: &Cell, metrics: &[Metric]) -> Vec<String> {
+    let named =
+        |&metric: &Metric| Some(format!("{} {}", metric.column(), figure(view, cell, metric)?));
+    metrics.iter().filter_map(named).collect()
+}
+
+fn latency(view: &View<'_>, cell: &Cell) -> String {
+    let of_transactions = [Metric::LatencyNsP50, Metric::LatencyNsP99];
+    let of_probe = [Metric::ProbeNsMean, Metric::ProbeNsP99];
+    let of_datagrams = [Metric::LossRatio, Metric::JitterNs];
+    let found = [&of_transactions, &of_probe, &of_datagrams]
+        .map(|metrics| figures(view, cell, metrics))
+        .into_iter()
+        .find(|figures| !figures.is_empty());
+    found.map_or_else(|| "not measured: add probe_hz=100".to_owned(), |figures| figures.join(", "))
+}
+
+fn cpu(view: &View<'_>, cell: &Cell) -> String {
+    let ends = [
+        ("SUT", Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs),
+        ("generator", Metric::GeneratorCpuBusyRatio, Metric::GeneratorServiceDemandUs),
+    ];
+    let of_end = |(end, busy, demand): (&str, Metric, Metric)| {
+        let busy = figure(view, cell, busy)?;
+        let demand = figure(view, cell, demand).map_or_else(String::new, |it| format!(", {it}"));
+        Some(format!("{end} {busy}{demand}"))
+    };
+    let known: Vec<String> = ends.into_iter().filter_map(of_end).collect();
+    if known.is_empty() { "not known of either end".to_owned() } else { known.join("; ") }
+}
+
+/// `yes`, or the reasons why not.
+fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
+    let results = view.results;
+    let wanted = format!(
+        "±{} at {}",
+        format::percent(results.half_width),
+        format::percent(results.confidence)
+    );
+    let mut doubts = Vec::new();
+    if !cell.narrow_enough() {
+        let reached = estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
+        let reached = reached.map_or_else(
+            || format!("{} give no interval", format::count(cell.runs, "run")),
+            |ratio| format!("the rate is known to ±{}", format::rough_percent(ratio)),
+        );
+        doubts.push(format!("not within {wanted} ({reached})"));
+    }
+    for check in &view.summary.failed_checks {
+        doubts.push(format!("{} failed in {} of {} runs", check.name, check.runs, cell.runs));
+    }
+    if doubts.is_empty() {
+        format!("yes: rate and CPU are within {wanted}, and no check failed")
+    } else {
+        format!("no: {}; -v tells more", doubts.join("; "))
+    }
+}
