@@ -12,8 +12,8 @@ use latput_trial::SocketOptions;
 use crate::dial::unreachable;
 use crate::error::Error;
 use crate::hello::Hello;
+use crate::kind::udp::Flow;
 use crate::socket;
-use crate::udp::Flow;
 
 /// A UDP socket of `peer`'s address family on any free port.
 pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {

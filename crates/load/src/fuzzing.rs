@@ -3,7 +3,8 @@
 use latput_units::Nanos;
 
 use crate::hello::Hello;
-use crate::{probe, udp, udp_rr};
+use crate::kind::{udp, udp_rr};
+use crate::probe;
 
 /// Parses the first bytes on a data connection. Bytes without the key must be refused.
 pub fn hello(bytes: &[u8]) {

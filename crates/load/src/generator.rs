@@ -5,33 +5,24 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use latput_trial::{Traffic, Workload};
+use latput_trial::Workload;
 use latput_units::CpuSet;
 
 use crate::clock::{COOL_DOWN, OVERTIME, Window};
-use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
 use crate::dial::dial;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::{Key, random};
+use crate::kind::{self, udp};
 use crate::limits;
-use crate::meter::Meter;
-use crate::open_loop;
-use crate::outcome::{DatagramsSent, SenderOutcome, merged};
-use crate::ping;
+use crate::outcome::{SenderOutcome, merged};
 use crate::probe::Prober;
 use crate::progress::Progress;
-use crate::rpc;
-use crate::rr;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
-use crate::stream;
-use crate::tally::Tally;
-use crate::udp;
-use crate::udp_rr;
 use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
 /// The generator of a trial. Its connections stay open from [`Generator::connect`] until the drop.
@@ -67,21 +58,16 @@ impl Generator {
         limits::check(workload)?;
         let traffic = workload.traffic;
         let cpus = limits::cpus(cpus, workload.binding.generator.as_ref())?;
-        let threads = limits::threads(&traffic);
-        let connections = limits::connections(&traffic);
-        descriptors::provide(limits::descriptors(&traffic), threads)?;
+        let threads = kind::threads(&traffic);
+        let connections = kind::connections(&traffic);
+        descriptors::provide(kind::descriptors(&traffic), threads)?;
         let prober = workload.probe.map(|probe| Prober::open(peer, probe)).transpose()?;
-        let pinger = match traffic {
-            Traffic::Ping { rate_hz, payload_bytes } => {
-                Some(Prober::with_payload(peer, rate_hz, payload_bytes)?)
-            }
-            _ => None,
-        };
+        let pinger = kind::pinger(peer, &traffic)?;
         let peer = SocketAddr::new(peer, port);
-        let datagrams = datagrams::open(peer, limits::flows(&traffic), &workload.sockets)?;
+        let datagrams = datagrams::open(peer, kind::flows(&traffic), &workload.sockets)?;
         let tag = u32::from_ne_bytes(random()?);
         let hellos = hellos(key, tag, connections, &datagrams)?;
-        let nodelay = limits::nodelay(&traffic);
+        let nodelay = kind::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
             if traffic.flows_back() {
@@ -150,7 +136,7 @@ impl Generator {
         if slices.iter().all(|slice| self.is_silent(slice)) {
             return Err(Error::Stalled { peer: self.peer });
         }
-        let keeps_connections = limits::keeps_connections(&self.workload.traffic);
+        let keeps_connections = kind::keeps_connections(&self.workload.traffic);
         for slice in &mut slices {
             slice.window = run.measured_length();
             slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
@@ -162,109 +148,21 @@ impl Generator {
     fn is_silent(&self, slice: &SenderOutcome) -> bool {
         // At a low offered rate nothing may be due in the window.
         let nothing_due = slice.schedule.is_some_and(|schedule| schedule.due == 0);
-        let bytes = match self.workload.traffic {
-            Traffic::TcpBulk { .. } => slice.sent_bytes + slice.received_bytes,
-            _ => slice.received_bytes,
-        };
+        let sent = if kind::is_bulk(&self.workload.traffic) { slice.sent_bytes } else { 0 };
+        let bytes = sent + slice.received_bytes;
         bytes == 0 && !nothing_due && slice.datagrams.is_none()
     }
 
     /// Runs one thread's share of the traffic.
     fn take_part(&self, worker: &WorkerContext<'_>) -> Result<Vec<SenderOutcome>, Error> {
-        let mut meter = Meter::leading(worker);
-        match self.workload.traffic {
-            Traffic::TcpRr {
-                request_bytes,
-                response_bytes,
-                nodelay,
-                arrivals: Some(arrivals),
-                ..
-            } => {
-                let exchange = open_loop::Exchange {
-                    request: limits::size(request_bytes),
-                    response: limits::size(response_bytes),
-                    separate: nodelay,
-                    arrivals,
-                    share: self.share(worker),
-                };
-                open_loop::ask(worker, &exchange, &mut meter)?;
-            }
-            Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
-                let side = rr::Side {
-                    incoming: limits::size(response_bytes),
-                    outgoing: limits::size(request_bytes),
-                    in_flight: burst + 1,
-                    separate: nodelay,
-                    leads: true,
-                };
-                rr::run(worker, &side, &mut meter)?;
-            }
-            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
-                let exchange =
-                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
-                let options = &self.workload.sockets;
-                crr::call(worker, &exchange, options, &self.hello, &mut meter)?;
-            }
-            Traffic::Fetch { object_bytes, .. } => {
-                let side = rr::Side {
-                    incoming: limits::size(object_bytes),
-                    outgoing: rr::FETCH_BYTES,
-                    in_flight: 1,
-                    separate: true,
-                    leads: true,
-                };
-                rr::run(worker, &side, &mut meter)?;
-            }
-            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
-                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
-                rpc::call(worker, &reads, &mut meter)?;
-            }
-            Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
-                let message = limits::size(message_bytes);
-                let bulk = stream::Bulk { direction, message, rate, vectored };
-                stream::run(worker, &bulk, &mut meter)?;
-            }
-            _ => return self.take_datagram_part(worker, meter),
-        }
-        Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
-    }
-
-    /// Runs one thread's share of datagram traffic.
-    fn take_datagram_part(
-        &self,
-        worker: &WorkerContext<'_>,
-        mut meter: Meter<'_>,
-    ) -> Result<Vec<SenderOutcome>, Error> {
-        match self.workload.traffic {
-            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
-                let rate = rate.map(|rate| udp::share_of(rate, self.share(worker)));
-                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
-                let same = udp::send(worker, &self.flows(worker), &stream, &mut meter)?;
-                let of_slice = |tally: Tally| {
-                    let (sent, skipped) = (tally.messages, tally.skipped);
-                    SenderOutcome {
-                        sent_bytes: sent * datagram_bytes.get(),
-                        datagrams: Some(DatagramsSent { sent, skipped, ..same }),
-                        ..tally.into()
-                    }
-                };
-                Ok(meter.finish().into_iter().map(of_slice).collect())
-            }
-            Traffic::Ping { payload_bytes, .. } => {
-                let pinger = self.pinger.as_ref().expect("opened for this traffic");
-                let probes = ping::ask(worker, pinger, &mut meter)?;
-                let slices = meter.finish().into_iter().zip(probes);
-                let of_slice =
-                    |(tally, probe): (Tally, _)| ping::outcome(probe, payload_bytes, tally.into());
-                Ok(slices.map(of_slice).collect())
-            }
-            ref traffic => {
-                let exchange = udp_rr::Exchange::of(traffic, self.share(worker))
-                    .expect("no other kind is called for");
-                udp_rr::ask(worker, &self.flows(worker), &exchange, &mut meter)?;
-                Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
-            }
-        }
+        let thread = kind::LeadingThread {
+            workload: &self.workload,
+            share: self.share(worker),
+            hello: &self.hello,
+            flows: self.flows(worker),
+            pinger: self.pinger.as_ref(),
+        };
+        kind::lead(worker, &thread)
     }
 
     /// The local address of the connections, which identifies the generator in every trial.

@@ -14,11 +14,11 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use crate::clock::{self, thread_cpu};
+use crate::kind::udp::Flow;
 use crate::outcome::ScheduleKept;
 use crate::schedule::Schedule;
 use crate::socket;
 use crate::tally::{Tally, Usage};
-use crate::udp::Flow;
 use crate::workers::WorkerContext;
 
 /// The phase of a trial.

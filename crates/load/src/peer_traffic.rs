@@ -11,14 +11,14 @@ use latput_units::{Bytes, CpuSet};
 
 use crate::clock::{COOL_DOWN, OVERTIME, Window};
 use crate::error::Error;
+use crate::kind::rr;
+use crate::kind::stream::{self, Bulk};
 use crate::limits;
 use crate::meter::Meter;
 use crate::outcome::SenderOutcome;
 use crate::progress::Progress;
-use crate::rr;
 use crate::socket;
 use crate::stop::Stop;
-use crate::stream::{self, Bulk};
 use crate::tally::Tally;
 use crate::workers::{TrafficRun, WorkerContext, run_workers};
 

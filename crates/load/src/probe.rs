@@ -20,9 +20,9 @@ use self::icmp::{Echo, Version};
 use crate::clock::{Window, now, timespec};
 use crate::error::Error;
 use crate::key::random;
+use crate::kind::udp::sharpen_sleep;
 use crate::limits;
 use crate::outcome::ProbeOutcome;
-use crate::udp::sharpen_sleep;
 use crate::workers::bind_to;
 
 /// Longest wait for answers after the window.

@@ -3,32 +3,23 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use latput_trial::{Traffic, Workload};
-use latput_units::{Bytes, CpuSet, Nanos};
+use latput_trial::Workload;
+use latput_units::{CpuSet, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::acceptor::{Acceptor, AuthenticatedConn};
 use crate::clock::Window;
-use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::Key;
+use crate::kind::{self, crr, udp};
 use crate::limits;
-use crate::meter::Meter;
-use crate::outcome::{DatagramsReceived, ReceiverOutcome, merged};
-use crate::ping;
+use crate::outcome::{ReceiverOutcome, merged};
 use crate::progress::Progress;
-use crate::rpc;
-use crate::rr;
-use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
-use crate::stream;
-use crate::tally::Tally;
-use crate::udp;
-use crate::udp_rr;
 use crate::unauthenticated;
 use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
@@ -63,18 +54,17 @@ impl Reflector {
         limits::check(workload)?;
         let traffic = workload.traffic;
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
-        let threads = limits::threads(&traffic);
-        let connections = limits::connections(&traffic);
+        let threads = kind::threads(&traffic);
+        let connections = kind::connections(&traffic);
         let unauthenticated = unauthenticated::MAX_UNAUTHENTICATED + threads; // each thread may check one more
-        descriptors::provide(limits::descriptors(&traffic) + unauthenticated, threads)?;
-        let (listener, datagrams) = match traffic {
-            Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
-                let (listener, datagrams) = listen_on_both(bind, workload)?;
-                (listener, Some(datagrams))
-            }
-            _ => (listen(bind, workload)?, None),
+        descriptors::provide(kind::descriptors(&traffic) + unauthenticated, threads)?;
+        let (listener, datagrams) = if kind::flows(&traffic) > 0 {
+            let (listener, datagrams) = listen_on_both(bind, workload)?;
+            (listener, Some(datagrams))
+        } else {
+            (listen(bind, workload)?, None)
         };
-        let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
+        let hands_over = kind::connects_during_traffic(&traffic);
         let acceptor = Acceptor::open(listener, key.clone(), connections, hands_over)?;
         let (workload, progress) = (workload.clone(), Progress::new(threads, workload.count));
         Ok(Self { acceptor, key, datagrams, workload, threads, cpus, progress })
@@ -117,105 +107,29 @@ impl Reflector {
             self.acceptor.auth_failures_count(),
         );
         let work = |worker: &WorkerContext<'_>| {
-            let flows = flows.get(worker.places.clone()).unwrap_or(&[]);
-            self.take_part(worker, &hellos[worker.places.clone()], flows, &guard)
+            let thread = kind::FollowingThread {
+                traffic: &self.workload.traffic,
+                hellos: &hellos[worker.places.clone()],
+                flows: flows.get(worker.places.clone()).unwrap_or(&[]),
+                guard: &guard,
+            };
+            kind::follow(worker, &thread)
         };
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut slices = merged(parts, ReceiverOutcome::merge);
         // All datagrams may be lost, an open loop may have nothing due, and the kernel answers echo
         // requests. Other traffic without data is no measurement.
-        let may_be_silent = limits::may_be_silent(&self.workload.traffic);
+        let may_be_silent = kind::may_be_silent(&self.workload.traffic);
         if slices.iter().all(|it| it.received_bytes + it.sent_bytes == 0) && !may_be_silent {
             return Err(Error::Stalled { peer });
         }
-        let keeps_connections = limits::keeps_connections(&self.workload.traffic);
+        let keeps_connections = kind::keeps_connections(&self.workload.traffic);
         for slice in &mut slices {
             slice.window = run.measured_length();
             slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
             slice.auth_failures = self.acceptor.auth_failures();
         }
         Ok(slices)
-    }
-
-    /// Serves one thread's share of the traffic. `hellos` are those of its connections, `flows` its
-    /// datagram flows. `guard` authenticates connections that come during the traffic.
-    fn take_part(
-        &self,
-        worker: &WorkerContext<'_>,
-        hellos: &[Hello],
-        flows: &[udp::Flow<'_>],
-        guard: &crr::Guard<'_>,
-    ) -> Result<Vec<ReceiverOutcome>, Error> {
-        let mut meter = Meter::following(worker, flows);
-        match self.workload.traffic {
-            Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
-                let side = rr::Side {
-                    incoming: limits::size(request_bytes),
-                    outgoing: limits::size(response_bytes),
-                    in_flight: burst + 1,
-                    separate: nodelay,
-                    leads: false,
-                };
-                rr::run(worker, &side, &mut meter)?;
-            }
-            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
-                let exchange =
-                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
-                crr::serve(worker, &exchange, guard, &mut meter)?;
-            }
-            Traffic::Fetch { object_bytes, .. } => {
-                let side = rr::Side {
-                    incoming: rr::FETCH_BYTES,
-                    outgoing: limits::size(object_bytes),
-                    in_flight: 1,
-                    separate: true,
-                    leads: false,
-                };
-                rr::run(worker, &side, &mut meter)?;
-            }
-            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
-                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
-                let seed = hellos.first().map_or(0, |hello| hello.tag.into());
-                rpc::serve(worker, &reads, seed, &mut meter)?;
-            }
-            Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
-                let message = limits::size(message_bytes);
-                let bulk = stream::Bulk { direction, message, rate, vectored };
-                stream::run(worker, &bulk, &mut meter)?;
-            }
-            Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
-                let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
-                let received = udp::receive(worker, flows, &stream, &mut meter)?;
-                let slices = meter.finish().into_iter().zip(received);
-                return Ok(slices.map(|it| of_datagrams(it, datagram_bytes)).collect());
-            }
-            Traffic::UdpRr { .. } => {
-                let share =
-                    Share { thread: 0, connections: flows.len(), of: flows.len(), generator: None };
-                let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
-                    .expect("this traffic is one");
-                udp_rr::answer(worker, flows, &exchange, &mut meter)?;
-            }
-            Traffic::Ping { .. } => ping::wait(worker, &mut meter)?,
-        }
-        let has_requests =
-            !matches!(self.workload.traffic, Traffic::TcpBulk { .. } | Traffic::Ping { .. });
-        let of_slice = |tally: Tally| ReceiverOutcome {
-            requests: has_requests.then_some(tally.messages),
-            ..tally.into()
-        };
-        Ok(meter.finish().into_iter().map(of_slice).collect())
-    }
-}
-
-/// The figures of one slice of a datagram stream.
-fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> ReceiverOutcome {
-    let (dropped_by_kernel, foreign) = (tally.usage.dropped, tally.foreign);
-    ReceiverOutcome {
-        received_bytes: received.received * size.get(),
-        datagrams: Some(DatagramsReceived { dropped_by_kernel, foreign, ..received }),
-        foreign: 0,
-        ..tally.into()
     }
 }
 
@@ -237,8 +151,8 @@ fn in_order(
 fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
-    socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
-    if matches!(workload.traffic, Traffic::TcpBulk { .. }) {
+    socket::prepare(&socket, kind::nodelay(&workload.traffic))?;
+    if kind::is_bulk(&workload.traffic) {
         socket::reset_on_close(&socket)?;
     }
     socket::apply(&socket, &workload.sockets)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::field::{Division, Field, FieldError, FieldUnit};
 pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
-pub use self::kinds::{KINDS, Shape, WorkloadKind};
+pub use self::kinds::{KINDS, Shape, Traffic, WorkloadKind};
 
 /// One workload with its probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,134 +45,6 @@ impl Workload {
             probe: None,
         }
     }
-}
-
-/// The traffic between the load generator and the system under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Traffic {
-    /// Request and response on TCP. Closed loop: a response releases the next request. With
-    /// `arrivals`, open loop: requests leave when they are due, independent of responses.
-    TcpRr {
-        /// Size of a request.
-        request_bytes: Bytes,
-        /// Size of a response.
-        response_bytes: Bytes,
-        /// Requests in flight on each connection beside the first (netperf's "first burst"); not with
-        /// `arrivals`.
-        burst: u32,
-        /// Connections, spread over the threads.
-        connections: u32,
-        /// Threads at each end.
-        #[serde(default = "one")]
-        threads: u32,
-        /// Whether `TCP_NODELAY` is set at both ends.
-        nodelay: bool,
-        /// Arrivals of an open loop over all connections; `None` for a closed loop.
-        #[serde(default)]
-        arrivals: Option<Arrivals>,
-    },
-    /// Connect, request, response, close: one connection for each transaction.
-    TcpCrr {
-        /// Size of a request.
-        request_bytes: Bytes,
-        /// Size of a response.
-        response_bytes: Bytes,
-        /// Transactions in flight, spread over the threads.
-        connections: u32,
-        /// Threads at each end.
-        threads: u32,
-        /// Whether `TCP_NODELAY` is set at both ends.
-        nodelay: bool,
-    },
-    /// Bulk on TCP: `tcp_stream`, `tcp_maerts` and `tcp_bidir` by their direction.
-    TcpBulk {
-        /// Direction of the payload.
-        direction: Direction,
-        /// Size of one send.
-        message_bytes: Bytes,
-        /// Connections, spread over the threads; for `tcp_bidir`, so many each way.
-        connections: u32,
-        /// Threads at each end.
-        threads: u32,
-        /// Offered payload rate over all connections (each way); `None` means as fast as possible.
-        rate: Option<BitsPerSecond>,
-        /// Whether a thread that sends on several connections at full speed may pass the kernel
-        /// several messages with one call (`sendmsg(2)`). Older files lack this field.
-        #[serde(default)]
-        vectored: bool,
-    },
-    /// Datagrams from the generator to the system under test.
-    UdpStream {
-        /// Payload of one datagram.
-        datagram_bytes: Bytes,
-        /// Offered payload rate over all senders, evenly spaced; `None` means as fast as possible.
-        rate: Option<BitsPerSecond>,
-        /// Senders, each with its own socket (and so its own flow).
-        #[serde(default = "one")]
-        connections: u32,
-        /// Threads at each end.
-        #[serde(default = "one")]
-        threads: u32,
-        /// Whether the kernel may cut datagrams from one large send (`UDP_SEGMENT`) and join them
-        /// on receipt (`UDP_GRO`), if it can.
-        #[serde(default = "yes")]
-        segmentation: bool,
-    },
-    /// Request and response on UDP. After `timeout` a request counts as lost and the next one goes.
-    UdpRr {
-        /// Size of a request.
-        request_bytes: Bytes,
-        /// Size of a response.
-        response_bytes: Bytes,
-        /// Requests in flight on each socket beside the first.
-        burst: u32,
-        /// Sockets, spread over the threads.
-        connections: u32,
-        /// Threads at each end.
-        threads: u32,
-        /// How long a response may take before its transaction counts as lost.
-        timeout: Nanos,
-        /// Arrivals of an open loop over all sockets; `None` for a closed loop.
-        arrivals: Option<Arrivals>,
-    },
-    /// Connections that each download an object from the system under test repeatedly.
-    Fetch {
-        /// Size of the object.
-        object_bytes: Bytes,
-        /// Connections, spread over the threads.
-        connections: u32,
-        /// Threads at each end.
-        threads: u32,
-    },
-    /// NFS-like reads: client processes, each with one connection and several reads outstanding,
-    /// from a server with a think time.
-    RpcRead {
-        /// Client processes, each with its own thread and connection.
-        clients: u32,
-        /// Reads that each client keeps outstanding.
-        outstanding: u32,
-        /// Data of one read. A call and the head of its reply have 128 byte each, about as in a
-        /// READ of NFS version 3 (RFC 1813).
-        read_bytes: Bytes,
-        /// Server think time of a read.
-        think: Think,
-    },
-    /// Only ICMP echo at a fixed rate.
-    Ping {
-        /// Echo requests per second, evenly spaced, independent of replies.
-        rate_hz: u32,
-        /// Payload of a request.
-        payload_bytes: Bytes,
-    },
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const fn yes() -> bool {
-    true
 }
 
 impl Traffic {

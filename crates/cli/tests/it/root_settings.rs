@@ -78,7 +78,7 @@ fn a_change_whose_checkpoint_cannot_be_removed_stands_and_says_how_to_finish() {
     if needs_root() || needs_program("strace") {
         return;
     }
-    let _turn = lab_turn();
+    isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
     let calls = "unlink,unlinkat";

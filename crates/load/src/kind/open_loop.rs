@@ -15,10 +15,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::clock::now;
 use crate::error::Error;
+use crate::kind::udp::sharpen_sleep;
 use crate::meter::{Meter, Phase};
 use crate::poll;
 use crate::schedule::{Schedule, Share};
-use crate::udp::sharpen_sleep;
 use crate::wait::Waiter;
 use crate::workers::WorkerContext;
 
@@ -251,8 +251,8 @@ mod tests {
 
     use super::*;
     use crate::clock::Window;
+    use crate::kind::rr;
     use crate::progress::Progress;
-    use crate::rr;
     use crate::tally::Tally;
     use crate::workers::TrafficRun;
 

@@ -13,9 +13,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
 use crate::clock::now;
 use crate::error::Error;
+use crate::kind::udp::sharpen_sleep;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::udp::sharpen_sleep;
 use crate::workers::WorkerContext;
 
 /// Answers calls until the clients close. `seed` seeds the random delays.

@@ -6,10 +6,10 @@ use rustix::io::Errno;
 use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
 use crate::clock::now;
 use crate::error::Error;
+use crate::kind::udp::Flow;
+use crate::kind::udp::batch::{Incoming, Outgoing};
 use crate::meter::{Meter, Phase};
 use crate::poll;
-use crate::udp::Flow;
-use crate::udp::batch::{Incoming, Outgoing};
 use crate::wait::Waiter;
 use crate::workers::WorkerContext;
 

@@ -16,13 +16,13 @@ use self::in_flight::{InFlightRequest, InFlightTable, Meaning};
 pub(crate) use self::server::answer;
 use crate::clock::now;
 use crate::error::Error;
+use crate::kind::udp::batch::{Incoming, Outgoing};
+use crate::kind::udp::{Flow, sharpen_sleep};
 use crate::limits;
 use crate::meter::{Meter, Phase};
 use crate::outcome::DatagramsExchanged;
 use crate::poll;
 use crate::schedule::{Schedule, Share};
-use crate::udp::batch::{Incoming, Outgoing};
-use crate::udp::{Flow, sharpen_sleep};
 use crate::wait::Waiter;
 use crate::workers::WorkerContext;
 

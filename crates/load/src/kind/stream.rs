@@ -14,9 +14,9 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use self::pace::Pace;
 use crate::clock::now;
 use crate::error::Error;
+use crate::kind::udp::sharpen_sleep;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::udp::sharpen_sleep;
 use crate::workers::WorkerContext;
 
 /// Size of a read: four default sends, which fit a core's second-level cache.
