@@ -9,9 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 const NAPI: &str = include_str!("napi.py");
 /// Everything that a knob of a veth could have moved, as others than latput see it.
 const LOOK: &str = "ip -d -o link show v0; tc qdisc show dev v0; ethtool -k v0; ethtool -l v0; \
-    cd /sys/class/net/v0; for f in threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
-    queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs; do \
-    echo \"$f $(cat $f 2>&1)\"; done; python3 \"$NAPI\" v0";
+    cd /sys/class/net/v0; grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
+    queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs 2>&1; python3 \"$NAPI\" v0";
 /// How long anything of ours may take to end by itself.
 const END: Duration = Duration::from_secs(60);
 
