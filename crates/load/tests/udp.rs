@@ -179,8 +179,16 @@ fn finish(reflector: Reflector, generator: Generator) -> (SenderOutcome, Receive
     (only(sent), only(receiver.join().unwrap().unwrap()))
 }
 
+/// Checks one flow. A machine that stops a thread for tens of milliseconds breaks the account of a window, so the flow
+/// has three attempts.
 #[track_caller]
 fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
+    let problems: Vec<String> =
+        (0..3).map_while(|_| problem_of_flow(address, bytes, bits_per_second).err()).collect();
+    assert!(problems.len() < 3, "{problems:#?}");
+}
+
+fn problem_of_flow(address: IpAddr, bytes: u64, bits_per_second: u64) -> Result<(), String> {
     let (sent, received) = run(address, udp(bytes, bits_per_second));
     let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
     let offered = bits_per_second as f64 * sent.window.as_secs_f64() / 8.0 / bytes as f64;
@@ -188,8 +196,9 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     // More than offered only by what is made up for in 10 ms; less by what a busy machine held up,
     // which is then said.
     let made_up = bits_per_second as f64 / 8.0 / bytes as f64 / 100.0;
-    assert!(off <= 50.0 + made_up, "{ours:?} of {offered}");
-    assert!(off >= -50.0 - ours.skipped as f64, "{ours:?} of {offered}");
+    if off > 50.0 + made_up || off < -50.0 - ours.skipped as f64 {
+        return Err(format!("{ours:?} of {offered}"));
+    }
     assert_eq!(sent.sent_bytes, ours.sent * bytes);
     assert_eq!(received.received_bytes, theirs.received * bytes);
     assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
@@ -198,8 +207,11 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     let datagrams = traffic.datagrams.unwrap();
     assert_eq!(datagrams.sent, datagrams.received + datagrams.lost);
     // Loopback loses nothing but what a full buffer drops.
-    assert!(datagrams.lost <= theirs.dropped_by_kernel.unwrap(), "{datagrams:?}");
+    if datagrams.lost > theirs.dropped_by_kernel.unwrap() {
+        return Err(format!("{datagrams:?} {theirs:?}"));
+    }
     assert_eq!(traffic.offered_bps, Some(bits_per_second as f64));
+    Ok(())
 }
 
 /// The outcome of a window without slices.
