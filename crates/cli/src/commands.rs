@@ -6,6 +6,7 @@ pub(crate) mod confirm;
 pub(crate) mod effect;
 pub(crate) mod explain;
 pub(crate) mod export_settings;
+pub(crate) mod hosts;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Calibrate(calibrate::Args),
     Plan(plan::Args),
     Import(import::Args),
+    Hosts(hosts::Args),
     Lab(lab::Args),
     Sim(sim::Args),
     Vm(vm::Args),
@@ -78,6 +80,7 @@ impl Command {
             Self::Calibrate(args) => args.run(context),
             Self::Plan(args) => args.run(),
             Self::Import(args) => args.run(context),
+            Self::Hosts(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Sim(args) => args.run(context),
             Self::Vm(args) => args.run(context),

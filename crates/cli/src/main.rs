@@ -11,6 +11,7 @@ mod output;
 mod parallel;
 mod precision;
 mod progress;
+mod targets;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    latput_experiment::bring::forget_file();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),

@@ -6,6 +6,7 @@
 //! skips it. Then the checkpoint is still on disk, and `latput restore` puts the host back.
 
 mod line;
+mod look;
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -23,7 +24,8 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, HostSession, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns, failed,
+    Answer, Failure, Finished, HostSlice, LineError, Look, Open, Part, Request, SCHEMA, Turns,
+    failed,
 };
 
 use self::line::{ControllerLine, LineEnd};
@@ -53,15 +55,29 @@ where
             env!("CARGO_PKG_VERSION")
         ))
     };
-    let opened = match line.next() {
+    let first = loop {
+        match line.next() {
+            Ok(Request::Look(look)) if look.schema == SCHEMA => {
+                let seen = look::look(&look).map(Box::new);
+                line.send(&seen.map_or_else(Answer::Failed, Answer::Seen));
+            }
+            Ok(Request::Clock) => line.send(&Answer::Clock { now: latput_load::now() }),
+            other => break other,
+        }
+    };
+    let opened = match first {
         Ok(Request::Open(open)) if open.schema == SCHEMA => {
             line.set_lease(open.lease);
             HostSession::open(open)
         }
-        Ok(Request::Open(Open { version, schema, .. }))
+        Ok(
+            Request::Open(Open { version, schema, .. })
+            | Request::Look(Look { version, schema, .. }),
+        )
         | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
             Err(other_version(&version, schema))
         }
+        Ok(Request::Close) => return Ok(()),
         Ok(_) => Err(failed("the first request must be `open`")),
         Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
         Err(LineEnd::Closed | LineEnd::Told) => return Ok(()),
@@ -168,7 +184,7 @@ impl Service<'_> {
                 self.prepared = Prepared::default();
                 Ok(Answer::Aborted)
             }
-            Request::Open(_) | Request::Ping | Request::Close => {
+            Request::Open(_) | Request::Look(_) | Request::Ping | Request::Close => {
                 Err(failed("`open` comes once, and first"))
             }
         }

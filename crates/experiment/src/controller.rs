@@ -3,6 +3,7 @@
 mod ending;
 mod line;
 mod process;
+mod scout;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -20,6 +21,7 @@ use crate::interval::HostInterval;
 use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
 
 use self::line::AgentLine;
+pub(crate) use self::scout::Scout;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -241,7 +243,7 @@ impl Agent {
             lease: spec.lease,
         });
         line.send(&open)?;
-        match line.receive(ANSWER_WITHIN, stop)? {
+        match line.receive(spec.first_answer_within(), stop)? {
             Answer::Opened(opened) => {
                 Ok(Self { spec: spec.clone(), opened: *opened, line, is_changed: false })
             }
@@ -250,17 +252,7 @@ impl Agent {
     }
 
     fn round_trips(&mut self, stop: &Stop) -> Result<Vec<RoundTrip>, Error> {
-        (0..ROUND_TRIPS)
-            .map(|_| {
-                let asked = latput_load::now();
-                match self.ask(&Request::Clock, stop)? {
-                    Answer::Clock { now: there } => {
-                        Ok(RoundTrip { asked, there, answered: latput_load::now() })
-                    }
-                    other => Err(self.unexpected(other)),
-                }
-            })
-            .collect()
+        round_trips(&mut self.line, stop)
     }
 
     /// The agent's answer to `open`.
@@ -299,6 +291,22 @@ impl Agent {
     pub fn unexpected(&self, answer: Answer) -> Error {
         self.line.unexpected(answer)
     }
+}
+
+/// Asks an agent for its clock, several times.
+fn round_trips(line: &mut AgentLine, stop: &Stop) -> Result<Vec<RoundTrip>, Error> {
+    (0..ROUND_TRIPS)
+        .map(|_| {
+            let asked = latput_load::now();
+            line.send(&Request::Clock)?;
+            match line.receive(ANSWER_WITHIN, stop)? {
+                Answer::Clock { now: there } => {
+                    Ok(RoundTrip { asked, there, answered: latput_load::now() })
+                }
+                other => Err(line.unexpected(other)),
+            }
+        })
+        .collect()
 }
 
 fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {

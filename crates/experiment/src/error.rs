@@ -44,6 +44,22 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
+    /// A word that should name a host does not, or several words do not fit together.
+    #[error("{target}: {problem}")]
+    Target {
+        /// The word or words.
+        target: String,
+        /// What is wrong, and how to mend it.
+        problem: String,
+    },
+    /// No interfaces could be chosen between two hosts.
+    #[error("{between}: {problem}")]
+    NoWay {
+        /// The two hosts.
+        between: String,
+        /// What is in the way, and how to mend it.
+        problem: String,
+    },
     /// The lab could not be built.
     #[error("the lab could not be built: {problem}")]
     Lab {
@@ -170,6 +186,7 @@ impl Error {
             | Self::NoSlices
             | Self::Overrun { .. }
             | Self::TestbedFile { .. }
+            | Self::Target { .. }
             | Self::Simulator { .. } => Refusal::Usage,
             Self::Peer(error) => match error.kind() {
                 latput_peers::ErrorKind::Usage => Refusal::Usage,

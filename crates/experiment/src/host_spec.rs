@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::process::Command;
+use std::time::Duration;
 
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
 
-use crate::protocol::LinkReset;
+use crate::protocol::{LEASE, LinkReset};
 
 /// One host of a testbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +39,39 @@ pub struct HostSpec {
     /// Lease: after this time without a message from the controller the agent puts the host back
     /// and ends.
     pub lease: Nanos,
+    /// Whether latput may have to be taken there first, which takes its time.
+    pub may_be_brought: bool,
 }
 
+/// An agent answers the first request within so long, unless latput is taken there first.
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// The same where it is: some 10 MB, over a slow line.
+const BROUGHT_WITHIN: Duration = Duration::from_secs(180);
+
 impl HostSpec {
+    /// A host of which nothing is known but the way to it.
+    pub(crate) fn unknown(name: &str, role: Role, (via, program): (Vec<String>, String)) -> Self {
+        Self {
+            name: name.to_owned(),
+            role,
+            via,
+            program,
+            interface: String::new(),
+            address: IpAddr::from([0; 4]),
+            cpus: None,
+            binds_napi_threads: false,
+            link_reset: LinkReset::Refused,
+            is_named_twice: false,
+            lease: LEASE,
+            may_be_brought: false,
+        }
+    }
+
+    /// How long the first answer of its agent may take.
+    pub(crate) const fn first_answer_within(&self) -> Duration {
+        if self.may_be_brought { BROUGHT_WITHIN } else { FIRST_ANSWER_WITHIN }
+    }
+
     /// The command line that runs its latput with these arguments.
     pub(crate) fn words(&self, args: &[&str]) -> Vec<String> {
         let program = std::iter::once(&self.program).cloned();
@@ -66,4 +97,10 @@ impl HostSpec {
         };
         Self { link_reset, ..self.clone() }
     }
+}
+
+/// This program, by a path that another namespace of this machine can start.
+pub(crate) fn own_program() -> String {
+    std::env::current_exe()
+        .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())
 }

@@ -7,14 +7,18 @@
 
 pub mod agent;
 mod agent_pool;
+pub mod bring;
 pub mod checks;
 mod clock;
 mod combine;
 pub mod controller;
+pub mod discover;
 pub mod error;
 pub mod fuzzing;
 pub mod host;
 pub mod host_spec;
+pub mod host_view;
+pub mod hosts;
 pub mod interval;
 pub mod protocol;
 mod refusal;
@@ -22,6 +26,7 @@ pub mod results_db;
 mod runner;
 pub mod session;
 pub mod simulator;
+pub mod target;
 pub mod testbed;
 mod third_party;
 mod unsupported;

@@ -13,10 +13,11 @@ use latput_units::{CpuSet, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::host_view::HostView;
 use crate::interval::HostInterval;
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 7;
+pub const SCHEMA: u32 = 8;
 /// Most bytes of a request, and of an answer to [`Request::Go`]. The largest valid answer is a
 /// stint of slices, each with its histogram: some 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
@@ -31,7 +32,9 @@ pub const LEASE: Nanos = Nanos::from_s(10);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// The first request: opens the host.
+    /// Look at the host; before [`Request::Open`], any number of times.
+    Look(Look),
+    /// Open the host; before all requests that follow.
     Open(Open),
     /// Answer once the interface's link is up, if it was up at the start: a cable may be pulled,
     /// and some knobs take a link down for seconds.
@@ -41,7 +44,7 @@ pub enum Request {
         /// The wanted values; may be empty.
         setting: Setting,
     },
-    /// Answer at once with `CLOCK_MONOTONIC`.
+    /// Answer at once with `CLOCK_MONOTONIC`; also before [`Request::Open`].
     Clock,
     /// Be the far end of the next traffic: open a data port for each generator.
     Receive {
@@ -139,6 +142,20 @@ pub struct Part {
     pub key: Key,
 }
 
+/// What to look for on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// [`SCHEMA`] of the controller.
+    pub schema: u32,
+    /// Version of the controller, for messages.
+    pub version: String,
+    /// Addresses to say the way to.
+    pub toward: Vec<std::net::IpAddr>,
+    /// Say of this interface which knobs can be set, and how busy the host is.
+    pub interface: Option<String>,
+}
+
 /// The role and the limits of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -185,6 +202,8 @@ pub enum LinkReset {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
+    /// Answer to [`Request::Look`].
+    Seen(Box<HostView>),
     /// Answer to [`Request::Open`].
     Opened(Box<Opened>),
     /// Answer to [`Request::Link`]: the link is up, or was down at the start.

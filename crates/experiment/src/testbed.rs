@@ -19,12 +19,15 @@ use latput_vm::GuestSpec;
 use serde::Deserialize;
 
 use crate::controller::AgentPool;
+use crate::discover::Discovered;
 use crate::error::Error;
 use crate::host::{chain, state_dir};
 pub use crate::host_spec::HostSpec;
+use crate::host_spec::own_program;
 use crate::protocol::{LEASE, LinkReset};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
+use crate::target::{FORMS, Target};
 use crate::third_party::{self, ThirdParty};
 use crate::vm::Emulated;
 
@@ -165,6 +168,7 @@ impl Testbed {
                 link_reset: LinkReset::AllowedOnControl,
                 is_named_twice: false,
                 lease: LEASE,
+                may_be_brought: false,
             })
             .collect();
         let shared =
@@ -199,10 +203,21 @@ impl Testbed {
             link_reset: LinkReset::Refused,
             is_named_twice: false,
             lease: LEASE,
+            may_be_brought: false,
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
         Self { name: "loopback".to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
+    }
+
+    /// Two hosts, with the interfaces that were found between them.
+    pub fn discovered(found: &Discovered) -> Self {
+        Self {
+            name: found.name.clone(),
+            kind: TestbedKind::Hosts(found.hosts.to_vec()),
+            notes: found.said.iter().chain(&found.warnings).cloned().collect(),
+            _lab: None,
+        }
     }
 
     /// The hosts of a testbed file.
@@ -211,7 +226,7 @@ impl Testbed {
         let read = files::read_text(path, files::TEXT_BYTES_MOST);
         let text = read.map_err(|FileError { problem, .. }| Error::TestbedFile {
             file: file.clone(),
-            problem: format!("{problem}: name `lab`, `loopback`, `sim:SYSTEM` or a testbed file"),
+            problem: format!("{problem}: name `lab`, `loopback`, `sim:SYSTEM`, a testbed file, or hosts ({FORMS})"),
         })?;
         Self::parse(&file, &text)
     }
@@ -331,6 +346,8 @@ struct TestbedFile {
 #[serde(deny_unknown_fields)]
 struct HostFile {
     role: Role,
+    target: Option<String>,
+    bring: Option<PathBuf>,
     #[serde(default)]
     via: Vec<String>,
     latput: Option<String>,
@@ -349,22 +366,42 @@ impl HostFile {
             ));
         }
         let address = resolve(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
-        let program = self.latput.unwrap_or_else(|| {
-            if self.via.is_empty() { own_program() } else { "latput".to_owned() }
-        });
+        let (reach, may_be_brought) =
+            self.reach().map_err(|why| format!("host `{name}`: {why}"))?;
         Ok(HostSpec {
-            name,
-            role: self.role,
-            via: self.via,
-            program,
             interface: self.interface,
             address,
             cpus: self.cpus,
-            binds_napi_threads: false,
-            link_reset: LinkReset::Refused,
             is_named_twice: self.allow_link_reset.is_some(),
             lease,
+            may_be_brought,
+            ..HostSpec::unknown(&name, self.role, reach)
         })
+    }
+
+    /// `via` and the latput there, and whether it may have to be taken along.
+    fn reach(&self) -> Result<((Vec<String>, String), bool), String> {
+        let own = own_program();
+        let Some(target) = &self.target else {
+            if self.bring.is_some() {
+                return Err("`bring` goes with `target`".to_owned());
+            }
+            let program = self.latput.clone();
+            let program = program
+                .unwrap_or_else(|| if self.via.is_empty() { own } else { "latput".to_owned() });
+            return Ok(((self.via.clone(), program), false));
+        };
+        if !self.via.is_empty() || self.latput.is_some() {
+            return Err("`target` takes the place of `via` and `latput`".to_owned());
+        }
+        if !Target::is_told_by(target) {
+            return Err(format!("target `{target}` is not ssh://, netns:// or exec:"));
+        }
+        let target = Target::parse(target).map_err(|error| error.to_string())?;
+        if target.at.is_some() {
+            return Err("`interface` and `address` say what `target` must not repeat".to_owned());
+        }
+        Ok((target.via(&own, self.bring.as_deref()), target.is_elsewhere()))
     }
 }
 
@@ -391,12 +428,6 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
 fn permission_for_lab() -> Result<(), latput_linux::Error> {
     Capability::SysAdmin.require("the lab")?;
     Capability::NetAdmin.require("the lab")
-}
-
-/// The path of this program, for starting it in another namespace of this machine.
-fn own_program() -> String {
-    std::env::current_exe()
-        .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             is_named_twice: false,
             // The guest ends with the controller; on a busy machine its agents may be slow to hear it.
             lease: Nanos::from_s(60),
+            may_be_brought: false,
         }
     });
     hosts.collect()

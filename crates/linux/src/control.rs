@@ -84,7 +84,7 @@ fn parent_of(stat: &str) -> Option<u32> {
 }
 
 /// Adds the interfaces that these lie on, all the way down (`lower_*` in sysfs).
-fn with_those_beneath(sys: &Path, interfaces: BTreeSet<String>) -> BTreeSet<String> {
+pub(crate) fn with_those_beneath(sys: &Path, interfaces: BTreeSet<String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut rest: Vec<String> = interfaces.into_iter().collect();
     while let Some(interface) = rest.pop() {

@@ -10,7 +10,7 @@ use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
 use crate::kernel::LinuxKernel;
 use crate::netdev::Netdev;
-use crate::route::Route;
+use crate::route::{Link, Route};
 
 /// Longer values are cut: facts go into every report.
 const MAX_VALUE_CHARS: usize = 600;
@@ -110,6 +110,11 @@ pub fn collect(interface: &str) -> Vec<(String, String)> {
     facts
 }
 
+/// The release of the running kernel, as `uname -r` has it.
+pub fn kernel_release() -> String {
+    line_of(Path::new("/proc/sys/kernel/osrelease"))
+}
+
 /// Memory that new work can have without swapping (`MemAvailable`); `None` where the kernel does not say.
 pub fn available_memory() -> Option<Bytes> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
@@ -130,6 +135,18 @@ pub fn link_speed(interface: &str) -> Option<BitsPerSecond> {
     mbps.checked_mul(1_000_000).map(BitsPerSecond::new)
 }
 
+/// The name of an interface's driver; of a virtual one its kind.
+pub(crate) fn driver(link: &Link) -> String {
+    let driver = Path::new("/sys/class/net").join(&link.name).join("device/driver");
+    match (&link.kind, fs::read_link(&driver)) {
+        (Some(kind), _) => kind.clone(),
+        (None, Ok(target)) => {
+            target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+        (None, Err(error)) => unreadable(&error),
+    }
+}
+
 fn interface_facts(interface: &str) -> Vec<(String, String)> {
     let mut facts = vec![("interface".to_owned(), interface.to_owned())];
     let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
@@ -141,15 +158,7 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
             return facts;
         }
     };
-    let driver = Path::new("/sys/class/net").join(interface).join("device/driver");
-    let driver = match (&link.kind, fs::read_link(&driver)) {
-        (Some(kind), _) => kind.clone(),
-        (None, Ok(target)) => {
-            target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-        }
-        (None, Err(error)) => unreadable(&error),
-    };
-    add("driver", driver);
+    add("driver", driver(&link));
     match EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(interface)) {
         Ok(DriverInfo { version, firmware, bus, .. }) => {
             add("driver version", or_none(version));

@@ -19,6 +19,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod identity;
+pub mod interfaces;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;

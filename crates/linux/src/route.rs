@@ -4,6 +4,7 @@
 
 pub mod qdisc;
 
+mod address;
 mod toward;
 
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IFF_UP: u32 = 1;
 
+pub use address::InterfaceAddress;
 pub use toward::Toward;
 
 /// An Ethernet address.

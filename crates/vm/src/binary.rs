@@ -25,7 +25,7 @@ pub(crate) fn read() -> Result<Vec<u8>, Error> {
     };
     if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {
         let program = load(&path)?;
-        if !is_static(&program) {
+        if is_static(&program) != Some(true) {
             return Err(missing(format!("{VARIABLE} is {}: not static", path.display())));
         }
         return Ok(program);
@@ -33,7 +33,7 @@ pub(crate) fn read() -> Result<Vec<u8>, Error> {
     let own = std::env::current_exe().map_err(|source| Error::io("find this program", source))?;
     for path in [Some(own), beside_program("latput")].into_iter().flatten() {
         let program = load(&path)?;
-        if is_static(&program) {
+        if is_static(&program) == Some(true) {
             return Ok(program);
         }
     }
@@ -44,9 +44,9 @@ fn load(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::io(format!("read {}", path.display()), source))
 }
 
-/// Whether a file is a program of 64 bits that asks for no loader.
-fn is_static(program: &[u8]) -> bool {
-    has_interpreter(program) == Some(false)
+/// Whether a program of 64 bits asks for no loader of libraries; `None` for what is no such program.
+pub fn is_static(program: &[u8]) -> Option<bool> {
+    has_interpreter(program).map(|has| !has)
 }
 
 fn has_interpreter(program: &[u8]) -> Option<bool> {
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn what_is_no_program_is_not_static() {
         for bytes in [&b""[..], b"#!/bin/sh", b"\x7fELF", &[0; 64], b"\x7fELF\x01"] {
-            assert!(!is_static(bytes), "{bytes:?}");
+            assert!(is_static(bytes).is_none(), "{bytes:?}");
         }
         let whole = program(&[1, 2]);
         for end in 0..whole.len() - 4 {
-            assert!(!is_static(&whole[..end]), "{end}");
+            assert_ne!(is_static(&whole[..end]), Some(true), "{end}");
         }
     }
 
@@ -108,6 +108,6 @@ mod tests {
 
     #[track_caller]
     fn check(kinds: &[u32], expected: bool) {
-        assert_eq!(is_static(&program(kinds)), expected, "{kinds:?}");
+        assert_eq!(is_static(&program(kinds)), Some(expected), "{kinds:?}");
     }
 }

@@ -94,7 +94,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 }
 
 /// Files that belong to this program: in the folder `vm` beside the folder that it is in.
-pub(crate) fn beside_program(name: &str) -> Option<PathBuf> {
+pub fn beside_program(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     // `target/debug/latput` and `target/vm`; tests run one folder deeper.
     let folders = program.ancestors().skip(2).take(2);

@@ -22,10 +22,12 @@ mod spec;
 pub mod init;
 pub mod probe;
 
+pub use binary::is_static;
 pub use config::{GuestHost, HOSTS, PROGRAM};
 pub use error::Error;
 pub use frame::Ended;
 pub use guest::Guest;
+pub use kernel::beside_program;
 pub use line::{Line, Output, Said, attach};
 pub use qemu::Qmp;
 pub use spec::{Driver, E1000_PARAMETERS, GuestSpec};

@@ -1,13 +1,17 @@
 //! `latput lab`: the virtual testbed by hand.
 
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use latput_experiment::bring::{self, Ends};
 use latput_experiment::host::state_dir;
+use latput_experiment::target::{FORMS, Reach, Target};
 use latput_experiment::testbed::{LAB_STATE, LabLock};
 use latput_linux::lab::{Lab, LabOptions};
-use latput_linux::{Namespace, process};
+use latput_linux::{Namespace, namespace, process};
 use latput_units::CpuSet;
 
 use crate::context::Context;
@@ -25,6 +29,7 @@ Examples:
   latput lab exec b -- latput show lat0
   latput lab exec a -- ping -c 3 198.18.0.2
   latput lab down
+  latput lab exec ssh://root@server -- latput show eth0
 
 `latput tune` and `latput run` make a lab of their own and do not need this one.")]
 pub(crate) struct Args {
@@ -38,15 +43,19 @@ enum Action {
     Up,
     /// Remove the lab, or its remains.
     Down,
-    /// Run a command on one of the lab's hosts: in its namespace and on its CPUs.
+    /// Run a command on one of the lab's hosts: in its namespace and on its CPUs. Or on another host:
+    /// `latput` is taken there while it runs, unless the host has this version.
     Exec(Exec),
 }
 
 #[derive(Debug, clap::Args)]
 struct Exec {
-    /// `a` or `b`.
-    #[arg(required_unless_present = "namespace", value_parser = ["a", "b"])]
+    /// `a` or `b`, or a host: `ssh://root@server`, `netns://NAME`, `exec:COMMAND`.
+    #[arg(required_unless_present = "namespace")]
     host: Option<String>,
+    /// The static latput to take there; without it this program.
+    #[arg(long, value_name = "FILE", conflicts_with = "namespace")]
+    bring: Option<PathBuf>,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -115,33 +124,72 @@ fn down(context: &Context) -> Result<ExitCode, CliError> {
 }
 
 impl Exec {
-    /// Replaces this process by the command; returns only on failure.
+    /// Becomes the command; returns only if it could not, or has taken latput to another host.
     fn run(self) -> Result<ExitCode, CliError> {
-        let (namespace, cpus) = match (&self.namespace, &self.host) {
-            (Some(path), _) => (Namespace::open(path)?, self.cpus.clone()),
+        match (&self.namespace, &self.host) {
+            (Some(path), _) => self.enter(&Namespace::open(path)?, self.cpus.clone(), LAB_STATE),
+            (None, Some(host)) if Target::is_told_by(host) => self.on(&Target::parse(host)?),
             (None, host) => {
                 let lab = Lab::open_pinned(&LabOptions::default())?.ok_or_else(|| {
                     CliError::new(Code::Failed, "there is no lab: make one with `latput lab up`")
                 })?;
-                let host = lab
-                    .hosts()
-                    .into_iter()
-                    .find(|other| host.as_deref() == Some(other.name))
-                    .expect("clap accepts only the names of the lab's hosts");
-                (host.namespace.try_clone()?, Some(host.cpus.clone()))
+                let hosts = lab.hosts();
+                let found = hosts.iter().find(|other| host.as_deref() == Some(other.name));
+                let found = found.ok_or_else(|| {
+                    let host = host.as_deref().unwrap_or_default();
+                    CliError::usage(format!(
+                        "`{host}` is no host: name a or b of the lab, or {FORMS}"
+                    ))
+                })?;
+                let (namespace, cpus) = (found.namespace.try_clone()?, Some(found.cpus.clone()));
+                self.enter(&namespace, cpus, PINNED_LAB_STATE)
             }
-        };
-        let state = if self.namespace.is_some() { LAB_STATE } else { PINNED_LAB_STATE };
+        }
+    }
+
+    /// Becomes the command in a namespace of the lab. The lab's checkpoints are not the machine's: they end with its
+    /// namespaces.
+    fn enter(
+        &self,
+        namespace: &Namespace,
+        cpus: Option<CpuSet>,
+        state: &str,
+    ) -> Result<ExitCode, CliError> {
         namespace.enter_process()?;
         if let Some(cpus) = cpus {
             process::bind_thread(&cpus)?;
         }
-        let error = Command::new(&self.command[0])
-            .args(&self.command[1..])
-            // The lab's checkpoints end with its namespaces, so they are separate from the
-            // machine's.
-            .env("LATPUT_STATE_DIR", state_dir().join(state))
-            .exec();
-        Err(CliError::new(Code::Failed, format!("cannot run `{}`: {error}", self.command[0])))
+        let state = state_dir().join(state);
+        exec(Command::new(&self.command[0]).args(&self.command[1..]).env("LATPUT_STATE_DIR", state))
     }
+
+    /// Becomes the command on another host, or takes latput there.
+    fn on(&self, target: &Target) -> Result<ExitCode, CliError> {
+        if target.at.is_some() {
+            return Err(CliError::usage(
+                "a command runs on a host, not on an interface: leave out `%`",
+            ));
+        }
+        if let Reach::Namespace(name) = &target.reach {
+            Namespace::open(&Path::new(namespace::PIN_FOLDER).join(name))?.enter_process()?;
+            return exec(Command::new(&self.command[0]).args(&self.command[1..]));
+        }
+        if self.command[0] == "latput" {
+            let ends = Ends {
+                input: io::stdin().as_fd().try_clone_to_owned()?.into(),
+                output: io::stdout().as_fd().try_clone_to_owned()?.into(),
+                errors: io::stderr().as_fd().try_clone_to_owned()?.into(),
+            };
+            let code = bring::run(target, self.bring.as_deref(), &self.command[1..], ends)?;
+            return Ok(ExitCode::from(code));
+        }
+        let words = target.command(&self.command).expect("the host is elsewhere");
+        exec(Command::new(&words[0]).args(&words[1..]))
+    }
+}
+
+fn exec(command: &mut Command) -> Result<ExitCode, CliError> {
+    let error = command.exec();
+    let program = command.get_program().display().to_string();
+    Err(CliError::new(Code::Failed, format!("cannot run `{program}`: {error}")))
 }

@@ -18,15 +18,18 @@ use crate::exit::CliError;
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
+use crate::targets::HostArgs;
 
 /// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
 /// precise enough: by default 3 to 10 times, to +/- 2.5 % at 99 %.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
-    /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a
-    /// testbed file.
+    /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, a testbed
+    /// file that names hosts, or the hosts themselves: `HOST,HOST`, the system under test first.
     target: String,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// The kind of traffic; the kinds and their fields are listed below.
     #[arg(long, value_name = "KIND")]
     workload: String,
@@ -58,6 +61,8 @@ Examples:
   latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
   latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
+  latput measure ssh://root@server,ssh://root@client --workload tcp_rr
+  latput measure eth0 --peer ssh://root@client --workload tcp_stream
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
   latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
@@ -87,7 +92,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
-        let testbed = run::open_testbed(&self.target, &plan)?;
+        let testbed = self.hosts.open(&self.target, &plan, context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();
         let mut results_db = match &self.output {

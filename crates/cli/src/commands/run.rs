@@ -8,10 +8,8 @@ use latput_experiment::{ResultsDb, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::files;
 use latput_model::Summary;
-use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_units::Nanos;
-use latput_vm::GuestSpec;
 
 use crate::commands::report;
 use crate::context::Context;
@@ -19,11 +17,7 @@ use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::{ProgressArgs, Shown};
-
-/// Prefix of the name of a simulated system.
-pub(crate) const SIMULATED: &str = "sim:";
-/// Prefix of the driver of a guest's network cards.
-const EMULATED: &str = "vm:";
+use crate::targets::{HostArgs, SIMULATED};
 
 /// Run every trial of a plan; an interrupted run is resumed.
 #[derive(Debug, clap::Args)]
@@ -31,6 +25,7 @@ const EMULATED: &str = "vm:";
 Examples:
   latput run examples/built-in.toml                   on the lab of this machine, needs root
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
+  latput run plan.toml --on ssh://root@server,ssh://root@client
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --half-width 5% --repetitions 3..30
   latput run plan.toml --on vm:e1000e                 with a real driver, in a QEMU guest, needs no root
@@ -40,10 +35,14 @@ After Ctrl-C, a kill -9 or a power cut the same command resumes with the next tr
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,
-    /// The testbed: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), `vm:DRIVER`
-    /// (a QEMU guest with network cards of `e1000e`, `e1000` or `virtio-net`), or a testbed file.
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), `vm:DRIVER` (a
+    /// QEMU guest with network cards of `e1000e`, `e1000` or `virtio-net`), a testbed file that
+    /// names hosts, or the hosts themselves: `HOST,HOST`, the system under test first. A HOST is
+    /// `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// The results file; runs are added to it.
     #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
     output: PathBuf,
@@ -68,7 +67,7 @@ impl Args {
         let text = text + &self.precision.plan_lines();
         if self.check {
             if self.on.starts_with(SIMULATED) {
-                open_testbed(&self.on, &plan)?; // says what it cannot do; nothing is made
+                self.hosts.open(&self.on, &plan, context)?; // says what it cannot do; nothing is made
             }
             let method = &plan.method;
             let text = format!(
@@ -85,7 +84,8 @@ impl Args {
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (testbed, mut results_db) = open(&self.on, &plan, &self.output)?;
+        let open = || self.hosts.open(&self.on, &plan, context);
+        let (testbed, mut results_db) = open_both(open, &self.output)?;
         let ended =
             run_plan(context, &plan, &text, &testbed, &mut results_db, self.watch.interval()?)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
@@ -112,29 +112,15 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
 
 /// Opens the testbed and the results file. A wrong results file is refused before the testbed is
 /// made, and no file is created for a testbed that cannot be made.
-pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, ResultsDb), CliError> {
+pub(crate) fn open_both(
+    testbed: impl FnOnce() -> Result<Testbed, CliError>,
+    output: &Path,
+) -> Result<(Testbed, ResultsDb), CliError> {
     if output.metadata().is_ok_and(|meta| meta.len() > 0) {
         ResultsDb::open(output)?;
     }
-    let testbed = open_testbed(on, plan)?;
+    let testbed = testbed()?;
     Ok((testbed, ResultsDb::create(output)?))
-}
-
-/// The testbed of `--on` for this plan.
-pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, CliError> {
-    if let Some(peer) = Peer::parse(name) {
-        return Ok(Testbed::third_party(peer.map_err(latput_experiment::Error::from)?, plan)?);
-    }
-    match name {
-        "lab" => Ok(Testbed::lab()?),
-        "loopback" => Ok(Testbed::loopback()),
-        "vm" => Ok(Testbed::vm(GuestSpec::default())),
-        name => match (name.strip_prefix(SIMULATED), name.strip_prefix(EMULATED)) {
-            (Some(system), _) => Ok(Testbed::simulator(system, plan)?),
-            (None, Some(guest)) => Ok(Testbed::vm(guest.parse()?)),
-            (None, None) => Ok(Testbed::from_file(Path::new(name))?),
-        },
-    }
 }
 
 /// Runs a plan with progress on stderr.

@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::document::TraceDocument;
 use crate::exit::CliError;
 use crate::output;
+use crate::targets;
 
 /// Direct use of the simulator.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ impl Args {
 
 impl TraceArgs {
     fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let system = self.on.strip_prefix(run::SIMULATED).ok_or_else(|| {
+        let system = self.on.strip_prefix(targets::SIMULATED).ok_or_else(|| {
             let on = &self.on;
             CliError::usage(format!(
                 "--on must be `sim:SYSTEM`, not `{on}`: only those have traces"

@@ -15,6 +15,7 @@ use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
+use crate::targets::{self, HostArgs};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
 const FEWEST_SEARCHED: u64 = 20;
@@ -29,6 +30,9 @@ Examples:
   latput tune                                the built-in plan on the lab: about 4 minutes, needs root
   latput tune --goal cpu                     the same trials, judged for least CPU
   latput tune --on sim:server-10g            the same in the simulator: needs no root, sets nothing
+  latput tune ssh://root@server ssh://root@client
+                                             between two hosts: finds the interfaces, brings latput along
+  latput tune eth0 --peer ssh://root@client  this host and another
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
 
@@ -38,10 +42,16 @@ a grid is searched: settings that promise most are tried, and the winner is conf
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
 machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
-    /// The plan file; by default the built-in plan.
-    plan: Option<PathBuf>,
-    /// The testbed: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
-    /// file. By default the lab, or without root a simulated server.
+    /// The plan file; without it the built-in plan. And where trials run, as hosts: the system under test, then
+    /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
+    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other.
+    #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
+    words: Vec<String>,
+    #[command(flatten)]
+    hosts: HostArgs,
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), a testbed
+    /// file that names hosts, or `HOST,HOST`.
+    /// Without it the lab, or without root a simulated server.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
@@ -61,11 +71,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let (file, text) = match &self.plan {
+        let (plan, on) = self.plan_and_testbed()?;
+        let (file, text) = match &plan {
             Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let mut plan = run::checked_plan(&file, &text, self.goal)?;
+        let mut plan = run::checked_plan(&file, &text, self.goal.clone())?;
         let text = match self.budget {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
@@ -73,11 +84,12 @@ impl Args {
         plan.method.budget = self.budget.or(plan.method.budget);
         choose_design(&mut plan);
         files::check(&self.report)?;
-        let (on, prediction) = testbed(self.on);
+        let (on, prediction) = testbed(on);
         if let Some(prediction) = &prediction {
             output::remark(prediction);
         }
-        let (mut testbed, mut results_db) = run::open(&on, &plan, &self.output)?;
+        let open = || self.hosts.open(&on, &plan, context);
+        let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
         testbed.notes.extend(prediction.clone());
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
         drop(testbed); // the lab is gone before anything is told
@@ -89,6 +101,30 @@ impl Args {
             output::remark(prediction);
         }
         run::conclude(&ended, &self.output)
+    }
+}
+
+impl Args {
+    /// What the words are: at most one plan, and hosts in the place of `--on`.
+    fn plan_and_testbed(&self) -> Result<(Option<PathBuf>, Option<String>), CliError> {
+        let (hosts, plans): (Vec<&String>, Vec<&String>) =
+            self.words.iter().partition(|word| targets::is_hosts(word));
+        let plan = match plans.as_slice() {
+            [] => None,
+            [plan] => Some(PathBuf::from(plan)),
+            [_, other, ..] => {
+                return Err(CliError::usage(format!("`{other}` is a second plan: name one")));
+            }
+        };
+        let hosts: Vec<&str> = hosts.into_iter().map(String::as_str).collect();
+        match (hosts.is_empty(), &self.on) {
+            (true, on) => Ok((plan, on.clone())),
+            (false, None) => Ok((plan, Some(hosts.join(",")))),
+            (false, Some(on)) => Err(CliError::usage(format!(
+                "`{}` and `--on {on}` both say where trials run: name one",
+                hosts.join(" ")
+            ))),
+        }
     }
 }
 
@@ -104,7 +140,7 @@ fn testbed(on: Option<String>) -> (String, Option<String>) {
                  {profile}, not a measurement of this host (measure it as root, or name a testbed with \
                  `--on`)"
             );
-            (format!("{}{profile}", run::SIMULATED), Some(prediction))
+            (format!("{}{profile}", targets::SIMULATED), Some(prediction))
         }
     }
 }

@@ -1,0 +1,359 @@
+//! Runs latput on a host that may have none of this version, and takes itself along where it has none.
+//!
+//! `there.sh` runs at the far end. What is brought lies in a private folder only until it runs: its first act
+//! is to remove the file and the folder ([`forget_file`]), so that nothing is left however it ends. Until then the
+//! script removes them, at its end and when the line is cut.
+
+mod binary;
+mod sha256;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::Error;
+use crate::protocol::printable;
+use crate::target::{Reach, Target};
+
+/// Runs at the far end; ends with the definition of `main`.
+const SCRIPT: &str = include_str!("bring/there.sh");
+/// Begins each line of the script.
+const MARK: &str = "latput-there ";
+/// The folder that the running program was brought in.
+const VARIABLE: &str = "LATPUT_BROUGHT";
+/// What login scripts may say before ours begins, in bytes.
+const NOISE_BYTES_MOST: u64 = 64 << 10;
+/// How much of the far end's stderr is looked at to say what is wrong.
+const ERRORS_BYTES_MOST: usize = 8 << 10;
+/// How often to look whether the controller is still there.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// What latput at the far end reads and writes.
+#[derive(Debug)]
+pub struct Ends {
+    /// Its stdin.
+    pub input: File,
+    /// Its stdout.
+    pub output: File,
+    /// Its stderr, and that of the way there.
+    pub errors: File,
+}
+
+/// Runs latput with `args` on `target`, and brings it where it is missing: `file`, or this program. Gives the exit
+/// code. An agent whose controller goes meanwhile is not started.
+pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) -> Result<u8, Error> {
+    let failed = |problem| Error::Agent { host: target.to_string(), problem };
+    let words =
+        target.command(&["sh".to_owned()]).expect("a host elsewhere is reached by a command");
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        command.spawn().map_err(|error| failed(not_started(target, &words[0], &error)))?;
+    let errors = Errors::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
+    let mut line = Line {
+        to: child.stdin.take().expect("stdin is piped"),
+        from: BufReader::new(child.stdout.take().expect("stdout is piped")),
+    };
+    let is_agreed = Arc::new(AtomicBool::new(false));
+    if args.first().is_some_and(|arg| arg == "agent") {
+        let input = ends.input.try_clone().map_err(|error| failed(error.to_string()))?;
+        end_without_controller(&child, input, Arc::clone(&is_agreed));
+    }
+    let agreed = line.agree(file, args);
+    is_agreed.store(true, Ordering::Relaxed);
+    match agreed {
+        Ok(()) => {}
+        Err(Problem::Known(problem)) => {
+            drop(line); // the script ends, and removes what it has
+            let _ended = child.wait();
+            return Err(failed(problem));
+        }
+        Err(Problem::Ended) => {
+            drop(line);
+            let status = child.wait().map_err(|error| failed(error.to_string()))?;
+            return Err(failed(why_it_ended(target, status, &errors.said())));
+        }
+    }
+    line.pass_on(ends.input, ends.output);
+    let status = child.wait().map_err(|error| failed(error.to_string()))?;
+    Ok(code(status))
+}
+
+/// Removes the file of this program and its folder, where it was brought. What runs needs neither: it starts
+/// itself again by `/proc/self/exe`.
+pub fn forget_file() {
+    let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
+    let file = folder.join("latput");
+    let id = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    // Of another program than this one nothing is removed.
+    if id(&file).is_some() && id(&file) == id(Path::new("/proc/self/exe")) {
+        let _gone = fs::remove_file(&file).and_then(|()| fs::remove_dir(&folder));
+    }
+}
+
+/// Whether this program was brought here for this run.
+pub(crate) fn is_brought() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// Why no latput runs there.
+enum Problem {
+    /// In words.
+    Known(String),
+    /// The way there has ended.
+    Ended,
+}
+
+/// The two ends of the way.
+struct Line {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Line {
+    /// Speaks with the script until latput runs there.
+    fn agree(&mut self, file: Option<&Path>, args: &[String]) -> Result<(), Problem> {
+        let args: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
+        self.say(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
+        let host = self.hear(&["host"])?.1;
+        let mut words = host.split_whitespace();
+        let (system, machine) =
+            (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if system != "Linux" {
+            return Err(Problem::Known(format!("it runs {system}, and latput needs Linux")));
+        }
+        if words.collect::<Vec<_>>() == ["latput", env!("CARGO_PKG_VERSION")] {
+            return self.say(b"use 0\n");
+        }
+        let program = binary::for_machine(machine, file).map_err(Problem::Known)?;
+        self.say(format!("bring {}\n", program.len()).as_bytes())?;
+        let (word, rest) = self.hear(&["ready", "nowhere"])?;
+        if word == "nowhere" {
+            return Err(Problem::Known(format!(
+                "no folder there takes latput along:{rest} make room in one of them, or install latput {} there",
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+        self.say(&program)?;
+        let there = self.hear(&["sum"])?.1;
+        let (here, there) =
+            (sha256::hexadecimal(&program), there.split(' ').next().unwrap_or_default());
+        if there.is_empty() {
+            return Err(Problem::Known(
+                "what was brought cannot be checked: there is no sha256sum, openssl or shasum there; install one, \
+                 or latput itself"
+                    .to_owned(),
+            ));
+        }
+        if there != here {
+            return Err(Problem::Known(format!(
+                "what arrived is not what was sent (SHA-256 {there}, not {here}), and was removed: try again"
+            )));
+        }
+        self.say(b"start\n")
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|_| Problem::Ended)
+    }
+
+    /// The next line of the script, which must begin with one of `words`. What else is said before is not ours.
+    fn hear(&mut self, words: &[&str]) -> Result<(String, String), Problem> {
+        let mut from = (&mut self.from).take(NOISE_BYTES_MOST);
+        loop {
+            let mut line = Vec::new();
+            let length = from.read_until(b'\n', &mut line).map_err(|_| Problem::Ended)?;
+            if length == 0 || !line.ends_with(b"\n") {
+                return Err(Problem::Ended);
+            }
+            let line = printable(String::from_utf8_lossy(&line).trim_end());
+            let Some(said) = line.strip_prefix(MARK) else { continue };
+            let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+            if words.contains(&word) {
+                return Ok((word.to_owned(), rest.to_owned()));
+            }
+            return Err(Problem::Known(format!(
+                "it answered `{said}`, where {words:?} was expected"
+            )));
+        }
+    }
+
+    /// Passes on what each end says until the far one has ended.
+    fn pass_on(self, mut input: File, mut output: File) {
+        let Self { mut to, mut from } = self;
+        thread::spawn(move || io::copy(&mut input, &mut to)); // then `to` is closed
+        let _gone = io::copy(&mut from, &mut output);
+    }
+}
+
+/// Ends the way there when the controller goes before an agent runs: nobody would speak to it.
+fn end_without_controller(child: &Child, input: File, is_agreed: Arc<AtomicBool>) {
+    let way = Pid::from_child(child);
+    thread::spawn(move || {
+        while !is_agreed.load(Ordering::Relaxed) {
+            let mut fds = [PollFd::new(&input, PollFlags::empty())];
+            let is_gone = poll(&mut fds, Some(&LOOK_EVERY)).is_ok_and(|count| count > 0);
+            if is_gone && !is_agreed.load(Ordering::Relaxed) {
+                let _ended = kill_process(way, Signal::TERM);
+                break;
+            }
+        }
+    });
+}
+
+/// What the far end, or the way to it, says on stderr: passed on, and its beginning kept.
+struct Errors {
+    kept: Arc<Mutex<Vec<u8>>>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Errors {
+    fn pass_on(mut from: impl Read + Send + 'static, mut to: File) -> Self {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&kept);
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = from.read(&mut buffer) {
+                let _gone = to.write_all(&buffer[..length]);
+                if let Ok(mut kept) = keep.lock() {
+                    let room = ERRORS_BYTES_MOST - kept.len();
+                    kept.extend_from_slice(&buffer[..length.min(room)]);
+                }
+            }
+        });
+        Self { kept, thread }
+    }
+
+    /// All of it, once the far end has closed it; within a second.
+    fn said(self) -> String {
+        for _ in 0..100 {
+            if self.thread.is_finished() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.kept.lock().map(|kept| String::from_utf8_lossy(&kept).into_owned()).unwrap_or_default()
+    }
+}
+
+/// An argument as a shell takes it for one word.
+fn quoted(arg: &str) -> String {
+    format!("'{}'", arg.replace('\'', r"'\''"))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn not_started(target: &Target, program: &str, error: &io::Error) -> String {
+    let mend = match (&target.reach, error.kind()) {
+        (Reach::Ssh { .. }, io::ErrorKind::NotFound) => {
+            ": install OpenSSH's client here (`openssh-client`)"
+        }
+        (_, io::ErrorKind::NotFound) => ": it is not installed here",
+        _ => "",
+    };
+    format!("cannot start `{program}`: {error}{mend}")
+}
+
+/// Why the way there ended before latput ran, with the remedy where it is known.
+fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
+    let name = target.name();
+    let Reach::Ssh { destination, port } = &target.reach else {
+        return format!(
+            "`{name}` ended ({status}) before `sh` ran there: it must give the stdin and stdout of a command"
+        );
+    };
+    let login = port.map_or(String::new(), |port| format!("-p {port} ")) + destination;
+    let remedies = [
+        (
+            "REMOTE HOST IDENTIFICATION HAS CHANGED",
+            format!(
+                "ssh finds another host key than the known one: find out why before you go on; then `ssh-keygen -R {name}` \
+             forgets the old one"
+            ),
+        ),
+        (
+            "Host key verification failed",
+            format!(
+                "its host key is not known here: run `ssh {login}` once and compare the fingerprint"
+            ),
+        ),
+        (
+            "Permission denied",
+            format!(
+                "ssh was not let in without a password, and latput asks for none: give it a key (`ssh-copy-id {login}`) or \
+             start an ssh-agent, until `ssh -o BatchMode=yes {login} true` succeeds"
+            ),
+        ),
+        (
+            "Could not resolve hostname",
+            "nobody knows a host of this name: see its spelling and `~/.ssh/config`".to_owned(),
+        ),
+        (
+            "Connection refused",
+            "no sshd answers there: start it, or name its port (ssh://HOST:PORT)".to_owned(),
+        ),
+        (
+            "timed out",
+            "it did not answer within 10 s: see whether it is up, and the firewall".to_owned(),
+        ),
+        ("No route to host", "no way leads there: see whether it is up, and the routes".to_owned()),
+        ("unreachable", "no way leads there: see the routes of this host".to_owned()),
+    ];
+    let known = remedies.into_iter().find(|(sign, _)| said.contains(sign));
+    known.map_or_else(
+        || format!("ssh ended ({status}) before `sh` ran there: see what `ssh {login} sh` says"),
+        |(_, remedy)| remedy,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_says_is_answered_with_the_remedy() {
+        let ended = ExitStatus::from_raw(255 << 8);
+        for (said, remedy) in [
+            (
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+                "ssh-keygen -R server",
+            ),
+            ("Host key verification failed.\r\n", "compare the fingerprint"),
+            (
+                "root@server: Permission denied (publickey,password).",
+                "ssh-copy-id -p 2222 root@server",
+            ),
+            ("ssh: Could not resolve hostname server: Name or service not known", "spelling"),
+            ("ssh: connect to host server port 2222: Connection refused", "ssh://HOST:PORT"),
+            ("ssh: connect to host server port 2222: Connection timed out", "10 s"),
+            ("something else", "ssh -p 2222 root@server sh"),
+        ] {
+            let target = Target::parse("ssh://root@server:2222").unwrap();
+            let why = why_it_ended(&target, ended, said);
+            assert!(why.contains(remedy), "{said}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_word_with_quotes_is_one_word_for_a_shell() {
+        let word = "it's; $(x) \"y\" \\";
+        let out = Command::new("sh")
+            .args(["-c", &format!("printf %s {}", quoted(word))])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(out.stdout).unwrap(), word);
+    }
+}

@@ -1,0 +1,68 @@
+//! An agent that only looks at its host: it claims nothing and sets nothing.
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_load::Stop;
+
+use super::{AgentLine, round_trips};
+use crate::clock::ClockOffset;
+use crate::error::Error;
+use crate::host_spec::HostSpec;
+use crate::host_view::HostView;
+use crate::protocol::{Answer, Look, Request, SCHEMA};
+
+/// After its line is closed an agent that holds nothing has so long to end. One that is still on its way has what it
+/// brought to remove.
+const END_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// An agent that only looks at its host.
+#[derive(Debug)]
+pub(crate) struct Scout {
+    spec: HostSpec,
+    line: AgentLine,
+}
+
+impl Scout {
+    /// Starts it; of the host only the way to it must be known.
+    pub(crate) fn start(spec: &HostSpec) -> Result<Self, Error> {
+        Ok(Self { spec: spec.clone(), line: AgentLine::start(spec)? })
+    }
+
+    /// What the host has; with the ways to addresses, and of an interface what can be set.
+    pub(crate) fn look(
+        &mut self,
+        toward: &[IpAddr],
+        interface: Option<&str>,
+        stop: &Stop,
+    ) -> Result<HostView, Error> {
+        self.line.send(&Request::Look(Look {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            toward: toward.to_vec(),
+            interface: interface.map(str::to_owned),
+        }))?;
+        match self.line.receive(self.spec.first_answer_within(), stop)? {
+            Answer::Seen(view) => Ok(*view),
+            other => Err(self.line.unexpected(other)),
+        }
+    }
+
+    /// Its clock against this one's.
+    pub(crate) fn clock(&mut self, stop: &Stop) -> Result<ClockOffset, Error> {
+        Ok(ClockOffset::of(&round_trips(&mut self.line, stop)?).unwrap_or_default())
+    }
+}
+
+impl Drop for Scout {
+    fn drop(&mut self) {
+        self.line.close();
+        let deadline = Instant::now() + END_WITHIN;
+        while !self.line.has_ended() && Instant::now() < deadline {
+            let _last_words = self.line.hear_out();
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}

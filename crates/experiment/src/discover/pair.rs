@@ -1,0 +1,324 @@
+//! Chooses the interfaces between two hosts from what both ends say of their links, addresses and routes.
+//!
+//! A pair fits where the first host's packets to an address of the second leave by the one interface, and the
+//! second one's answers leave by the interface that has this address.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::host_view::{HostView, InterfaceView};
+use crate::target::At;
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End<'a> {
+    /// What the testbed calls it.
+    pub(super) name: &'a str,
+    /// As its agent sees it, with its ways to the addresses of the other.
+    pub(super) view: &'a HostView,
+    /// What of it is meant.
+    pub(super) at: Option<&'a At>,
+}
+
+/// An interface and an address at each end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) ends: [(String, IpAddr); 2],
+    /// Whether no router is in between.
+    pub(super) is_direct: bool,
+}
+
+/// Why there is no pair, or not one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unclear {
+    /// In words.
+    None(String),
+    /// One for each pair of interfaces.
+    Several(Vec<Pair>),
+}
+
+impl End<'_> {
+    /// Its addresses that are meant, with their interface.
+    fn addresses(&self) -> impl Iterator<Item = (&InterfaceView, IpAddr)> {
+        let of = |interface| move |&address: &IpAddr| (interface, address);
+        let all =
+            self.view.interfaces.iter().flat_map(move |one| one.addresses.iter().map(of(one)));
+        all.filter(|(interface, address)| self.is_meant(&interface.name, *address))
+    }
+
+    fn is_meant(&self, interface: &str, address: IpAddr) -> bool {
+        match self.at {
+            None => true,
+            Some(At::Interface(name)) => name == interface,
+            Some(At::Address(meant)) => *meant == address,
+        }
+    }
+
+    /// The interface and the own address by which its packets to an address leave.
+    fn way(&self, to: IpAddr) -> Option<(&str, IpAddr, bool)> {
+        let way = self.view.ways.iter().find(|way| way.to == to && !way.is_local)?;
+        let interface = self.view.interface(way.interface.as_deref()?)?;
+        let fits = |address: &&IpAddr| {
+            address.is_ipv4() == to.is_ipv4() && self.is_meant(&interface.name, **address)
+        };
+        let source = way.source.filter(|source| fits(&source));
+        let source = source.or_else(|| interface.addresses.iter().find(fits).copied())?;
+        Some((&interface.name, source, way.is_direct))
+    }
+}
+
+/// The best pair where all that fit have the same two interfaces, and the others.
+pub(super) fn choose(ends: [End<'_>; 2]) -> Result<(Pair, Vec<Pair>), Unclear> {
+    let [first, second] = ends;
+    let mut pairs = Vec::new();
+    let mut crossed = Vec::new();
+    for (interface, address) in second.addresses() {
+        let Some((leaves_by, own, there)) = first.way(address) else { continue };
+        let Some((answers_by, _, back)) = second.way(own) else { continue };
+        if answers_by != interface.name {
+            crossed.push(format!(
+                "{} has {address} on {} and answers {own} by {answers_by}",
+                second.name, interface.name
+            ));
+            continue;
+        }
+        let ends = [(leaves_by.to_owned(), own), (interface.name.clone(), address)];
+        pairs.push(Pair { ends, is_direct: there && back });
+    }
+    // Without a router first, then IPv4; then as the kernel has them.
+    pairs.sort_by_key(|pair| (!pair.is_direct, pair.ends[0].1.is_ipv6()));
+    let Some(best) = pairs.first().cloned() else {
+        return Err(Unclear::None(nothing(ends, &crossed)));
+    };
+    let mut by_interfaces: Vec<Pair> = Vec::new();
+    for pair in &pairs {
+        if !by_interfaces.iter().any(|known| known.interfaces() == pair.interfaces()) {
+            by_interfaces.push(pair.clone());
+        }
+    }
+    if by_interfaces.len() > 1 {
+        return Err(Unclear::Several(by_interfaces));
+    }
+    Ok((best, pairs.split_off(1)))
+}
+
+impl Pair {
+    fn interfaces(&self) -> [&str; 2] {
+        [0, 1].map(|end| self.ends[end].0.as_str())
+    }
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [(first, own), (second, address)] = &self.ends;
+        let router = if self.is_direct { "" } else { ", by a router" };
+        write!(f, "{first} {own} to {second} {address}{router}")
+    }
+}
+
+/// Why no pair fits.
+fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
+    for end in [first, second] {
+        if end.addresses().next().is_none() {
+            let what = match end.at {
+                None => "an address that another host can reach",
+                Some(At::Interface(name)) if end.view.interface(name).is_none() => {
+                    let names: Vec<&str> = end
+                        .view
+                        .interfaces
+                        .iter()
+                        .map(|interface| interface.name.as_str())
+                        .collect();
+                    return format!(
+                        "{} has no interface {name}, but {}",
+                        end.name,
+                        names.join(", ")
+                    );
+                }
+                Some(At::Interface(name)) => {
+                    return format!(
+                        "{name} of {} has no address: give it one (`ip address add ADDRESS/BITS dev {name}`)",
+                        end.name
+                    );
+                }
+                Some(At::Address(address)) => &format!("the address {address}"),
+            };
+            return format!(
+                "{} has not {what}: bring an interface up and give it one (`ip address add`)",
+                end.name
+            );
+        }
+    }
+    let families = [first, second].map(|end| {
+        [true, false].map(|v4| end.addresses().any(|(_, address)| address.is_ipv4() == v4))
+    });
+    if !(0..2).any(|family| families[0][family] && families[1][family]) {
+        let name = |end: usize| if families[end][0] { "IPv4" } else { "IPv6" };
+        return format!(
+            "{} has only {} addresses and {} only {}: give both one of the same kind",
+            first.name,
+            name(0),
+            second.name,
+            name(1)
+        );
+    }
+    if !crossed.is_empty() {
+        return format!(
+            "answers come back by another interface: {}; see the routes there",
+            crossed.join("; ")
+        );
+    }
+    let [there, back] = [(first, second), (second, first)].map(|(from, to)| {
+        let reaches = to.addresses().any(|(_, address)| from.way(address).is_some());
+        (!reaches).then(|| {
+            let addresses: Vec<String> =
+                to.addresses().map(|(_, address)| address.to_string()).collect();
+            format!("no route leads from {} to {} ({})", from.name, to.name, addresses.join(", "))
+        })
+    });
+    match (there, back) {
+        (None, None) => format!(
+            "no route that {} has comes back to the address that it leaves with; see `ip route get` at both ends",
+            first.name
+        ),
+        (there, back) => {
+            let both: Vec<String> = there.into_iter().chain(back).collect();
+            format!("{}: add one (`ip route add`), or put both on one network", both.join("; "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_view::Way;
+
+    #[test]
+    fn the_only_way_between_two_hosts_is_found_and_a_bridge_of_containers_is_none() {
+        let server = host(
+            &[("eth0", "10.0.0.1"), ("docker0", "172.17.0.1")],
+            &[("10.0.0.2", "eth0", "10.0.0.1", true)],
+        );
+        let client = host(
+            &[("eth7", "10.0.0.2"), ("docker0", "172.17.0.1")],
+            &[("10.0.0.1", "eth7", "10.0.0.2", true), ("172.17.0.1", "lo", "172.17.0.1", true)],
+        );
+        check(&server, None, &client, None, "eth0 10.0.0.1 to eth7 10.0.0.2");
+    }
+
+    #[test]
+    fn of_several_addresses_ipv4_without_a_router_is_taken_and_ipv6_alone_works() {
+        let names = [("eth0", "10.0.0.1"), ("eth0", "fd00::1")];
+        let ways = [("10.0.0.2", "eth0", "10.0.0.1", false), ("fd00::2", "eth0", "fd00::1", true)];
+        let back = [("10.0.0.1", "eth0", "10.0.0.2", false), ("fd00::1", "eth0", "fd00::2", true)];
+        let other = [("eth0", "10.0.0.2"), ("eth0", "fd00::2")];
+        check(
+            &host(&names, &ways),
+            None,
+            &host(&other, &back),
+            None,
+            "eth0 fd00::1 to eth0 fd00::2",
+        );
+        check(
+            &host(&names[1..], &ways[1..]),
+            None,
+            &host(&other[1..], &back[1..]),
+            None,
+            "eth0 fd00::1 to eth0 fd00::2",
+        );
+        let meant = At::Address("10.0.0.2".parse().unwrap());
+        let expected = "eth0 10.0.0.1 to eth0 10.0.0.2, by a router";
+        check(&host(&names, &ways), None, &host(&other, &back), Some(&meant), expected);
+    }
+
+    #[test]
+    fn of_two_ways_one_must_be_named_and_either_end_can_name_it() {
+        let server = host(
+            &[("eth0", "10.0.0.1"), ("eth1", "10.0.1.1")],
+            &[("10.0.0.2", "eth0", "10.0.0.1", true), ("10.0.1.2", "eth1", "10.0.1.1", true)],
+        );
+        let client = host(
+            &[("eth0", "10.0.0.2"), ("eth1", "10.0.1.2")],
+            &[("10.0.0.1", "eth0", "10.0.0.2", true), ("10.0.1.1", "eth1", "10.0.1.2", true)],
+        );
+        check(
+            &server,
+            None,
+            &client,
+            None,
+            "several: eth0 10.0.0.1 to eth0 10.0.0.2; eth1 10.0.1.1 to eth1 10.0.1.2",
+        );
+        let meant = At::Interface("eth1".to_owned());
+        check(&server, Some(&meant), &client, None, "eth1 10.0.1.1 to eth1 10.0.1.2");
+        check(&server, None, &client, Some(&meant), "eth1 10.0.1.1 to eth1 10.0.1.2");
+        let meant = At::Interface("eth9".to_owned());
+        check(&server, None, &client, Some(&meant), "b has no interface eth9, but eth0, eth1");
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_told() {
+        let v4 = host(&[("eth0", "10.0.0.1")], &[]);
+        check(&v4, None, &host(&[], &[]), None, "b has not an address");
+        check(
+            &v4,
+            None,
+            &host(&[("eth0", "fd00::2")], &[]),
+            None,
+            "a has only IPv4 addresses and b only IPv6",
+        );
+        let far = host(&[("eth0", "10.9.0.1")], &[]);
+        check(
+            &v4,
+            None,
+            &far,
+            None,
+            "no route leads from a to b (10.9.0.1); no route leads from b to a (10.0.0.1)",
+        );
+        let there = host(&[("eth0", "10.0.0.1")], &[("10.9.0.1", "eth0", "10.0.0.1", true)]);
+        check(&there, None, &far, None, "no route leads from b to a (10.0.0.1): add one");
+        let crossed = host(
+            &[("eth0", "10.9.0.1"), ("eth1", "10.8.0.1")],
+            &[("10.0.0.1", "eth1", "10.8.0.1", true)],
+        );
+        check(&there, None, &crossed, None, "b has 10.9.0.1 on eth0 and answers 10.0.0.1 by eth1");
+    }
+
+    type WayOf<'a> = (&'a str, &'a str, &'a str, bool);
+
+    fn host(addresses: &[(&str, &str)], ways: &[WayOf<'_>]) -> HostView {
+        let mut view = HostView::default();
+        for (name, address) in addresses {
+            if view.interface(name).is_none() {
+                let found = InterfaceView { name: (*name).to_owned(), ..InterfaceView::default() };
+                view.interfaces.push(found);
+            }
+            let found = view.interfaces.iter_mut().find(|interface| interface.name == *name);
+            found.unwrap().addresses.push(address.parse().unwrap());
+        }
+        view.ways = ways
+            .iter()
+            .map(|(to, interface, source, is_direct)| Way {
+                to: to.parse().unwrap(),
+                interface: Some((*interface).to_owned()),
+                source: Some(source.parse().unwrap()),
+                is_local: *interface == "lo",
+                is_direct: *is_direct,
+            })
+            .collect();
+        view
+    }
+
+    #[track_caller]
+    fn check(a: &HostView, at_a: Option<&At>, b: &HostView, at_b: Option<&At>, expected: &str) {
+        let ends = [End { name: "a", view: a, at: at_a }, End { name: "b", view: b, at: at_b }];
+        let found = match choose(ends) {
+            Ok((pair, _)) => pair.to_string(),
+            Err(Unclear::None(why)) => why,
+            Err(Unclear::Several(pairs)) => {
+                let pairs: Vec<String> = pairs.iter().map(ToString::to_string).collect();
+                format!("several: {}", pairs.join("; "))
+            }
+        };
+        assert!(found.starts_with(expected) || found.contains(expected), "{found}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Checks the hosts of a testbed before anything is measured: whether each is reached, and whether it has what the
+//! testbed says.
+
+use std::net::IpAddr;
+
+use latput_load::Stop;
+use latput_trial::observation::Role;
+
+use crate::clock::{rough, signed};
+use crate::controller::Scout;
+use crate::discover::stacked;
+use crate::error::Error;
+use crate::host_spec::HostSpec;
+use crate::host_view::HostView;
+
+/// A host with more of its CPUs' time in use measures its other work too.
+const BUSY_RATIO_MOST: f64 = 0.1;
+
+/// A host of a testbed, and what was found there.
+#[derive(Debug)]
+pub struct HostCheck {
+    /// As the testbed has it.
+    pub spec: HostSpec,
+    /// What was found, or why the host is of no use.
+    pub found: Result<HostFound, Error>,
+}
+
+/// What was found on a host.
+#[derive(Clone, Debug)]
+pub struct HostFound {
+    /// As its agent sees it, with its way to the system under test (of that: to the first other host).
+    pub view: HostView,
+    /// Its clock against this host's, in words.
+    pub clock: String,
+    /// What may spoil the figures, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Looks at every host, also where others fail. All agents start at the same time.
+pub fn check(hosts: &[HostSpec], stop: &Stop) -> Vec<HostCheck> {
+    let scouts: Vec<_> = hosts.iter().map(|host| (host, Scout::start(host))).collect();
+    let checks = scouts.into_iter().map(|(host, scout)| {
+        let peers: Vec<IpAddr> = peers(hosts, host).map(|peer| peer.address).collect();
+        let found = scout.and_then(|mut scout| look(&mut scout, host, &peers, stop));
+        HostCheck { spec: host.clone(), found }
+    });
+    let mut checks: Vec<HostCheck> = checks.collect();
+    compare_mtu(&mut checks);
+    checks
+}
+
+/// The hosts that a host exchanges traffic with.
+fn peers<'a>(hosts: &'a [HostSpec], host: &HostSpec) -> impl Iterator<Item = &'a HostSpec> {
+    let is_sut = host.role == Role::Sut;
+    hosts.iter().filter(move |other| (other.role == Role::Sut) != is_sut)
+}
+
+fn look(
+    scout: &mut Scout,
+    host: &HostSpec,
+    peers: &[IpAddr],
+    stop: &Stop,
+) -> Result<HostFound, Error> {
+    let interface = host.interface.as_str();
+    let view = scout.look(peers, Some(interface), stop)?;
+    let clock = scout.clock(stop)?;
+    let clock = format!(
+        "{} ± {} (round trip {})",
+        signed(clock.offset_ns),
+        rough(clock.uncertainty),
+        rough(clock.round_trip)
+    );
+    let mut warnings = Vec::new();
+    match view.interface(interface) {
+        None if host.address.is_loopback() => {}
+        None => {
+            let names: Vec<&str> =
+                view.interfaces.iter().map(|found| found.name.as_str()).collect();
+            return Err(Error::Agent {
+                host: host.name.clone(),
+                problem: format!("there is no interface {interface}, but {}", names.join(", ")),
+            });
+        }
+        Some(found) => {
+            if !found.is_up {
+                warnings.push(format!("{interface} is down or has no carrier"));
+            }
+            if !found.addresses.contains(&host.address) {
+                warnings.push(format!("{interface} has not the address {}", host.address));
+            }
+            warnings.extend(stacked(found));
+        }
+    }
+    for way in view.ways.iter().filter(|way| !way.is_local) {
+        match &way.interface {
+            None => warnings.push(format!("no route leads to {}", way.to)),
+            Some(leaves) if leaves != interface => {
+                warnings
+                    .push(format!("packets to {} leave by {leaves}, not by {interface}", way.to));
+            }
+            Some(_) => {}
+        }
+    }
+    if view.busy_ratio.is_some_and(|busy| busy > BUSY_RATIO_MOST) {
+        warnings.push("its CPUs are busy with other work, which is measured as well".to_owned());
+    }
+    warnings.extend(view.missing.iter().cloned());
+    Ok(HostFound { view, clock, warnings })
+}
+
+/// The system under test's MTU must be that of the others.
+fn compare_mtu(checks: &mut [HostCheck]) {
+    let mtu = |check: &HostCheck| {
+        let found = check.found.as_ref().ok()?;
+        found.view.interface(&check.spec.interface).map(|interface| interface.mtu)
+    };
+    let sut = checks.iter().find(|check| check.spec.role == Role::Sut);
+    let Some((name, expected)) = sut.and_then(|sut| Some((sut.spec.name.clone(), mtu(sut)?)))
+    else {
+        return;
+    };
+    for check in checks {
+        if let Some(own) = mtu(check)
+            && own != expected
+            && let Ok(found) = &mut check.found
+        {
+            found.warnings.push(format!(
+                "its MTU is {} and that of {name} {}: give both the same",
+                own.get(),
+                expected.get()
+            ));
+        }
+    }
+}

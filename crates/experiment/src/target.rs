@@ -1,0 +1,326 @@
+//! A host in one word: `ssh://root@server`, `netns://NAME`, `exec:COMMAND`, or an interface of this host.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::error::Error;
+
+/// What a command line may say for a host.
+pub const FORMS: &str =
+    "ssh://[USER@]HOST[:PORT], netns://NAME, exec:COMMAND or an interface of this host";
+
+/// Asks ssh for no password and no new host key: nobody is there to answer. A host that is down is told of
+/// within seconds.
+const SSH: [&str; 6] = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+const SSH_SCHEME: &str = "ssh://";
+const NAMESPACE_SCHEME: &str = "netns://";
+const COMMAND_SCHEME: &str = "exec:";
+/// Before the interface or the address that is meant, as in the zone of an IPv6 address.
+const AT: char = '%';
+/// `IFNAMSIZ` without the NUL (`include/uapi/linux/if.h`).
+const INTERFACE_BYTES_MOST: usize = 15;
+
+/// A host, and which of its interfaces is meant where that is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// How to get there.
+    pub reach: Reach,
+    /// What is meant there; `None`: find out.
+    pub at: Option<At>,
+}
+
+/// How to get to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// By the system's ssh.
+    Ssh {
+        /// `root@server`.
+        destination: String,
+        /// `None`: what ssh's configuration says.
+        port: Option<u16>,
+    },
+    /// A network namespace of this host that `ip netns` knows.
+    Namespace(String),
+    /// By a command in front of the one that is to run there.
+    Command(Vec<String>),
+    /// This host.
+    Here,
+}
+
+/// What is meant on a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// This interface.
+    Interface(String),
+    /// The interface with this address, and this one of its addresses.
+    Address(IpAddr),
+}
+
+impl Target {
+    /// Reads a word. An interface of this host is any word that could be the name of one.
+    pub fn parse(word: &str) -> Result<Self, Error> {
+        let refuse = |problem: &str| Error::Target {
+            target: word.to_owned(),
+            problem: format!(
+                "{problem}: a host is {FORMS}, with %INTERFACE or %ADDRESS behind it where needed"
+            ),
+        };
+        if word.chars().any(char::is_control) {
+            return Err(refuse("it has a control character"));
+        }
+        if let Some(command) = word.strip_prefix(COMMAND_SCHEME) {
+            let (command, at) = split_at(command);
+            let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+            if words.is_empty() {
+                return Err(refuse("it names no command"));
+            }
+            return Ok(Self { reach: Reach::Command(words), at });
+        }
+        if let Some(rest) = word.strip_prefix(SSH_SCHEME) {
+            let (rest, at) = split_at(rest);
+            let reach = ssh(rest).map_err(refuse)?;
+            return Ok(Self { reach, at });
+        }
+        if let Some(rest) = word.strip_prefix(NAMESPACE_SCHEME) {
+            let (name, at) = split_at(rest);
+            if name.is_empty() || name.starts_with('.') || name.contains('/') {
+                return Err(refuse("it names no namespace"));
+            }
+            return Ok(Self { reach: Reach::Namespace(name.to_owned()), at });
+        }
+        let at = at(word).ok_or_else(|| refuse("this is neither a host nor an interface"))?;
+        Ok(Self { reach: Reach::Here, at: Some(at) })
+    }
+
+    /// Whether a word can only be a host: it begins as one.
+    pub fn is_told_by(word: &str) -> bool {
+        [SSH_SCHEME, NAMESPACE_SCHEME, COMMAND_SCHEME].iter().any(|scheme| word.starts_with(scheme))
+    }
+
+    /// The words of `A,B`. A command may have commas of its own: behind one only what begins as a host ends it.
+    pub fn split(words: &str) -> Vec<&str> {
+        let is_end = |rest: &str| Self::is_told_by(rest) || !words.starts_with(COMMAND_SCHEME);
+        let commas = words.match_indices(',').map(|(place, _)| place);
+        match commas.into_iter().find(|&place| is_end(&words[place + 1..])) {
+            Some(place) => vec![&words[..place], &words[place + 1..]],
+            None => vec![words],
+        }
+    }
+
+    /// What a testbed calls the host.
+    pub fn name(&self) -> String {
+        match &self.reach {
+            Reach::Ssh { destination, .. } => {
+                destination.rsplit('@').next().unwrap_or(destination).to_owned()
+            }
+            Reach::Namespace(name) => name.clone(),
+            Reach::Command(words) => words.join(" "),
+            Reach::Here => "this-host".to_owned(),
+        }
+    }
+
+    /// The command that runs `words` there, without bringing anything; `None` where a process of its own has to
+    /// change over first, or need not.
+    pub fn command(&self, words: &[String]) -> Option<Vec<String>> {
+        let before: Vec<String> = match &self.reach {
+            Reach::Ssh { destination, port } => {
+                let port = port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]);
+                let ssh = SSH.map(str::to_owned).into_iter().chain(port);
+                ssh.chain(["--".to_owned(), destination.clone()]).collect()
+            }
+            Reach::Command(before) => before.clone(),
+            Reach::Namespace(_) | Reach::Here => return None,
+        };
+        Some(before.into_iter().chain(words.iter().cloned()).collect())
+    }
+
+    /// `via` of a testbed's host, and the latput to start there. `program` is this latput, which finds the way
+    /// (`latput lab exec`) and takes itself along, or the `file`.
+    pub fn via(&self, program: &str, file: Option<&Path>) -> (Vec<String>, String) {
+        let exec = |options: &[String]| {
+            let words = [program, "lab", "exec"].map(str::to_owned).into_iter();
+            let reach = Self { at: None, ..self.clone() }.to_string();
+            words.chain(options.iter().cloned()).chain([reach, "--".to_owned()]).collect()
+        };
+        match &self.reach {
+            Reach::Here => (Vec::new(), program.to_owned()),
+            Reach::Namespace(_) => (exec(&[]), program.to_owned()),
+            Reach::Ssh { .. } | Reach::Command(_) => {
+                let file = file.map(|file| vec!["--bring".to_owned(), file.display().to_string()]);
+                (exec(&file.unwrap_or_default()), "latput".to_owned())
+            }
+        }
+    }
+
+    /// Whether latput may have to be taken there.
+    pub const fn is_elsewhere(&self) -> bool {
+        matches!(self.reach, Reach::Ssh { .. } | Reach::Command(_))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reach {
+            Reach::Ssh { destination, port: None } => write!(f, "{SSH_SCHEME}{destination}"),
+            Reach::Ssh { destination, port: Some(port) } => {
+                let (user, host) = destination.rsplit_once('@').unwrap_or(("", destination));
+                let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                write!(f, "{SSH_SCHEME}{user}{host}:{port}")
+            }
+            Reach::Namespace(name) => write!(f, "{NAMESPACE_SCHEME}{name}"),
+            Reach::Command(words) => write!(f, "{COMMAND_SCHEME}{}", words.join(" ")),
+            Reach::Here if self.at.is_none() => f.write_str("this host"),
+            Reach::Here => Ok(()),
+        }?;
+        let is_here = matches!(self.reach, Reach::Here);
+        match &self.at {
+            Some(At::Interface(name)) if is_here => f.write_str(name),
+            Some(At::Address(address)) if is_here => write!(f, "{address}"),
+            Some(At::Interface(name)) => write!(f, "{AT}{name}"),
+            Some(At::Address(address)) => write!(f, "{AT}{address}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `[USER@]HOST[:PORT]`; an IPv6 address with a port is in brackets.
+fn ssh(text: &str) -> Result<Reach, &'static str> {
+    let (user, host) = match text.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, text),
+    };
+    let (host, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or("its `[` is not closed")?;
+            (host, rest.strip_prefix(':').or((!rest.is_empty()).then_some(rest)))
+        }
+        None if host.matches(':').count() == 1 => {
+            host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)))
+        }
+        None => (host, None),
+    };
+    let port = port
+        .map(|port| {
+            port.parse::<u16>()
+                .ok()
+                .filter(|&port| port > 0)
+                .ok_or("its port is no number from 1 to 65535")
+        })
+        .transpose()?;
+    // What begins with `-` would be an option of ssh.
+    let is_bad = |text: &str| {
+        text.is_empty() || text.starts_with('-') || text.contains([' ', '/', '\'', '"'])
+    };
+    if is_bad(host) || user.is_some_and(is_bad) {
+        return Err("it names no host");
+    }
+    let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    Ok(Reach::Ssh { destination, port })
+}
+
+/// Takes `%INTERFACE` or `%ADDRESS` off the end.
+fn split_at(text: &str) -> (&str, Option<At>) {
+    if text.ends_with(']') {
+        return (text, None); // the zone of an address that is in brackets
+    }
+    let split = text.rsplit_once(AT).and_then(|(rest, word)| Some((rest, at(word)?)));
+    split.map_or((text, None), |(rest, at)| (rest, Some(at)))
+}
+
+fn at(word: &str) -> Option<At> {
+    if let Ok(address) = word.parse() {
+        return Some(At::Address(address));
+    }
+    let is_name = !word.is_empty()
+        && word.len() <= INTERFACE_BYTES_MOST
+        && !matches!(word, "." | "..")
+        && !word.contains(['/', ':', AT, ','])
+        && !word.contains(char::is_whitespace);
+    is_name.then(|| At::Interface(word.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_and_written_as_one_word() {
+        let ssh =
+            |destination: &str, port| Reach::Ssh { destination: destination.to_owned(), port };
+        let command = |words: &str| Reach::Command(words.split(' ').map(str::to_owned).collect());
+        let on = |name: &str| Some(At::Interface(name.to_owned()));
+        for (word, reach, at) in [
+            ("ssh://server", ssh("server", None), None),
+            ("ssh://root@server:2222", ssh("root@server", Some(2222)), None),
+            ("ssh://root@server%eth1", ssh("root@server", None), on("eth1")),
+            (
+                "ssh://root@server%10.0.0.1",
+                ssh("root@server", None),
+                Some(At::Address([10, 0, 0, 1].into())),
+            ),
+            ("ssh://root@[2001:db8::1]:22", ssh("root@2001:db8::1", Some(22)), None),
+            ("ssh://2001:db8::1", ssh("2001:db8::1", None), None),
+            ("netns://a%eth0", Reach::Namespace("a".to_owned()), on("eth0")),
+            ("exec:kubectl exec -i pod --", command("kubectl exec -i pod --"), None),
+            ("exec:docker exec -i web%eth0", command("docker exec -i web"), on("eth0")),
+            ("eth0", Reach::Here, on("eth0")),
+        ] {
+            let target = Target::parse(word).unwrap();
+            assert_eq!(target, Target { reach, at }, "{word}");
+            assert_eq!(target.to_string(), word);
+        }
+        let zone = Target::parse("ssh://root@[fe80::1%eth0]").unwrap();
+        assert_eq!((zone.name().as_str(), zone.at), ("fe80::1%eth0", None));
+    }
+
+    #[test]
+    fn a_word_that_is_no_host_is_refused_with_the_forms() {
+        for (word, problem) in [
+            ("ssh://", "names no host"),
+            ("ssh://-oProxyCommand=x", "names no host"),
+            ("ssh://a b", "names no host"),
+            ("ssh://@host", "names no host"),
+            ("ssh://host:0", "port"),
+            ("ssh://host:99999", "port"),
+            ("ssh://[::1", "not closed"),
+            ("netns://", "names no namespace"),
+            ("netns://../x", "names no namespace"),
+            ("exec: ", "names no command"),
+            ("ssh://host\u{1b}[2J", "control character"),
+            ("a-name-that-is-too-long", "neither a host nor an interface"),
+        ] {
+            let said = Target::parse(word).unwrap_err().to_string();
+            assert!(said.contains(problem) && said.contains(FORMS), "{word}: {said}");
+        }
+    }
+
+    #[test]
+    fn two_hosts_are_split_at_the_comma_between_them() {
+        for (words, expected) in [
+            ("ssh://a,ssh://b", &["ssh://a", "ssh://b"][..]),
+            ("eth0,ssh://b", &["eth0", "ssh://b"]),
+            ("ssh://a,eth0", &["ssh://a", "eth0"]),
+            ("exec:a --of x,y,netns://b", &["exec:a --of x,y", "netns://b"]),
+            ("ssh://a", &["ssh://a"]),
+        ] {
+            assert_eq!(Target::split(words), expected);
+        }
+    }
+
+    #[test]
+    fn the_way_to_a_host_goes_through_this_latput_and_ssh_asks_nobody() {
+        let target = Target::parse("ssh://root@server:2222%eth1").unwrap();
+        let (via, latput) = target.via("/opt/latput", Some(Path::new("static")));
+        let words = "/opt/latput lab exec --bring static ssh://root@server:2222 --";
+        assert_eq!((via.join(" ").as_str(), latput.as_str()), (words, "latput"));
+        let ssh = target.command(&["sh".to_owned()]).unwrap().join(" ");
+        assert_eq!(ssh, "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -p 2222 -- root@server sh");
+        let (via, latput) = Target::parse("netns://a").unwrap().via("/opt/latput", None);
+        assert_eq!(
+            (via.join(" ").as_str(), latput.as_str()),
+            ("/opt/latput lab exec netns://a --", "/opt/latput")
+        );
+    }
+}
