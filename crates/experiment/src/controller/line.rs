@@ -24,7 +24,7 @@ use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
 /// Lines of an agent's stderr in an error.
 const STDERR_LINES: usize = 8;
 /// Bytes kept of a line of stderr.
-const STDERR_LINE_BYTES: usize = 300;
+const STDERR_LINE_BYTES: usize = 1000;
 /// Most queued answers; an agent that sends more is blocked.
 const ANSWERS_WAITING: usize = 4;
 /// Pings in each lease.
@@ -249,13 +249,17 @@ impl AgentLine {
         };
         // Its last messages may still be in the pipe.
         let deadline = Instant::now() + DEATHS_WITHIN;
-        let mut lines = String::new();
-        while lines.is_empty() && Instant::now() < deadline {
-            lines = LastLines::said(&self.stderr);
+        while !LastLines::is_whole(&self.stderr) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        let said = if lines.is_empty() { String::new() } else { format!("; it said: {lines}") };
-        format!("{ended}; it was started by `{}`{said}", self.command)
+        let started = format!("it was started by `{}`", self.command);
+        if let Some((error, lines)) = LastLines::error(&self.stderr) {
+            let said = if lines.is_empty() { lines } else { format!("; it said before: {lines}") };
+            return format!("{error} ({ended}; {started}{said})");
+        }
+        let lines = LastLines::said(&self.stderr);
+        let said = if lines.is_empty() { lines } else { format!("; it said: {lines}") };
+        format!("{ended}; {started}{said}")
     }
 
     /// Keeps the reason why no more answers come, so that every later call returns the same error.

@@ -79,6 +79,8 @@ impl Process {
 pub(super) struct LastLines {
     lines: VecDeque<Vec<u8>>,
     is_open: bool,
+    /// Nothing more can come.
+    is_whole: bool,
     most_lines: usize,
     most_bytes: usize,
 }
@@ -90,7 +92,13 @@ impl LastLines {
         most_lines: usize,
         most_bytes: usize,
     ) -> Arc<Mutex<Self>> {
-        let lines = Self { lines: VecDeque::new(), is_open: false, most_lines, most_bytes };
+        let lines = Self {
+            lines: VecDeque::new(),
+            is_open: false,
+            is_whole: false,
+            most_lines,
+            most_bytes,
+        };
         let lines = Arc::new(Mutex::new(lines));
         let kept = Arc::clone(&lines);
         thread::spawn(move || {
@@ -105,6 +113,9 @@ impl LastLines {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) => break,
                 }
+            }
+            if let Ok(mut kept) = kept.lock() {
+                kept.is_whole = true;
             }
         });
         lines
@@ -130,13 +141,31 @@ impl LastLines {
         lines.lock().map(|lines| lines.joined()).unwrap_or_default()
     }
 
+    /// Whether nothing more can come.
+    pub(super) fn is_whole(lines: &Mutex<Self>) -> bool {
+        lines.lock().is_ok_and(|lines| lines.is_whole)
+    }
+
+    /// What a latput said last for an error, without the host that it names, and what was said beside it.
+    pub(super) fn error(lines: &Mutex<Self>) -> Option<(String, String)> {
+        let mut lines = lines.lock().ok()?.printable();
+        let last = lines.pop()?;
+        let error = last.strip_prefix("latput: error: ")?;
+        let error = match error.strip_prefix("host `").and_then(|rest| rest.split_once("`: ")) {
+            Some((_, error)) => error,
+            None => error,
+        };
+        Some((error.to_owned(), lines.join(" | ")))
+    }
+
     /// All lines in one, without control characters.
     fn joined(&self) -> String {
-        let lines = self.lines.iter().map(|line| {
-            let line = String::from_utf8_lossy(line);
-            printable(line.trim())
-        });
-        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
+        self.printable().join(" | ")
+    }
+
+    fn printable(&self) -> Vec<String> {
+        let lines = self.lines.iter().map(|line| printable(String::from_utf8_lossy(line).trim()));
+        lines.filter(|line| !line.is_empty()).collect()
     }
 }
 
@@ -146,8 +175,13 @@ mod tests {
 
     #[test]
     fn a_line_without_end_and_lines_without_number_are_kept_within_bounds() {
-        let mut lines =
-            LastLines { lines: VecDeque::new(), is_open: false, most_lines: 3, most_bytes: 10 };
+        let mut lines = LastLines {
+            lines: VecDeque::new(),
+            is_open: false,
+            is_whole: false,
+            most_lines: 3,
+            most_bytes: 10,
+        };
         for _ in 0..10_000 {
             lines.push(&[b'x'; 1000]);
         }
