@@ -60,7 +60,7 @@ pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) ->
     let mut child =
         command.spawn().map_err(|error| failed(not_started(target, &words[0], &error)))?;
     let errors = Errors::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
-    let mut line = Line {
+    let mut line = ScriptLine {
         to: child.stdin.take().expect("stdin is piped"),
         from: BufReader::new(child.stdout.take().expect("stdout is piped")),
     };
@@ -73,12 +73,12 @@ pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) ->
     is_agreed.store(true, Ordering::Relaxed);
     match agreed {
         Ok(()) => {}
-        Err(Problem::Known(problem)) => {
+        Err(NotThere::Known(problem)) => {
             drop(line); // the script ends, and removes what it has
             let _ended = child.wait();
             return Err(failed(problem));
         }
-        Err(Problem::Ended) => {
+        Err(NotThere::Ended) => {
             drop(line);
             let status = child.wait().map_err(|error| failed(error.to_string()))?;
             return Err(failed(why_it_ended(target, status, &errors.said())));
@@ -107,7 +107,7 @@ pub(crate) fn is_brought() -> bool {
 }
 
 /// Why no latput runs there.
-enum Problem {
+enum NotThere {
     /// In words.
     Known(String),
     /// The way there has ended.
@@ -115,14 +115,14 @@ enum Problem {
 }
 
 /// The two ends of the way.
-struct Line {
+struct ScriptLine {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
-impl Line {
+impl ScriptLine {
     /// Speaks with the script until latput runs there.
-    fn agree(&mut self, file: Option<&Path>, args: &[String]) -> Result<(), Problem> {
+    fn agree(&mut self, file: Option<&Path>, args: &[String]) -> Result<(), NotThere> {
         let args: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
         self.say(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
         let host = self.hear(&["host"])?.1;
@@ -130,16 +130,16 @@ impl Line {
         let (system, machine) =
             (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if system != "Linux" {
-            return Err(Problem::Known(format!("it runs {system}, and latput needs Linux")));
+            return Err(NotThere::Known(format!("it runs {system}, and latput needs Linux")));
         }
         if words.collect::<Vec<_>>() == ["latput", env!("CARGO_PKG_VERSION")] {
             return self.say(b"use 0\n");
         }
-        let program = binary::for_machine(machine, file).map_err(Problem::Known)?;
+        let program = binary::for_machine(machine, file).map_err(NotThere::Known)?;
         self.say(format!("bring {}\n", program.len()).as_bytes())?;
         let (word, rest) = self.hear(&["ready", "nowhere"])?;
         if word == "nowhere" {
-            return Err(Problem::Known(format!(
+            return Err(NotThere::Known(format!(
                 "no folder there takes latput along:{rest} make room in one of them, or install latput {} there",
                 env!("CARGO_PKG_VERSION")
             )));
@@ -149,32 +149,32 @@ impl Line {
         let (here, there) =
             (sha256::hexadecimal(&program), there.split(' ').next().unwrap_or_default());
         if there.is_empty() {
-            return Err(Problem::Known(
+            return Err(NotThere::Known(
                 "what was brought cannot be checked: there is no sha256sum, openssl or shasum there; install one, \
                  or latput itself"
                     .to_owned(),
             ));
         }
         if there != here {
-            return Err(Problem::Known(format!(
+            return Err(NotThere::Known(format!(
                 "what arrived is not what was sent (SHA-256 {there}, not {here}), and was removed: try again"
             )));
         }
         self.say(b"start\n")
     }
 
-    fn say(&mut self, bytes: &[u8]) -> Result<(), Problem> {
-        self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|_| Problem::Ended)
+    fn say(&mut self, bytes: &[u8]) -> Result<(), NotThere> {
+        self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|_| NotThere::Ended)
     }
 
     /// The next line of the script, which must begin with one of `words`. What else is said before is not ours.
-    fn hear(&mut self, words: &[&str]) -> Result<(String, String), Problem> {
+    fn hear(&mut self, words: &[&str]) -> Result<(String, String), NotThere> {
         let mut from = (&mut self.from).take(NOISE_BYTES_MOST);
         loop {
             let mut line = Vec::new();
-            let length = from.read_until(b'\n', &mut line).map_err(|_| Problem::Ended)?;
+            let length = from.read_until(b'\n', &mut line).map_err(|_| NotThere::Ended)?;
             if length == 0 || !line.ends_with(b"\n") {
-                return Err(Problem::Ended);
+                return Err(NotThere::Ended);
             }
             let line = printable(String::from_utf8_lossy(&line).trim_end());
             let Some(said) = line.strip_prefix(MARK) else { continue };
@@ -182,7 +182,7 @@ impl Line {
             if words.contains(&word) {
                 return Ok((word.to_owned(), rest.to_owned()));
             }
-            return Err(Problem::Known(format!(
+            return Err(NotThere::Known(format!(
                 "it answered `{said}`, where {words:?} was expected"
             )));
         }
