@@ -7,6 +7,7 @@
 mod awake;
 mod busy;
 mod ci;
+mod dist;
 mod fuzz;
 mod kills;
 mod moderate;
@@ -36,6 +37,8 @@ enum Task {
     Ci(ci::Options),
     /// Hold the tree to the rules that no compiler checks.
     Tidy,
+    /// Build the static binary and pack it: .deb, .rpm, tarball, container image, checksums, SBOM.
+    Dist(dist::Options),
     /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
     BenchPeers(peers::Options),
     /// Make the calibrated profiles again from the published cells, and hold the accuracy table.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = Workspace::find().and_then(|workspace| match task {
         Task::Ci(options) => ci::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::Dist(options) => dist::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),

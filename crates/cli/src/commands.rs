@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod effect;
 pub(crate) mod explain;
@@ -9,6 +10,7 @@ pub(crate) mod export_settings;
 pub(crate) mod hosts;
 pub(crate) mod import;
 pub(crate) mod lab;
+pub(crate) mod man;
 pub(crate) mod measure;
 pub(crate) mod metrics;
 pub(crate) mod model;
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Vm(vm::Args),
     Agent(agent::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     #[command(hide = true)]
     Watcher(watcher::Args),
 }
@@ -85,6 +89,8 @@ impl Command {
             Self::Sim(args) => args.run(context),
             Self::Vm(args) => args.run(context),
             Self::Agent(args) => args.run(context),
+            Self::Completions(args) => args.run(),
+            Self::Man(args) => args.run(),
             Self::Watcher(args) => args.run(context),
         }
     }

@@ -2,7 +2,7 @@
 //! simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -407,14 +407,10 @@ impl HostFile {
 
 /// An IP address, or the first address of a host name.
 fn resolve(address: &str) -> Result<IpAddr, String> {
-    if let Ok(address) = address.parse() {
-        return Ok(address);
-    }
-    let failed = |why: String| {
-        format!("address `{address}` is no IP address, and as a name it does not resolve: {why}")
-    };
-    let mut found = (address, 0).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
-    found.next().map(|found| found.ip()).ok_or_else(|| failed("it has no address".to_owned()))
+    let found = latput_names::resolve(address).map_err(|error| {
+        format!("address `{address}` is no IP address, and as a name it does not resolve: {error}")
+    })?;
+    Ok(found[0])
 }
 
 /// The roles of hosts on which a plan sets knobs.

@@ -30,9 +30,9 @@ pub enum Error {
     Resolve {
         /// The name.
         host: String,
-        /// The resolver's error, if any.
+        /// Who was asked, and the answer.
         #[source]
-        source: Option<io::Error>,
+        source: latput_names::Error,
     },
     /// Nothing listens at the address.
     #[error("{peer} refuses the connection: start `{command}` there, and check the port")]

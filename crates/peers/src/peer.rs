@@ -1,7 +1,7 @@
 //! Addresses of third-party programs, and one trial with them.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use latput_load::{Stop, Window};
 use latput_trial::Workload;
@@ -46,10 +46,9 @@ impl Peer {
 
     /// The first address of the host.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
-        let failed = |source| Error::Resolve { host: self.host.clone(), source };
-        let mut found =
-            (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| failed(Some(e)))?;
-        found.next().ok_or_else(|| failed(None))
+        let found = latput_names::resolve(&self.host)
+            .map_err(|source| Error::Resolve { host: self.host.clone(), source })?;
+        Ok(SocketAddr::new(found[0], self.port))
     }
 
     /// Negotiates a trial with the program at `address` and opens its connections.

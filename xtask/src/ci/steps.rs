@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::documents;
 use super::tally::Tally;
+use crate::dist;
 use crate::fuzz;
 use crate::kills;
 use crate::profiles;
@@ -56,6 +57,11 @@ pub const STEPS: &[Step] = &[
         run: fuzz,
     },
     Step { name: "kills", about: "kill -9 of whoever changes, watches or undoes", run: kills },
+    Step {
+        name: "dist",
+        about: "packages, the same bytes twice, in a clean root",
+        run: dist::check,
+    },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
@@ -64,6 +70,7 @@ pub const STEPS: &[Step] = &[
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Step] = &[
     Step { name: "release", about: "the binary with link-time optimisation", run: release },
+    Step { name: "shipped", about: "the static binary of the packages", run: dist::build },
     Step {
         name: "power",
         about: "the chance to prove a known effect on recorded noise",

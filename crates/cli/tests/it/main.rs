@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod command_line;
 mod export_settings;
 mod hostile_files;
 mod hostile_names;

@@ -1,0 +1,218 @@
+//! `cargo xtask dist`: one static binary, and the packages made of it, in `target/packages/ARCH`.
+//!
+//! The same commit and the same tools give the same bytes, in whatever folder: times are the commit's,
+//! orders are sorted, owners are 0, and no path of the building machine is in the binary.
+
+mod binary;
+mod clean_root;
+mod deb;
+mod oci;
+mod rpm;
+mod sbom;
+mod tree;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::{Workspace, find_on_path, output};
+
+const PROGRAMS: &[&str] = &["dpkg-deb", "git", "gzip", "rpmbuild", "sha256sum", "tar"];
+const SUMS: &str = "SHA256SUMS";
+
+/// What to pack.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Pack this binary, built earlier by the same command, and build none.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where the packages go; otherwise `target/packages/ARCH`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What every package is told.
+#[derive(Debug)]
+struct Release<'a> {
+    workspace: &'a Workspace,
+    /// As `Cargo.toml` has it.
+    version: String,
+    /// As the kernel calls it: `x86_64`.
+    arch: &'static str,
+    /// As Debian and OCI call it: `amd64`.
+    debian_arch: &'static str,
+    /// Seconds since 1970 of the commit: the time of every file.
+    epoch: u64,
+    /// The commit.
+    revision: String,
+    binary: PathBuf,
+    /// The folder of the packages.
+    out: PathBuf,
+}
+
+/// Builds the binary and packs it.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => binary::build(workspace, &mut Tally::default())?,
+    };
+    let out = options.out.clone().unwrap_or_else(|| folder(workspace).join(std::env::consts::ARCH));
+    let out = std::path::absolute(out)?;
+    for file in Release::of(workspace, &binary, &out)?.pack()? {
+        println!("{:>10} bytes  {}", fs::metadata(&file)?.len(), file.display());
+    }
+    Ok(())
+}
+
+/// A step of `cargo xtask ci`: packs twice, compares, and installs in a clean root. The binary is the static one that the
+/// other steps check; `cargo xtask ci --full` builds the one of releases.
+pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let missing: Vec<&str> =
+        PROGRAMS.iter().copied().filter(|name| find_on_path(name).is_none()).collect();
+    if !missing.is_empty() {
+        tally.feed(&format!("skipped: packages: needs {}", missing.join(", ")));
+        return Ok(());
+    }
+    let binary = workspace.built()?;
+    binary::check_static(&binary)?;
+    let folder = folder(workspace);
+    let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
+    let first = Release::of(workspace, &binary, &first)?;
+    let second = Release::of(workspace, &binary, &second)?;
+    let files = first.pack()?;
+    second.pack()?;
+    for file in &files {
+        let name = file.file_name().context("a package has a name")?;
+        let same = fs::read(file)? == fs::read(second.out.join(name))?;
+        ensure!(same, "{} has other bytes when it is made again", name.display());
+    }
+    println!("{} files have the same bytes when they are made again", files.len());
+    tally.passed += 1;
+    clean_root::check(&first, &folder, tally)
+}
+
+/// A slow step: the binary of releases.
+pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    binary::build(workspace, tally).map(drop)
+}
+
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("packages")
+}
+
+impl<'a> Release<'a> {
+    fn of(workspace: &'a Workspace, binary: &Path, out: &Path) -> Result<Self> {
+        let arch = std::env::consts::ARCH;
+        let debian_arch = match arch {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => anyhow::bail!("no packages are made for {other}"),
+        };
+        let git = |args: &[&str]| {
+            let said = output(Command::new("git").args(args).current_dir(&workspace.root))?;
+            anyhow::Ok(said.trim().to_owned())
+        };
+        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(epoch) => epoch,
+            Err(_) => git(&["log", "-1", "--format=%ct"])?,
+        };
+        Ok(Self {
+            workspace,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            arch,
+            debian_arch,
+            epoch: epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH is `{epoch}`"))?,
+            revision: git(&["rev-parse", "HEAD"])?,
+            binary: binary.to_owned(),
+            out: out.to_owned(),
+        })
+    }
+
+    /// Makes every package, and the list of their sums; gives their files.
+    fn pack(&self) -> Result<Vec<PathBuf>> {
+        if self.out.exists() {
+            fs::remove_dir_all(&self.out)
+                .with_context(|| format!("cannot empty {}", self.out.display()))?;
+        }
+        let parts = self.out.join("parts");
+        fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
+        let binary = self.file("", "");
+        put(&binary, &fs::read(&self.binary)?, 0o755)?;
+        let mut files = vec![binary];
+        files.push(self.tarball(&parts)?);
+        files.push(deb::make(self, &parts)?);
+        files.push(rpm::make(self, &parts)?);
+        files.push(oci::make(self, &parts)?);
+        files.push(sbom::make(self)?);
+        let mut sums = Command::new("sha256sum");
+        sums.current_dir(&self.out).args(files.iter().filter_map(|file| file.file_name()));
+        let list = self.out.join(SUMS);
+        put(&list, output(&mut sums)?.as_bytes(), 0o644)?;
+        files.push(list);
+        fs::remove_dir_all(&parts)?;
+        Ok(files)
+    }
+
+    /// The tree below `/usr`, to be unpacked where one likes.
+    fn tarball(&self, parts: &Path) -> Result<PathBuf> {
+        let name = format!("latput-{}-{}-linux", self.version, self.arch);
+        let folder = parts.join("tarball");
+        tree::make(self, &folder.join(&name), "share/zsh/site-functions")?;
+        let file = self.out.join(format!("{name}.tar.gz"));
+        let tar = folder.join("tar");
+        self.tar(&folder, &[&name], &tar)?;
+        gzip(&tar, &file)?;
+        Ok(file)
+    }
+
+    /// `latput-VERSION-ARCH-linux`, with an ending.
+    fn file(&self, part: &str, ending: &str) -> PathBuf {
+        self.out.join(format!("latput-{}-{}-linux{part}{ending}", self.version, self.arch))
+    }
+
+    /// Packs entries of a folder: sorted, owned by 0, of the commit's time.
+    fn tar(&self, folder: &Path, entries: &[&str], file: &Path) -> Result<()> {
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--format=ustar", "--sort=name", "--owner=0", "--group=0"]);
+        tar.arg("--numeric-owner").arg(format!("--mtime=@{}", self.epoch));
+        tar.arg("--file").arg(file).arg("--directory").arg(folder).args(entries);
+        output(&mut tar).map(drop)
+    }
+
+    /// The commit's time (RFC 3339).
+    fn created(&self) -> Result<String> {
+        let at = format!("--date=@{}", self.epoch);
+        let said = output(Command::new("date").args(["-u", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?;
+        Ok(said.trim().to_owned())
+    }
+}
+
+/// Compresses a file, without its name and time.
+fn gzip(from: &Path, to: &Path) -> Result<()> {
+    let output = Command::new("gzip").args(["-9n", "--stdout"]).arg(from).output()?;
+    ensure!(output.status.success(), "gzip failed: {}", String::from_utf8_lossy(&output.stderr));
+    put(to, &output.stdout, 0o644)
+}
+
+/// The SHA-256 of a file, in hexadecimal.
+fn sha256(file: &Path) -> Result<String> {
+    let said = output(Command::new("sha256sum").arg("--").arg(file))?;
+    Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// Writes a file with this mode, whatever the umask, and the folders above it with 0755.
+fn put(file: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let shown = || format!("cannot write {}", file.display());
+    let above = file.parent().context("a file is in a folder")?;
+    let missing: Vec<&Path> = above.ancestors().take_while(|folder| !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(folder).with_context(shown)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).with_context(shown)?;
+    }
+    fs::write(file, bytes).with_context(shown)?;
+    fs::set_permissions(file, fs::Permissions::from_mode(mode)).with_context(shown)
+}

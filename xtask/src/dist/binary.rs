@@ -1,0 +1,93 @@
+//! The static binary, and what must not be in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::{Workspace, cargo, output};
+
+const PROFILE: &str = "dist";
+const BYTES_MOST: usize = 12_000_000;
+/// Stands in whatever calls the C library's resolver: its configuration (nsswitch.conf(5)).
+const RESOLVER: &str = "/etc/nsswitch.conf";
+
+/// Builds it and holds it to what is promised.
+pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let places = Places::of(workspace)?;
+    let mut build = cargo();
+    build.args(["build", "--locked", "--package", "latput", "--profile", PROFILE]);
+    build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.flags());
+    // SQLite, the only C.
+    build.env("CFLAGS", places.c_flags());
+    tally.run(build.current_dir(&workspace.root))?;
+    let binary = workspace.target.join(target).join(PROFILE).join("latput");
+    check(&binary, &places)?;
+    tally.passed += 1;
+    Ok(binary)
+}
+
+/// Folders of this machine, each with the name that stands for it in the binary.
+struct Places(Vec<(PathBuf, &'static str)>);
+
+impl Places {
+    fn of(workspace: &Workspace) -> Result<Self> {
+        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let home = std::env::home_dir().context("HOME is not set")?;
+        let cargo_home = std::env::var_os("CARGO_HOME").map_or(home.join(".cargo"), PathBuf::from);
+        Ok(Self(vec![
+            (workspace.root.clone(), "/latput"),
+            (workspace.target.clone(), "/latput/target"),
+            (cargo_home, "/cargo"),
+            (sysroot.trim().into(), "/rust"),
+        ]))
+    }
+
+    /// As `CARGO_ENCODED_RUSTFLAGS` has them: each flag behind a character that no path has.
+    fn flags(&self) -> String {
+        let remap =
+            self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+        let flags: Vec<String> =
+            std::iter::once("-Ctarget-feature=+crt-static".to_owned()).chain(remap).collect();
+        flags.join("\u{1f}")
+    }
+
+    fn c_flags(&self) -> String {
+        let flags =
+            self.0.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()));
+        flags.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn check(binary: &Path, places: &Places) -> Result<()> {
+    let shown = binary.display();
+    check_static(binary)?;
+    let bytes = fs::read(binary)?;
+    ensure!(bytes.len() <= BYTES_MOST, "{shown} has {} bytes: too large", bytes.len());
+    for (place, _) in &places.0 {
+        let place = place.display().to_string();
+        ensure!(!holds(&bytes, &place), "{shown} names a folder of this machine: {place}");
+    }
+    println!("{shown}: static, stripped, {} bytes", bytes.len());
+    Ok(())
+}
+
+/// It needs nothing of the host: no loader, no library, no NSS.
+pub fn check_static(binary: &Path) -> Result<()> {
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    let shown = binary.display();
+    let segments = output(Command::new("readelf").arg("-Wl").arg(binary))?;
+    ensure!(!segments.contains("INTERP"), "{shown} is not static: it asks for a loader");
+    let sections = output(Command::new("readelf").arg("-WS").arg(binary))?;
+    ensure!(!sections.contains(".symtab"), "{shown} is not stripped");
+    let remedy = "resolve names by latput-names; nothing else may call getaddrinfo or getpwuid_r";
+    ensure!(!holds(&bytes, RESOLVER), "{shown} has the C library's resolver: {remedy}");
+    Ok(())
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}

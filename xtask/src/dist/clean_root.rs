@@ -1,0 +1,163 @@
+//! The packages where nothing of this machine is: the `.deb` under the systemd of a fresh Debian, and the
+//! binary in a folder with nothing else.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Release, put};
+use crate::ci::Tally;
+use crate::workspace::{find_on_path, output};
+
+const PROGRAMS: &[&str] = &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout"];
+/// What the smallest Debian lacks and the script needs.
+const INCLUDED: &str = "systemd-sysv,iproute2";
+/// The base is made anew when this changes.
+const BASE: &str = "base-1";
+
+/// What is done with the package, under its systemd, in a network of its own. Each line that matters says so.
+const SCRIPT: &str = r#"
+list() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /try -o -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd \) -prune -o -print | LC_ALL=C sort; }
+for folder in class devices; do mount -o remount,rw /sys/$folder; done # as on a host
+ip link add ext0 type veth peer name far0; ip link set far0 up; ip link set ext0 up
+list > /try/before
+dpkg --install /try/latput.deb && echo "installed"
+latput --version
+latput show ext0 > /try/shown && echo "shown $(grep -c . /try/shown)"
+latput man | grep -c '^\.SH'
+ls /usr/share/man/man1/latput-tune.1.gz /usr/share/zsh/vendor-completions/_latput
+bash -n /usr/share/bash-completion/completions/latput && echo "completes"
+cd /tmp && latput tune /try/plan.toml --on sim:server-10g > /try/tuned && echo "tuned"; grep -h Recommended /try/tuned
+cd /
+unit=latput-moderate@ext0
+systemctl is-enabled $unit
+systemctl enable --now $unit && echo "started $(systemctl is-active $unit)"
+latput moderate ext0 --status
+dpkg --install /try/latput.deb && echo "again $(systemctl is-active $unit)"
+dpkg --purge latput && echo "purged $(systemctl is-active $unit)"
+test -e /run/latput || echo "no state"
+ip -d link show ext0 | grep -o 'mtu 1500'
+list > /try/after
+systemctl poweroff
+"#;
+
+/// What the script must have said.
+const SAID: &[&str] = &[
+    "installed",
+    "shown ",
+    "/usr/share/man/man1/latput-tune.1.gz",
+    "/usr/share/zsh/vendor-completions/_latput",
+    "completes",
+    "tuned",
+    "Recommended",
+    "disabled",
+    "started active",
+    "ext0: holding",
+    "again active",
+    "purged inactive",
+    "no state",
+];
+
+const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh /try/script\n\
+    StandardOutput=journal+console\nStandardError=journal+console\n";
+
+/// Installs, uses and purges the `.deb`; then asks the binary alone for a name.
+pub fn check(release: &Release, folder: &Path, tally: &mut Tally) -> Result<()> {
+    let root = rustix::process::geteuid().is_root();
+    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
+    if let Some(missing) = if root { missing } else { Some(&"root") } {
+        tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
+        return Ok(());
+    }
+    let base = base(folder, tally)?;
+    let clean = folder.join("root");
+    empty(&clean)?;
+    output(Command::new("cp").args(["-a", "--reflink=auto"]).arg(&base).arg(&clean))?;
+    package(release, &clean)?;
+    tally.passed += 1;
+    alone(release, &folder.join("alone"))?;
+    tally.passed += 1;
+    empty(&clean)
+}
+
+/// A fresh Debian of this machine's version, from the first source that apt has for it; made once.
+fn base(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
+    let base = folder.join(BASE);
+    if base.exists() {
+        return Ok(base);
+    }
+    let format = ["indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"];
+    let sources = output(Command::new("apt-get").args(format))?;
+    let first = sources.lines().find_map(|line| line.split_once(' '));
+    let (suite, from) = first.context("apt has no sources; run `apt-get update`")?;
+    let partial = folder.join("base.partial");
+    empty(&partial)?;
+    let mut make = Command::new("debootstrap");
+    make.args(["--variant=minbase", &format!("--include={INCLUDED}"), suite]);
+    tally.run(make.arg(&partial).arg(from))?;
+    // Only a whole one has the name.
+    fs::rename(&partial, &base)?;
+    Ok(base)
+}
+
+fn package(release: &Release, root: &Path) -> Result<()> {
+    let deb = format!("latput_{}_{}.deb", release.version, release.debian_arch);
+    put(&root.join("try/latput.deb"), &fs::read(release.out.join(deb))?, 0o644)?;
+    let plan = fs::read(release.workspace.root.join("xtask/short-plan.toml"))?;
+    put(&root.join("try/plan.toml"), &plan, 0o644)?;
+    put(&root.join("try/script"), SCRIPT.as_bytes(), 0o644)?;
+    put(&root.join("etc/systemd/system/try.service"), SERVICE.as_bytes(), 0o644)?;
+    let mut boot = Command::new("timeout");
+    boot.args(["-k", "5", "120", "systemd-nspawn", "--quiet", "--private-network"]);
+    boot.args(["--register=no", "--keep-unit", "--boot", "--directory"]).arg(root);
+    boot.args(["systemd.mask=systemd-firstboot.service", "systemd.wants=try.service"]);
+    let ran = boot.output().context("cannot start systemd-nspawn")?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let all = || format!("{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    for words in SAID.iter().copied().chain([format!("latput {}", release.version).as_str()]) {
+        ensure!(said.contains(words), "the clean root did not say `{words}`:\n{}", all());
+    }
+    let list = |name: &str| {
+        let file = root.join("try").join(name);
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+    };
+    let (before, after) = (list("before")?, list("after")?);
+    ensure!(before.lines().count() > 1000, "the list of files is not whole");
+    for (these, those, what) in
+        [(&after, &before, "is left after the purge"), (&before, &after, "is gone")]
+    {
+        let those: std::collections::BTreeSet<&str> = those.lines().collect();
+        let odd: Vec<&str> = these.lines().filter(|line| !those.contains(line)).collect();
+        ensure!(odd.is_empty(), "{what}: {}", odd.join(", "));
+    }
+    println!("the .deb was installed, used and purged; {} files as before", after.lines().count());
+    Ok(())
+}
+
+/// Nothing but the binary and a hosts file: no library, no NSS, no `getent`.
+fn alone(release: &Release, folder: &Path) -> Result<()> {
+    empty(folder)?;
+    put(&folder.join("latput"), &fs::read(&release.binary)?, 0o755)?;
+    put(&folder.join("etc/hosts"), b"127.0.0.9 far.test\n", 0o644)?;
+    fs::create_dir(folder.join("tmp"))?;
+    fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o777))?;
+    // Port 9 (discard): nothing listens there.
+    let mut measure = Command::new("chroot");
+    measure.arg(folder).args(["/latput", "measure", "iperf3://far.test:9"]);
+    let ran = measure.args(["--workload", "tcp_stream"]).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(said.contains("127.0.0.9:9 refuses"), "the binary alone: {}: {said}", ran.status);
+    println!("alone in a root, the binary resolves a name");
+    empty(folder)
+}
+
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}

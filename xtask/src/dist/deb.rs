@@ -1,0 +1,79 @@
+//! The package of Debian and its kin (deb(5), deb-control(5)).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::tree::{self, LICENCES};
+use super::{Release, gzip, put};
+use crate::workspace::output;
+
+/// The scripts of the maintainer, in `packaging/deb`.
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+/// Makes `latput_VERSION_ARCH.deb`.
+pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
+    let folder = parts.join("deb");
+    tree::make(release, &folder.join("usr"), "share/zsh/vendor-completions")?;
+    documents(release, &folder.join("usr/share/doc/latput"))?;
+    let files = output(Command::new("find").args(["usr", "-type", "f"]).current_dir(&folder))?;
+    let mut files: Vec<&str> = files.lines().collect();
+    files.sort_unstable();
+    let mut sums = Command::new("md5sum");
+    let sums = output(sums.args(&files).current_dir(&folder))?;
+    let bytes: u64 = files
+        .iter()
+        .map(|file| fs::metadata(folder.join(file)).map(|it| it.len()))
+        .sum::<Result<_, _>>()?;
+    let control = folder.join("DEBIAN");
+    put(&control.join("control"), fields(release, bytes.div_ceil(1024)).as_bytes(), 0o644)?;
+    put(&control.join("md5sums"), sums.as_bytes(), 0o644)?;
+    for name in SCRIPTS {
+        let file = release.workspace.root.join("packaging/deb").join(name);
+        let script = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        put(&control.join(name), &script, 0o755)?;
+    }
+    let package =
+        release.out.join(format!("latput_{}_{}.deb", release.version, release.debian_arch));
+    let mut build = Command::new("dpkg-deb");
+    // The order of blocks that several threads compress depends on how many there are.
+    build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]);
+    build.arg(&folder).arg(&package).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    output(&mut build)?;
+    Ok(package)
+}
+
+/// What the policy of Debian wants beside the guide (sections 12.5 and 12.7).
+fn documents(release: &Release, doc: &Path) -> Result<()> {
+    let root = &release.workspace.root;
+    let mut text = "Licensed under either of Apache-2.0 or MIT, at your option.\n".to_owned();
+    for name in LICENCES {
+        text.push('\n');
+        text += &fs::read_to_string(root.join(name))?;
+        fs::remove_file(doc.join(name))?;
+    }
+    put(&doc.join("copyright"), text.as_bytes(), 0o644)?;
+    gzip(&root.join("CHANGELOG.md"), &doc.join("changelog.gz"))
+}
+
+fn fields(release: &Release, kibibytes: u64) -> String {
+    format!(
+        "\
+Package: latput
+Version: {}
+Architecture: {}
+Maintainer: latput contributors <latput@users.noreply.github.com>
+Installed-Size: {kibibytes}
+Section: net
+Priority: optional
+Description: finds, proves and holds network-interface settings
+ latput measures what settings of a network interface do to a workload: its
+ latency, its throughput and its CPU cost. It recommends one, or says that no
+ difference is proven. It changes settings as transactions that can be undone,
+ and can hold a goal while the load changes.
+",
+        release.version, release.debian_arch
+    )
+}

@@ -1,0 +1,91 @@
+//! The package of Fedora and its kin, by rpmbuild(8).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{Release, put, tree};
+use crate::workspace::output;
+
+/// Makes `latput-VERSION-1.ARCH.rpm`.
+pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
+    let folder = parts.join("rpm");
+    tree::make(release, &folder.join("usr"), "share/zsh/site-functions")?;
+    let spec = parts.join("latput.spec");
+    put(&spec, text(release).as_bytes(), 0o644)?;
+    let top = parts.join("rpmbuild");
+    let mut build = Command::new("rpmbuild");
+    build.arg("-bb").args(["--target", &format!("{}-linux", release.arch)]);
+    for (name, value) in [
+        ("_topdir", top.display().to_string()),
+        ("tree", folder.display().to_string()),
+        ("use_source_date_epoch_as_buildtime", "1".to_owned()),
+        ("clamp_mtime_to_source_date_epoch", "1".to_owned()),
+        ("_buildhost", "latput".to_owned()),
+        // One thread, a format that every rpm of today reads.
+        ("_binary_payload", "w6.xzdio".to_owned()),
+        // The tree is finished: nothing strips, compresses or looks for debug information.
+        ("__os_install_post", "%{nil}".to_owned()),
+        ("debug_package", "%{nil}".to_owned()),
+        ("_build_id_links", "none".to_owned()),
+        // rpm of Debian keeps its database elsewhere; nothing is looked up in it.
+        ("_dbpath", top.join("db").display().to_string()),
+    ] {
+        build.arg("--define").arg(format!("{name} {value}"));
+    }
+    output(build.arg(&spec).env("SOURCE_DATE_EPOCH", release.epoch.to_string()))?;
+    let name = format!("latput-{}-1.{}.rpm", release.version, release.arch);
+    let package = release.out.join(&name);
+    fs::rename(top.join("RPMS").join(release.arch).join(name), &package)?;
+    Ok(package)
+}
+
+fn text(release: &Release) -> String {
+    format!(
+        "\
+Name: latput
+Version: {}
+Release: 1
+Summary: Finds, proves and holds network-interface settings
+License: Apache-2.0 OR MIT
+AutoReqProv: no
+
+%description
+latput measures what settings of a network interface do to a workload: its
+latency, its throughput and its CPU cost. It recommends one, or says that no
+difference is proven. It changes settings as transactions that can be undone,
+and can hold a goal while the load changes.
+
+%install
+cp -a %{{tree}}/. %{{buildroot}}
+
+%post
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || :
+    if [ $1 -ge 2 ]; then systemctl try-restart 'latput-moderate@*.service' || :; fi
+fi
+
+%preun
+if [ $1 -eq 0 ]; then
+    if [ -d /run/systemd/system ]; then systemctl stop 'latput-moderate@*.service' || :; fi
+    latput restore || echo 'latput: what could not be put back stays in /run/latput' >&2
+fi
+
+%postun
+if [ $1 -eq 0 ]; then rm -f /etc/systemd/system/*.wants/latput-moderate@*.service; fi
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || :; fi
+
+%files
+%attr(-, root, root) /usr/bin/latput
+%attr(-, root, root) /usr/lib/systemd/system/latput-moderate@.service
+%attr(-, root, root) /usr/share/man/man1/latput*.1.gz
+%attr(-, root, root) /usr/share/bash-completion/completions/latput
+%attr(-, root, root) /usr/share/zsh/site-functions/_latput
+%attr(-, root, root) /usr/share/fish/vendor_completions.d/latput.fish
+%attr(-, root, root) %doc /usr/share/doc/latput
+",
+        release.version
+    )
+}
