@@ -5,7 +5,6 @@
 //! script removes them, at its end and when the line is cut.
 
 mod binary;
-mod sha256;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,6 +19,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::protocol::printable;
@@ -146,8 +146,9 @@ impl ScriptLine {
         }
         self.say(&program)?;
         let there = self.hear(&["sum"])?.1;
-        let (here, there) =
-            (sha256::hexadecimal(&program), there.split(' ').next().unwrap_or_default());
+        let there = there.split(' ').next().unwrap_or_default();
+        let here: String =
+            Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
         if there.is_empty() {
             return Err(NotThere::Known(
                 "what was brought cannot be checked: there is no sha256sum, openssl or shasum there; install one, \
