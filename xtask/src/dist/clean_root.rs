@@ -2,7 +2,6 @@
 //! binary in a folder with nothing else.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +11,8 @@ use super::{Release, put};
 use crate::ci::Tally;
 use crate::workspace::{find_on_path, output};
 
-const PROGRAMS: &[&str] = &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout"];
+const PROGRAMS: &[&str] =
+    &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
 /// What the smallest Debian lacks and the script needs.
 const INCLUDED: &str = "systemd-sysv,iproute2";
 /// The base is made anew when this changes.
@@ -32,6 +32,7 @@ ls /usr/share/man/man1/latput-tune.1.gz /usr/share/zsh/vendor-completions/_latpu
 bash -n /usr/share/bash-completion/completions/latput && echo "completes"
 cd /tmp && latput tune /try/plan.toml --on sim:server-10g > /try/tuned && echo "tuned"; grep -h Recommended /try/tuned
 cd /
+latput set ext0 gro=on && echo "set" # the daemon needs it on a veth
 unit=latput-moderate@ext0
 systemctl is-enabled $unit
 systemctl enable --now $unit && echo "started $(systemctl is-active $unit)"
@@ -142,12 +143,14 @@ fn alone(release: &Release, folder: &Path) -> Result<()> {
     empty(folder)?;
     put(&folder.join("latput"), &fs::read(&release.binary)?, 0o755)?;
     put(&folder.join("etc/hosts"), b"127.0.0.9 far.test\n", 0o644)?;
-    fs::create_dir(folder.join("tmp"))?;
-    fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o777))?;
-    // Port 9 (discard): nothing listens there.
-    let mut measure = Command::new("chroot");
-    measure.arg(folder).args(["/latput", "measure", "iperf3://far.test:9"]);
-    let ran = measure.args(["--workload", "tcp_stream"]).output()?;
+    for name in ["tmp", "proc", "sys"] {
+        fs::create_dir(folder.join(name))?;
+    }
+    // Port 9 (discard): nothing listens there. The mounts end with the namespace.
+    let script = "mount -t proc proc \"$0/proc\" && mount --bind /sys \"$0/sys\" && \
+        exec chroot \"$0\" /latput measure iperf3://far.test:9 --workload tcp_stream";
+    let mut measure = Command::new("unshare");
+    let ran = measure.args(["--mount", "sh", "-c", script]).arg(folder).output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(said.contains("127.0.0.9:9 refuses"), "the binary alone: {}: {said}", ran.status);
     println!("alone in a root, the binary resolves a name");

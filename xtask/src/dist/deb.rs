@@ -48,14 +48,15 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
 /// What the policy of Debian wants beside the guide (sections 12.5 and 12.7).
 fn documents(release: &Release, doc: &Path) -> Result<()> {
     let root = &release.workspace.root;
-    let mut text = "Licensed under either of Apache-2.0 or MIT, at your option.\n".to_owned();
+    let mut text = "Licensed under either of the MIT licence, below, or the Apache Licence 2.0, which Debian has in\n\
+        /usr/share/common-licenses/Apache-2.0, at your option.\n\n"
+        .to_owned();
+    text += &fs::read_to_string(root.join("LICENSE-MIT"))?;
     for name in LICENCES {
-        text.push('\n');
-        text += &fs::read_to_string(root.join(name))?;
         fs::remove_file(doc.join(name))?;
     }
     put(&doc.join("copyright"), text.as_bytes(), 0o644)?;
-    gzip(&root.join("CHANGELOG.md"), &doc.join("changelog.gz"))
+    gzip(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"))
 }
 
 fn fields(release: &Release, kibibytes: u64) -> String {
