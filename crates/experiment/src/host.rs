@@ -314,6 +314,8 @@ impl HostSession {
 
 fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
     let broken = |error: latput_linux::Error| failed(chain(&error));
+    let needed = process::Capability::NetAdmin.require(&format!("setting {}", open.interface));
+    needed.map_err(|error| refused(ChangeOutcome::refused(true), chain(&error)))?;
     let kernel = LinuxKernel::open().map_err(broken)?;
     let store = FileCheckpoints::new(&checkpoints_dir());
     let mut origin = checkpoint::context().map_err(broken)?;

@@ -178,11 +178,9 @@ impl Generator {
 
     /// The datagram flows of one thread.
     fn flows(&self, worker: &WorkerContext<'_>) -> Vec<udp::Flow<'_>> {
-        datagrams::flows(
-            &self.datagrams[worker.places.clone()],
-            worker.places.start,
-            self.hello.tag,
-        )
+        // Only workloads of datagrams have these sockets.
+        let sockets = self.datagrams.get(worker.places.clone()).unwrap_or_default();
+        datagrams::flows(sockets, worker.places.start, self.hello.tag)
     }
 }
 

@@ -27,6 +27,7 @@ mod root_published;
 mod root_runs;
 mod root_service;
 mod root_settings;
+mod root_two_hosts;
 mod simulated;
 mod vm_effects;
 mod vm_knobs;

@@ -1,0 +1,364 @@
+//! Two hosts in one line: two namespaces with an sshd each and without latput, reached from a third.
+//!
+//! The static latput that is brought is the one of `cargo xtask vm`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::{Place, Ran, interrupt, kill, needs_program, wait_until};
+
+const PLAN: &str = r#"
+schema = 1
+name = "short"
+[factors]
+txqueuelen = [500, 501]
+[[workload]]
+kind = "tcp_rr"
+[method]
+design = "blocks"
+repetitions = { min = 2, max = 2 }
+warmup = "50ms"
+duration = "200ms"
+"#;
+const SERVER: &str = "ssh://root@198.18.9.1";
+const CLIENT: &str = "ssh://root@198.18.9.2";
+const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--repetitions", "1..1"];
+
+#[test]
+fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
+    let Some(hosts) = Hosts::up() else { return };
+    let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
+    let brought = "198.18.9.2: no latput 0.1.0 is there; it was brought";
+    ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "4 trials"]);
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(hosts.place.trials("latput-results.db"), 4);
+    let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
+    again.expect(0, &["4 trials"]);
+    let checked = hosts.run(&["hosts", "saved.toml", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&checked.expect(0, &[]).out).unwrap();
+    for host in document["hosts"].as_array().unwrap() {
+        assert_eq!((&host["interface"], &host["mtu"]), (&"eth0".into(), &1500.into()), "{host}");
+        assert_eq!((&host["is_brought"], &host["driver"]), (&true.into(), &"veth".into()));
+        assert!(host["settable"].as_array().unwrap().contains(&"txqueuelen".into()), "{host}");
+    }
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_run_that_is_interrupted_or_killed_leaves_no_file_and_no_change() {
+    let Some(hosts) = Hosts::up() else { return };
+    let long = PLAN.replace("min = 2, max = 2", "min = 200, max = 200");
+    hosts.place.write("plan.toml", &long);
+    let before = hosts.queue_lengths();
+    for (end, code) in [(interrupt as fn(u32), Some(6)), (kill, None)] {
+        let mut child = hosts.start(&["tune", "plan.toml", SERVER, CLIENT, "-o", "kept.db"]);
+        let trials = hosts.place.trials("kept.db");
+        wait_until("a trial", || hosts.place.trials("kept.db") > trials);
+        end(child.id());
+        assert_eq!(child.wait().unwrap().code(), code);
+        wait_until("the hosts to be as they were", || hosts.queue_lengths() == before);
+        wait_until("nothing to be left", || hosts.left().is_empty());
+    }
+}
+
+#[test]
+fn a_controller_that_is_killed_while_latput_is_on_its_way_leaves_no_file() {
+    let Some(hosts) = Hosts::up() else { return };
+    for _ in 0..3 {
+        let mut child = hosts.start(&["hosts", SERVER, CLIENT]);
+        wait_until("a folder", || !hosts.left().is_empty());
+        kill(child.id());
+        child.wait().unwrap();
+        wait_until("the folders to go", || hosts.left().is_empty());
+    }
+}
+
+#[test]
+fn hosts_are_namespaces_commands_and_this_host_as_well() {
+    let Some(hosts) = Hosts::up() else { return };
+    let commands = "exec:ip netns exec server,exec:ip netns exec client";
+    let peer = [&["hub0", "--peer", CLIENT][..], &MEASURE].concat();
+    for (args, words) in [
+        ([&["netns://server,netns://client"][..], &MEASURE].concat(), &["server: eth0"][..]),
+        ([&[commands][..], &MEASURE].concat(), &["sut: eth0", "it was brought"]),
+        (peer, &["this-host: hub0 198.18.9.254", "198.18.9.2: eth0"]),
+        ([&[SERVER][..], &MEASURE].concat(), &["198.18.9.1: eth0", "this-host: hub0"]),
+    ] {
+        let args = [&["measure"][..], &args].concat();
+        hosts.run(&args).expect(0, words);
+    }
+    // A latput of this version that is there is used.
+    let folder = hosts.place.path("installed");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), folder.join("latput")).unwrap();
+    let has = format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin", folder.display());
+    let ran = hosts.run(&["hosts", &has, "netns://client"]);
+    assert!(!ran.expect(0, &["sut: eth0"]).err.contains("brought"), "{ran:#?}");
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_host_that_is_not_reached_is_told_with_the_remedy() {
+    let Some(hosts) = Hosts::up() else { return };
+    let fake = hosts.place.path("fake");
+    std::fs::create_dir(&fake).unwrap();
+    script(&fake.join("uname"), "[ \"$1\" = -m ] && echo aarch64 || exec /usr/bin/uname \"$@\"");
+    let other_cpu =
+        format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin:/usr/sbin", fake.display());
+    for (args, code, word) in [
+        (&["ssh://root@198.18.9.1:2222", CLIENT][..], 1, "no sshd answers there"),
+        (&["ssh://root@no-such-host.invalid", CLIENT], 1, "ssh/config"),
+        (&[SERVER, SERVER], 2, "the same host and network namespace"),
+        (&[&other_cpu, CLIENT], 1, "the CPUs there are aarch64"),
+        (&[SERVER, CLIENT, "--bring", "plan.toml"], 1, "it is no program"),
+        (&["exec:false", CLIENT], 1, "before `sh` ran there"),
+        (&["exec:no-such-program", CLIENT], 1, "not installed here"),
+        (&["netns://nowhere", CLIENT], 1, "nowhere"),
+        (&["hub0"], 2, "--peer"),
+    ] {
+        hosts.run(&[&["hosts"], args].concat()).expect(code, &[word]);
+    }
+    let key = |name: &str| std::fs::read_to_string(hosts.place.path(name)).unwrap();
+    let known = key("known_hosts");
+    for (known, remedy) in [
+        (String::new(), "run `ssh root@198.18.9.1` once and compare the fingerprint"),
+        (format!("198.18.9.1 {}", key("user_key.pub")), "ssh-keygen -R 198.18.9.1"),
+    ] {
+        hosts.place.write("known_hosts", &known);
+        hosts.run(&["hosts", SERVER, CLIENT]).expect(1, &[remedy]);
+    }
+    hosts.place.write("known_hosts", &known);
+    hosts.place.write("authorized_keys", "");
+    hosts.run(&["hosts", SERVER, CLIENT]).expect(1, &["ssh-copy-id root@198.18.9.1"]);
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_folder_that_is_full_or_runs_nothing_is_passed_over_and_named_where_there_is_no_other() {
+    let Some(hosts) = Hosts::up() else { return };
+    let far = |name: &str, mounts: &str| {
+        let path = hosts.place.path(name);
+        let rest = "export HOME=/no/such; unset XDG_RUNTIME_DIR\nexec ip netns exec server \"$@\"";
+        script(&path, &format!("mount -t tmpfs -o noexec none /dev/shm\n{mounts}\n{rest}"));
+        format!("exec:unshare --mount {}", path.display())
+    };
+    let ran = hosts.run(&["hosts", &far("noexec", ""), "netns://client"]);
+    ran.expect(0, &["sut: no latput 0.1.0 is there; it was brought"]);
+    let full = far("full", "mount -t tmpfs -o size=1m none /tmp");
+    let ran = hosts.run(&["hosts", &full, "netns://client"]);
+    ran.expect(1, &["/dev/shm: no program may run there (mounted noexec)", "/tmp: it is full"]);
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn without_root_the_missing_capability_is_named_and_measuring_works() {
+    let Some(hosts) = Hosts::up() else { return };
+    let nobody = "setpriv --reuid 65534 --clear-groups --bounding-set=-all";
+    let both = format!("exec:ip netns exec server {nobody},exec:ip netns exec client {nobody}");
+    let ran = hosts.run(&[&["measure", &both][..], &MEASURE].concat());
+    ran.expect(0, &["sut: CAP_NET_ADMIN is missing: no knob can be set"]);
+    let ran = hosts.run(&["run", "plan.toml", "--on", &both, "-o", "kept.db"]);
+    ran.expect(3, &["CAP_NET_ADMIN"]);
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
+    let Some(hosts) = Hosts::up() else { return };
+    let pair = ["hosts", "netns://server", "netns://client"];
+    ip(&["-n", "server", "link", "set", "eth0", "mtu", "1400"]);
+    hosts.run(&pair).expect(0, &["the MTU of server eth0 is 1400 and that of client eth0 is 1500"]);
+    ip(&["-n", "server", "link", "set", "eth0", "mtu", "1500"]);
+    // A second way.
+    ip(&["-n", "server", "link", "add", "eth1", "type", "veth", "peer", "eth1", "netns", "client"]);
+    for (idx, host) in ["server", "client"].into_iter().enumerate() {
+        let address = format!("198.18.10.{}/24", idx + 1);
+        ip(&["-n", host, "address", "add", &address, "dev", "eth1"]);
+        ip(&["-n", host, "link", "set", "eth1", "up"]);
+    }
+    hosts.run(&pair).expect(2, &["2 ways", "netns://server%eth1 netns://client%eth1"]);
+    let chosen = ["hosts", "netns://server%eth1", "netns://client"];
+    hosts.run(&chosen).expect(0, &["server: eth1 198.18.10.1"]);
+    let by_address = ["hosts", "netns://server", "netns://client%198.18.10.2"];
+    hosts.run(&by_address).expect(0, &["client: eth1 198.18.10.2"]);
+    ip(&["-n", "server", "link", "del", "eth1"]);
+    // IPv6 alone.
+    for (idx, host) in ["server", "client"].into_iter().enumerate() {
+        ip(&["-n", host, "address", "flush", "dev", "eth0"]);
+        let address = format!("fd00:9::{}/64", idx + 1);
+        ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
+    }
+    let measure = [&["measure", "netns://server,netns://client"][..], &MEASURE].concat();
+    hosts.run(&measure).expect(0, &["server: eth0 fd00:9::1"]);
+    ip(&["-n", "client", "address", "flush", "dev", "eth0"]);
+    hosts.run(&pair).expect(1, &["client has not an address"]);
+    ip(&["-n", "client", "address", "add", "fd00:8::1/64", "dev", "eth0", "nodad"]);
+    hosts.run(&pair).expect(1, &["no route leads from server to client (fd00:8::1)"]);
+}
+
+#[test]
+fn two_users_at_once_do_not_meet() {
+    let Some(hosts) = Hosts::up() else { return };
+    let start = |report: &str| {
+        let mut command = hosts.command(&["hosts", SERVER, CLIENT, "--json"]);
+        let out = std::fs::File::create(hosts.place.path(report)).unwrap();
+        command.stdout(out).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut both = ["one", "other"].map(start);
+    assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
+    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+}
+
+/// Two hosts on a bridge, an sshd in each, and what the controller needs to reach them.
+struct Hosts {
+    place: Place,
+    sshds: Vec<Child>,
+    path: String,
+}
+
+impl Hosts {
+    /// `None` where something is missing, which is said.
+    fn up() -> Option<Self> {
+        if needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip") || needs_static()
+        {
+            return None;
+        }
+        isolate();
+        let place = Place::new();
+        place.write("plan.toml", PLAN);
+        std::fs::create_dir("/run/sshd").unwrap();
+        // What is brought lies in a folder of this test's own.
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none", "/dev/shm"]).status();
+        assert!(mounted.unwrap().success());
+        ip(&["link", "add", "hub0", "type", "bridge"]);
+        ip(&["address", "add", "198.18.9.254/24", "dev", "hub0"]);
+        ip(&["link", "set", "hub0", "up"]);
+        for (idx, host) in ["server", "client"].into_iter().enumerate() {
+            ip(&["netns", "add", host]);
+            ip(&["link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
+            ip(&["link", "set", host, "master", "hub0", "up"]);
+            let address = format!("198.18.9.{}/24", idx + 1);
+            ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
+            ip(&["-n", host, "link", "set", "eth0", "up"]);
+            ip(&["-n", host, "link", "set", "lo", "up"]);
+        }
+        let sshds = start_sshds(&place);
+        let folder = place.path("bin");
+        std::fs::create_dir(&folder).unwrap();
+        let config = place.path("ssh_config");
+        script(&folder.join("ssh"), &format!("exec /usr/bin/ssh -F {} \"$@\"", config.display()));
+        let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", folder.display());
+        let hosts = Self { place, sshds, path };
+        wait_until("both sshd", || {
+            ["198.18.9.1:22", "198.18.9.2:22"]
+                .iter()
+                .all(|at| std::net::TcpStream::connect(at).is_ok())
+        });
+        Some(hosts)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("PATH", &self.path);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// What was brought and is still there.
+    fn left(&self) -> Vec<PathBuf> {
+        let _of_this_test = &self.place;
+        let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
+        folder.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn queue_lengths(&self) -> Vec<String> {
+        let of = |host: &&str| {
+            let shown =
+                Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
+            let shown = String::from_utf8(shown.stdout).unwrap();
+            shown.split("qlen ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+        };
+        ["server", "client"].iter().map(of).collect()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for sshd in &mut self.sshds {
+            let _ = sshd.kill();
+            let _ = sshd.wait();
+        }
+    }
+}
+
+/// An sshd in each host, for keys that live as long as the test.
+fn start_sshds(place: &Place) -> Vec<Child> {
+    let path = |name: &str| place.path(name).display().to_string();
+    for key in ["host_key", "user_key"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)])
+            .status();
+        assert!(made.unwrap().success());
+    }
+    std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
+    let key = std::fs::read_to_string(path("host_key.pub")).unwrap();
+    place.write("known_hosts", &format!("198.18.9.1 {key}198.18.9.2 {key}"));
+    place.write(
+        "sshd_config",
+        &format!(
+            "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nPermitRootLogin prohibit-password\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\n",
+            path("host_key"),
+            path("authorized_keys")
+        ),
+    );
+    place.write(
+        "ssh_config",
+        &format!(
+            "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\n\
+             StrictHostKeyChecking yes\n",
+            path("user_key"),
+            path("known_hosts")
+        ),
+    );
+    let start = |host: &str| {
+        Command::new("ip")
+            .args(["netns", "exec", host, "/usr/sbin/sshd", "-D", "-e", "-f", &path("sshd_config")])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    vec![start("server"), start("client")]
+}
+
+/// Whether the calling test must end because there is no static latput; says so.
+fn needs_static() -> bool {
+    let is_missing = latput_vm::beside_program("latput").is_none();
+    if is_missing {
+        crate::tell("skipped: needs a static latput (`cargo xtask vm`)");
+    }
+    is_missing
+}
+
+/// An executable script.
+fn script(path: &Path, text: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+#[track_caller]
+fn ip(args: &[&str]) {
+    let ran = Command::new("ip").args(args).output().unwrap();
+    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
