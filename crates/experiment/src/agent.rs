@@ -77,10 +77,9 @@ where
         | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
             Err(other_version(&version, schema))
         }
-        Ok(Request::Close) => return Ok(()),
+        Ok(Request::Close) | Err(LineEnd::Closed | LineEnd::Told) => return Ok(()),
         Ok(_) => Err(failed("the first request must be `open`")),
         Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
-        Err(LineEnd::Closed | LineEnd::Told) => return Ok(()),
     };
     let mut service = match opened {
         Ok((host, opened)) => {

@@ -147,8 +147,8 @@ impl ScriptLine {
         self.say(&program)?;
         let there = self.hear(&["sum"])?.1;
         let there = there.split(' ').next().unwrap_or_default();
-        let here: String =
-            Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = Sha256::digest(&program);
+        let here = hash.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
         if there.is_empty() {
             return Err(NotThere::Known(
                 "what was brought cannot be checked: there is no sha256sum, openssl or shasum there; install one, \
