@@ -119,8 +119,10 @@ fn document(check: &HostCheck) -> serde_json::Value {
             document["busy_ratio"] = view.busy_ratio.into();
             document["driver"] = interface.map(|found| found.driver.as_str()).into();
             document["mtu"] = interface.map(|found| found.mtu.get()).into();
-            document["speed_bps"] =
-                interface.and_then(|found| found.speed).map(|speed| speed.get()).into();
+            document["speed_bps"] = interface
+                .and_then(|found| found.speed)
+                .map(latput_units::BitsPerSecond::get)
+                .into();
             document["settable"] =
                 view.knobs.iter().flat_map(|knobs| &knobs.settable).cloned().collect();
             document["warnings"] = warnings.clone().into();

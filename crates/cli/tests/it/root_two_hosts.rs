@@ -32,7 +32,7 @@ fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
     let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
     let brought = "198.18.9.2: no latput 0.1.0 is there; it was brought";
     ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "4 trials"]);
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
     assert_eq!(hosts.place.trials("latput-results.db"), 4);
     let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
     again.expect(0, &["4 trials"]);
@@ -43,7 +43,7 @@ fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
         assert_eq!((&host["is_brought"], &host["driver"]), (&true.into(), &"veth".into()));
         assert!(host["settable"].as_array().unwrap().contains(&"txqueuelen".into()), "{host}");
     }
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn a_run_that_is_interrupted_or_killed_leaves_no_file_and_no_change() {
     let Some(hosts) = Hosts::up() else { return };
     let long = PLAN.replace("min = 2, max = 2", "min = 200, max = 200");
     hosts.place.write("plan.toml", &long);
-    let before = hosts.queue_lengths();
+    let before = queue_lengths();
     for (end, code) in [(interrupt as fn(u32), Some(6)), (kill, None)] {
         let mut child = hosts.start(&["tune", "plan.toml", SERVER, CLIENT, "-o", "kept.db"]);
         let trials = hosts.place.trials("kept.db");
         wait_until("a trial", || hosts.place.trials("kept.db") > trials);
         end(child.id());
         assert_eq!(child.wait().unwrap().code(), code);
-        wait_until("the hosts to be as they were", || hosts.queue_lengths() == before);
-        wait_until("nothing to be left", || hosts.left().is_empty());
+        wait_until("the hosts to be as they were", || queue_lengths() == before);
+        wait_until("nothing to be left", || left().is_empty());
     }
 }
 
@@ -68,10 +68,10 @@ fn a_controller_that_is_killed_while_latput_is_on_its_way_leaves_no_file() {
     let Some(hosts) = Hosts::up() else { return };
     for _ in 0..3 {
         let mut child = hosts.start(&["hosts", SERVER, CLIENT]);
-        wait_until("a folder", || !hosts.left().is_empty());
+        wait_until("a folder", || !left().is_empty());
         kill(child.id());
         child.wait().unwrap();
-        wait_until("the folders to go", || hosts.left().is_empty());
+        wait_until("the folders to go", || left().is_empty());
     }
 }
 
@@ -96,7 +96,7 @@ fn hosts_are_namespaces_commands_and_this_host_as_well() {
     let has = format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin", folder.display());
     let ran = hosts.run(&["hosts", &has, "netns://client"]);
     assert!(!ran.expect(0, &["sut: eth0"]).err.contains("brought"), "{ran:#?}");
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_host_that_is_not_reached_is_told_with_the_remedy() {
     hosts.place.write("known_hosts", &known);
     hosts.place.write("authorized_keys", "");
     hosts.run(&["hosts", SERVER, CLIENT]).expect(1, &["ssh-copy-id root@198.18.9.1"]);
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_folder_that_is_full_or_runs_nothing_is_passed_over_and_named_where_there_is
     let full = far("full", "mount -t tmpfs -o size=1m none /tmp");
     let ran = hosts.run(&["hosts", &full, "netns://client"]);
     ran.expect(1, &["/dev/shm: no program may run there (mounted noexec)", "/tmp: it is full"]);
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn without_root_the_missing_capability_is_named_and_measuring_works() {
     ran.expect(0, &["sut: CAP_NET_ADMIN is missing: no knob can be set"]);
     let ran = hosts.run(&["run", "plan.toml", "--on", &both, "-o", "kept.db"]);
     ran.expect(3, &["CAP_NET_ADMIN"]);
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn two_users_at_once_do_not_meet() {
     };
     let mut both = ["one", "other"].map(start);
     assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
-    assert_eq!(hosts.left(), Vec::<PathBuf>::new());
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 /// Two hosts on a bridge, an sshd in each, and what the controller needs to reach them.
@@ -272,23 +272,21 @@ impl Hosts {
     fn start(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
+}
 
-    /// What was brought and is still there.
-    fn left(&self) -> Vec<PathBuf> {
-        let _of_this_test = &self.place;
-        let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
-        folder.map(|entry| entry.unwrap().path()).collect()
-    }
+/// What was brought to the hosts of this test and is still there.
+fn left() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
+    folder.map(|entry| entry.unwrap().path()).collect()
+}
 
-    fn queue_lengths(&self) -> Vec<String> {
-        let of = |host: &&str| {
-            let shown =
-                Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
-            let shown = String::from_utf8(shown.stdout).unwrap();
-            shown.split("qlen ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
-        };
-        ["server", "client"].iter().map(of).collect()
-    }
+fn queue_lengths() -> Vec<String> {
+    let of = |host: &&str| {
+        let shown = Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        shown.split("qlen ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    ["server", "client"].iter().map(of).collect()
 }
 
 impl Drop for Hosts {

@@ -94,7 +94,9 @@ mod tests {
     #[track_caller]
     fn check(flags: u8, scope: u8, attributes: &[(u16, &[u8])], expected: Option<(&str, bool)>) {
         let mut payload = vec![2, 24, flags, scope, 7, 0, 0, 0];
-        attributes.iter().for_each(|(kind, value)| put(&mut payload, *kind, value));
+        for (kind, value) in attributes {
+            put(&mut payload, *kind, value);
+        }
         let found =
             parse(&payload).ok().map(|found| (found.address.to_string(), found.is_reachable));
         assert_eq!(found, expected.map(|(address, is)| (address.to_owned(), is)));
