@@ -1,7 +1,9 @@
 //! The subcommands.
 
 pub(crate) mod agent;
+pub(crate) mod apply;
 pub(crate) mod calibrate;
+mod change;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod effect;
@@ -9,12 +11,16 @@ pub(crate) mod explain;
 pub(crate) mod export_settings;
 pub(crate) mod hosts;
 pub(crate) mod import;
+mod journal;
+pub(crate) mod keep;
 pub(crate) mod lab;
+pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod measure;
 pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod moderate;
+mod next;
 pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod reproduce;
@@ -24,6 +30,7 @@ pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod tune;
+pub(crate) mod undo;
 pub(crate) mod vm;
 pub(crate) mod watcher;
 
@@ -43,6 +50,10 @@ pub(crate) enum Command {
     Set(set::Args),
     Confirm(confirm::Args),
     Restore(restore::Args),
+    Log(log::Args),
+    Undo(undo::Args),
+    Apply(apply::Args),
+    Keep(keep::Args),
     Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
@@ -74,6 +85,10 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),
+            Self::Log(args) => args.run(context),
+            Self::Undo(args) => args.run(context),
+            Self::Apply(args) => args.run(context),
+            Self::Keep(args) => args.run(context),
             Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),

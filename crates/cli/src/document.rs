@@ -113,6 +113,61 @@ pub(crate) struct MetricDocument {
     pub(crate) definition: String,
 }
 
+/// The output of `latput log`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The committed changes, the newest first.
+    pub(crate) entries: Vec<LoggedChange>,
+    /// The reasons why other entries cannot be read.
+    pub(crate) damaged: Vec<String>,
+}
+
+/// One committed change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoggedChange {
+    /// The number in the journal, for `latput undo`.
+    pub(crate) number: u64,
+    /// When the change began, in milliseconds since 1970 (UTC).
+    pub(crate) at_unix_ms: u64,
+    /// The present name of the interface, or the last known one.
+    pub(crate) interface: String,
+    /// The inode number of the network namespace.
+    pub(crate) network_namespace: u64,
+    /// The command: `set`, `apply` or `undo`; empty if an older latput made the change.
+    pub(crate) command: String,
+    /// The name of who called sudo, or the user's number, as `uid 0`.
+    pub(crate) user: String,
+    /// The entry that this change undid; `null` if it is no undo.
+    pub(crate) undoes: Option<u64>,
+    /// `in-force`, `in-part`, `undone`, `back` (put back by somebody else), `changed-since`,
+    /// `changed-by-others`, `unknown`, `before-boot`, `elsewhere` (another network namespace) or `gone`.
+    pub(crate) state: String,
+    /// The entry that undid or replaced it; `null` if none did.
+    pub(crate) ended_by: Option<u64>,
+    /// The values that it changed.
+    pub(crate) values: Vec<LoggedValue>,
+}
+
+/// A value that a committed change replaced.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoggedValue {
+    /// The knob.
+    pub(crate) knob: String,
+    /// `device`, `host`, `rx-0`, `tx-0`, `interrupt 0`, `napi of rx-0`.
+    pub(crate) place: String,
+    /// The value before.
+    pub(crate) before: String,
+    /// The value after, as it was read back.
+    pub(crate) written: String,
+    /// The present value; `null` where it is not known.
+    pub(crate) now: Option<String>,
+}
+
 /// The output of `latput sim trace`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -147,6 +202,7 @@ mod tests {
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
         check("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
+        check("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
         check("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
         check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
         let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();

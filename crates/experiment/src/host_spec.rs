@@ -73,13 +73,13 @@ impl HostSpec {
     }
 
     /// The command line that runs its latput with these arguments.
-    pub(crate) fn words(&self, args: &[&str]) -> Vec<String> {
+    pub fn words(&self, args: &[&str]) -> Vec<String> {
         let program = std::iter::once(&self.program).cloned();
         self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
     }
 
     /// The command that runs its latput with these arguments.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let words = self.words(args);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);

@@ -378,7 +378,13 @@ impl ResultsDb {
 
     /// The run of this number, or without a number the newest.
     pub fn load_chosen(&self, run: Option<i64>) -> Result<Results, Error> {
-        self.load(run.map_or_else(|| self.newest(), Ok)?)
+        let results = self.load(run.map_or_else(|| self.newest(), Ok)?)?;
+        Ok(Results { source: Some(self.path.display().to_string()), ..results })
+    }
+
+    /// The file that is written, as it was named; `None` for one in memory.
+    pub fn file(&self) -> Option<String> {
+        self.writer.as_ref().map(|_| self.path.display().to_string())
     }
 
     /// The number of the newest run.

@@ -115,6 +115,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         header.notes.append(&mut skipped);
         (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
+    let results = Results { source: db.file(), ..results };
     let mut session = Session {
         run,
         db,
@@ -170,6 +171,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
         planned_trials: run.plan.trials_per_block() * u64::from(method.repetitions_min),
         notes,
         confirmed_from: None,
+        source: None,
     }
 }
 

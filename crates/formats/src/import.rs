@@ -69,6 +69,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Resul
         rows: Vec::new(),
         planned_trials: 0,
         confirmed_from: None,
+        source: None,
         notes: Vec::new(),
     };
     for (file, bytes) in files {

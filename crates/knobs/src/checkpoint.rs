@@ -37,6 +37,16 @@ impl fmt::Display for Slot {
     }
 }
 
+/// Who made a change, as told by its environment: for people to read, and never trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Maker {
+    /// The command: `set`, `apply`, `undo`.
+    pub command: String,
+    /// The name of who called sudo, or the user's number (`uid 0`).
+    pub user: String,
+}
+
 /// How to put one interface back.
 ///
 /// The boot, the namespace and the device say which interface is meant; its name is for people.
@@ -71,6 +81,12 @@ pub struct Checkpoint {
     /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
     #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
     pub confirm_by: Option<Nanos>,
+    /// Who made the change; `None` where an older latput did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Maker>,
+    /// The number of the journal's entry that this change undoes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u64>,
 }
 
 impl Checkpoint {
@@ -88,6 +104,8 @@ impl Checkpoint {
             undo: State::default(),
             written: State::default(),
             confirm_by: None,
+            by: Some(context.by.clone()),
+            undoes: context.undoes,
         }
     }
 
@@ -134,6 +152,10 @@ pub struct Context {
     pub now_unix_ms: u64,
     /// Whether changes may take the link down. Going back always may.
     pub link_resets: LinkResets,
+    /// Who makes the change.
+    pub by: Maker,
+    /// As in [`Checkpoint::undoes`].
+    pub undoes: Option<u64>,
 }
 
 /// Whether a change may take the link of its interface down and up.
@@ -156,6 +178,8 @@ pub enum LinkResets {
 ///   `kill -9`: written to a temporary file, synced, renamed over the old one, directory synced.
 ///   After an `Err` the checkpoint that was there before is still there, whole.
 /// * **One checkpoint** per slot. A save replaces it.
+/// * **All or nothing.** [`archive`](Self::archive) turns the checkpoint into an entry of the journal in one step:
+///   after `kill -9` there is one of the two, never both and never neither.
 /// * **One owner.** A lock (which the operating system drops when the process dies) keeps two latputs
 ///   off one interface: every method but [`list`](Self::list) fails with [`StoreError::Locked`] while
 ///   another process holds it.
@@ -169,6 +193,10 @@ pub trait CheckpointStore {
 
     /// Forgets the checkpoint, if there is one, and lets go of the lock.
     fn remove(&mut self, slot: Slot) -> Result<(), StoreError>;
+
+    /// Turns the checkpoint, if there is one, into the newest entry of the journal, and lets go of the lock.
+    /// Gives the entry's number.
+    fn archive(&mut self, slot: Slot) -> Result<Option<u64>, StoreError>;
 
     /// Every checkpoint kept, of all namespaces and boots. One that cannot be read is an error in
     /// its place and hides no other.
@@ -186,6 +214,10 @@ impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
 
     fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
         (**self).remove(slot)
+    }
+
+    fn archive(&mut self, slot: Slot) -> Result<Option<u64>, StoreError> {
+        (**self).archive(slot)
     }
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
@@ -263,7 +295,11 @@ mod tests {
         let checkpoint = sample();
         let text = serde_json::to_string(&checkpoint).unwrap();
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
-        assert!(!text.contains("confirm_by"), "older latputs read what nobody must confirm");
+        assert!(!text.contains("confirm_by") && !text.contains("undoes"));
+        let older = Checkpoint { by: None, ..checkpoint.clone() };
+        let text = serde_json::to_string(&older).unwrap();
+        assert!(!text.contains("\"by\""), "as an older latput wrote it");
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), older);
         let waiting = Checkpoint { confirm_by: Some(Nanos::from_s(7)), ..checkpoint };
         let text = serde_json::to_string(&waiting).unwrap();
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), waiting);
@@ -290,6 +326,8 @@ mod tests {
             pid: 7,
             now_unix_ms: 1,
             link_resets: LinkResets::Allowed,
+            by: Maker { command: "set".into(), user: "uid 0".into() },
+            undoes: None,
         };
         let mut checkpoint =
             Checkpoint::new(&context, "eth0", Device { index: 2, ..Device::default() });

@@ -8,6 +8,8 @@ mod elsewhere;
 mod netplan;
 mod networkmanager;
 mod systemd;
+mod tuned;
+mod udev;
 
 use std::fmt;
 
@@ -30,6 +32,10 @@ pub enum Format {
     Ethtool,
     /// netplan(5) YAML.
     Netplan,
+    /// A TuneD profile, tuned-profiles(7).
+    Tuned,
+    /// udev rules, udev(7).
+    Udev,
 }
 
 /// Interface names are at most so long (`IFNAMSIZ` - 1).
@@ -120,6 +126,8 @@ impl fmt::Display for Format {
             Self::NetworkManager => "a NetworkManager keyfile",
             Self::Ethtool => "a script",
             Self::Netplan => "netplan(5)",
+            Self::Tuned => "TuneD",
+            Self::Udev => "udev(7)",
         })
     }
 }
@@ -133,6 +141,8 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
             Format::SystemdLink => systemd::words(*knob, value),
             Format::NetworkManager => networkmanager::words(*knob, value),
             Format::Netplan => netplan::words(*knob, value),
+            Format::Tuned => tuned::words(*knob, value),
+            Format::Udev => udev::words(*knob, value, target),
             Format::Ethtool => commands::words(*knob, value, target),
         };
         match written {
@@ -146,6 +156,8 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::SystemdLink => systemd::document(target, &words),
         Format::NetworkManager => networkmanager::document(target, &words),
         Format::Netplan => netplan::document(target, &words),
+        Format::Tuned => tuned::document(target, &words),
+        Format::Udev => udev::document(target, &words),
         Format::Ethtool => commands::document(target, &words),
     };
     let body = if words.is_empty() { "# Nothing of it has a word here.\n" } else { &body };

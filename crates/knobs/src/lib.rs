@@ -21,7 +21,7 @@ pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
-pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
@@ -33,7 +33,8 @@ pub use rss::QueueTable;
 pub use setting::{Setting, State};
 pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
-    Applied, ApplyError, Cause, Change, ConfirmError, Leftover, RestoreError, Restored, Session,
-    apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
+    Session, Standing, apply, await_confirmation, commit, confirm, plan, plan_restore, plan_undo,
+    restore, standing, undo,
 };
 pub use value::{Named, Place, Value};

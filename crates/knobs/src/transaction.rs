@@ -12,6 +12,7 @@ mod steps;
 pub use confirm::{ConfirmError, await_confirmation, confirm};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
+    Standing,
 };
 pub use session::Session;
 
@@ -23,6 +24,7 @@ use crate::device::Whereabouts;
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
 use outcome::PutBack;
+use steps::Target;
 
 /// Moves `interface` to `desired`.
 ///
@@ -39,7 +41,16 @@ pub fn apply(
     desired: &Setting,
 ) -> Result<Applied, ApplyError> {
     let mut session = Session::open(kernel, store, context, interface)?;
-    match session.apply(desired) {
+    let applied = session.apply(desired);
+    keep_or_leave(session, applied)
+}
+
+/// Ends a session after its one change: the checkpoint stays where there is something to go back to.
+fn keep_or_leave<K: KernelWrite, S: CheckpointStore, T>(
+    session: Session<K, S>,
+    ended: Result<T, ApplyError>,
+) -> Result<T, ApplyError> {
+    match ended {
         Ok(applied) => {
             session.leave();
             Ok(applied)
@@ -64,9 +75,9 @@ pub fn plan(
     desired: &Setting,
 ) -> Result<Vec<Change>, ApplyError> {
     session::check_name(interface)?;
-    let undo = State::default();
-    let proven = BTreeSet::new();
-    Ok(steps::plan(kernel, interface, desired, &undo, &proven)?.changes)
+    let nothing = State::default();
+    let target = Target { desired, wanted: &nothing, undo: &nothing };
+    Ok(steps::plan(kernel, interface, target, &BTreeSet::new())?.changes)
 }
 
 /// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
@@ -92,14 +103,53 @@ pub fn check_link_resets(
     Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
 }
 
-/// Keeps a change that [`apply`] made, and removes its checkpoint.
-pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), CommitError> {
+/// Takes back an `earlier` change of the journal, as a change of its own: values that it made and that are
+/// still there become again what they were before it. Others stay and are told. Ends like [`apply`].
+///
+/// The caller has made sure that `earlier` is of this boot and namespace; the interface is found by its device.
+pub fn undo(
+    kernel: &mut dyn KernelWrite,
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    earlier: &Checkpoint,
+) -> Result<(Applied, Vec<Foreign>), ApplyError> {
+    let interface = present_name(kernel, earlier);
+    let mut session = Session::open(kernel, store, context, &interface)?;
+    let undone = session.undo(earlier);
+    keep_or_leave(session, undone)
+}
+
+/// What [`undo()`] would change and what it would leave to others, without a write.
+pub fn plan_undo(kernel: &dyn KernelRead, earlier: &Checkpoint) -> (Vec<Change>, Vec<Foreign>) {
+    let interface = present_name(kernel, earlier);
+    let (wanted, others) = steps::still_ours(kernel, &interface, earlier);
+    (steps::differences(kernel, &interface, &wanted), others)
+}
+
+/// What became of a change of the journal, place by place, where it made a difference.
+pub fn standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
+    steps::standing(kernel, &present_name(kernel, earlier), earlier)
+}
+
+fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
+    match kernel.find(&earlier.device) {
+        Ok(Whereabouts::Here(name)) => name,
+        _ => earlier.interface.clone(),
+    }
+}
+
+/// Keeps a change that [`apply`] or [`undo()`] made: its checkpoint becomes an entry of the journal. Returns the
+/// entry's number; `None` if there was nothing to change.
+pub fn commit(
+    store: &mut dyn CheckpointStore,
+    undo: &Checkpoint,
+) -> Result<Option<u64>, CommitError> {
     let slot = undo.slot();
     let interface = undo.interface.clone();
-    store.remove(slot).map_err(|source| CommitError { interface, slot, source })?;
+    let number = store.archive(slot).map_err(|source| CommitError { interface, slot, source })?;
     // No checkpoint is kept under the host's slot, and its lock ends with the process at the latest.
     let _released = release_host(store, undo);
-    Ok(())
+    Ok(number)
 }
 
 /// Lets go of the lock of the host's own knobs, if the change had any.

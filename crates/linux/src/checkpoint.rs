@@ -2,7 +2,8 @@
 //!
 //! One file for each namespace and interface, by number, in a folder on a file system that a reboot empties
 //! (`/run`), like the settings themselves. A second file beside it is the lock: the kernel drops it
-//! when its holder dies. A third tells what became of a change that nobody confirmed.
+//! when its holder dies. A third tells what became of a change that nobody confirmed. The folder `journal` in it
+//! holds the committed changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,15 +12,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 
+use crate::checkpoint_file::{self, refused, store_error};
 use crate::error::Error;
 use crate::files::{self, FileError, FileLock};
+use crate::journal::Journal;
 use crate::namespace::Namespace;
 use crate::process;
-
-/// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Checkpoints in a folder, and the locks that this value holds. Dropping it lets go of the locks and
 /// keeps the checkpoints.
@@ -33,6 +33,11 @@ impl FileCheckpoints {
     /// A store in `folder`, which is made when the first interface is claimed.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), locks: BTreeMap::new() }
+    }
+
+    /// The committed changes.
+    pub fn journal(&self) -> Journal {
+        Journal::new(&self.folder.join("journal"))
     }
 
     /// The checkpoint kept for an interface, without a claim.
@@ -82,20 +87,7 @@ impl FileCheckpoints {
     fn read(&self, path: &Path) -> Result<Option<Checkpoint>, StoreError> {
         let damaged =
             |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(store_error(path, "read", &error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| store_error(path, "read", &error))?;
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(damaged("it is longer than 16 MiB".to_owned()));
-        }
-        let checkpoint: Checkpoint =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let Some(checkpoint) = checkpoint_file::read(path)? else { return Ok(None) };
         // A file that was renamed or copied would put back another interface.
         if path != self.file(checkpoint.slot(), "json") {
             let slot = checkpoint.slot();
@@ -173,6 +165,27 @@ impl CheckpointStore for FileCheckpoints {
         Ok(())
     }
 
+    fn archive(&mut self, slot: Slot) -> Result<Option<u64>, StoreError> {
+        let path = self.file(slot, "json");
+        if !path.exists() {
+            return self.remove(slot).map(|()| None);
+        }
+        let lock = match self.locks.remove(&slot) {
+            Some(lock) => lock,
+            None => self.lock(slot, &format!("interface {}", slot.index))?,
+        };
+        match self.journal().take_in(&path) {
+            Ok(number) => {
+                self.sync_folder()?;
+                Ok(Some(number))
+            }
+            Err(error) => {
+                self.locks.insert(slot, lock);
+                Err(error)
+            }
+        }
+    }
+
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
         let failed = |error: &io::Error| store_error(&self.folder, "list", error);
         let folder = match fs::read_dir(&self.folder) {
@@ -193,7 +206,7 @@ impl CheckpointStore for FileCheckpoints {
 }
 
 /// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
-/// are refused.
+/// are refused; the command is still to be named.
 pub fn context() -> Result<Context, Error> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Context {
@@ -203,30 +216,22 @@ pub fn context() -> Result<Context, Error> {
         pid: std::process::id(),
         now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
         link_resets: LinkResets::Refused,
+        by: Maker { command: String::new(), user: user() },
+        undoes: None,
     })
 }
 
-fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> StoreError {
-    refused(path, operation, error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
+/// Who called sudo, or the number of the user.
+fn user() -> String {
+    let caller = std::env::var("SUDO_USER").ok();
+    let is_name =
+        |name: &String| !name.is_empty() && name.len() <= 64 && !name.chars().any(char::is_control);
+    caller.filter(is_name).unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
 }
 
 fn file_error(error: FileError, operation: &'static str) -> StoreError {
     let reason = error.cause.unwrap_or(error.problem);
     refused(&error.path, operation, reason, error.permission)
-}
-
-fn refused(
-    path: &Path,
-    operation: &'static str,
-    reason: String,
-    is_permission: bool,
-) -> StoreError {
-    let path = path.display().to_string();
-    if is_permission {
-        StoreError::Permission { path, operation, reason }
-    } else {
-        StoreError::Io { path, operation, reason }
-    }
 }
 
 #[cfg(test)]
@@ -323,6 +328,8 @@ mod tests {
             pid: 1,
             now_unix_ms: 1,
             link_resets: LinkResets::Refused,
+            by: Maker::default(),
+            undoes: None,
         };
         assert_eq!(store.told_late(&context("b", 7)), []);
         store.claim(SLOT, "eth0").unwrap();
@@ -362,6 +369,8 @@ mod tests {
             pid: 1,
             now_unix_ms: 1,
             link_resets: LinkResets::Refused,
+            by: Maker::default(),
+            undoes: None,
         };
         let mut checkpoint =
             Checkpoint::new(&context, interface, Device { index: SLOT.index, ..Device::default() });

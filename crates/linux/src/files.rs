@@ -65,15 +65,79 @@ pub fn check(path: &Path) -> Result<(), FileError> {
 /// The bytes go to a new file beside it, which then takes its name. Refused: a name that is something other than
 /// a regular file, and for root a folder where anybody may rename (writable by all, not sticky, not root's).
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    replace_with(path, bytes, 0o666)
+    replace_with(path, bytes, 0o666, None)
 }
 
 /// The same with a file that only its owner reads and writes.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    replace_with(path, bytes, PRIVATE)
+    replace_with(path, bytes, PRIVATE, None)
 }
 
-fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+/// Who may do what with a file that is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The permissions, as `chmod` takes them.
+    pub mode: u32,
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// Of a file that is there.
+    pub fn of(path: &Path) -> Result<Self, FileError> {
+        let meta = fs::symlink_metadata(path);
+        let meta = meta.map_err(|error| FileError::io(path, "look at", error))?;
+        Ok(Self { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() })
+    }
+
+    /// Of a file of whoever runs latput.
+    pub fn ours(mode: u32) -> Self {
+        let gid = rustix::process::getegid().as_raw();
+        Self { mode, uid: geteuid().as_raw(), gid }
+    }
+}
+
+/// Like [`replace`], with an owner and permissions whatever the umask. No folder between `root` and the file
+/// may be a symbolic link.
+pub fn install(root: &Path, path: &Path, bytes: &[u8], owner: Owner) -> Result<(), FileError> {
+    check_folders(root, path)?;
+    replace_with(path, bytes, PRIVATE, Some(owner))
+}
+
+/// Removes a regular file that was installed. No folder between `root` and the file may be a symbolic link.
+pub fn uninstall(root: &Path, path: &Path) -> Result<(), FileError> {
+    check_folders(root, path)?;
+    check_target(path)?;
+    remove(path).map_err(|error| FileError::io(path, "remove", error))?;
+    let folder = open_folder(path)?;
+    folder.sync_all().map_err(|error| FileError::io(path, "remove", error))
+}
+
+fn check_folders(root: &Path, path: &Path) -> Result<(), FileError> {
+    let below =
+        path.ancestors().skip(1).take_while(|folder| *folder != root && *folder != Path::new("/"));
+    for folder in below {
+        match fs::symlink_metadata(folder) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => {
+                let problem = "not written below it, for it is no folder (or a symbolic link)";
+                return Err(FileError::new(folder, problem));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FileError::io(folder, "look at", error)),
+        }
+    }
+    Ok(())
+}
+
+fn replace_with(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<Owner>,
+) -> Result<(), FileError> {
     let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
     check_target(path)?;
     let folder = open_folder(path)?;
@@ -93,6 +157,7 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
     let _locked = file.try_lock();
     let written = file
         .write_all(bytes)
+        .and_then(|()| owner.map_or(Ok(()), |owner| give(&file, owner)))
         .and_then(|()| file.sync_all())
         .and_then(|()| Ok(renameat(&folder, &temporary, &folder, name)?))
         .and_then(|()| folder.sync_all());
@@ -128,6 +193,11 @@ pub(crate) fn remove_abandoned_parts(folder: &Path) {
             let _removed = fs::remove_file(entry.path());
         }
     }
+}
+
+fn give(file: &File, owner: Owner) -> io::Result<()> {
+    std::os::unix::fs::fchown(file, Some(owner.uid), Some(owner.gid))?;
+    file.set_permissions(fs::Permissions::from_mode(owner.mode))
 }
 
 /// Makes sure that `path` is a regular file, making an empty one if there is none, so that what opens it by its
@@ -179,6 +249,16 @@ pub fn private_folder(path: &Path) -> Result<(), FileError> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Makes one folder that everybody may enter and only its owner may write to, unless it is there.
+pub fn public_folder(path: &Path) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::io(path, "make this folder", error);
+    match fs::create_dir(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// A lock that ends with the process that holds it, whatever ends that: flock(2) on a file that nobody else can

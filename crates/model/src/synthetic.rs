@@ -54,6 +54,7 @@ pub(crate) fn results(
         rows,
         notes: Vec::new(),
         confirmed_from: None,
+        source: None,
     }
 }
 

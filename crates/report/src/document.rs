@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::format::interval;
+use crate::next;
 use crate::view::View;
 pub(crate) use parameters::parameters;
 use run::run;
@@ -274,6 +275,16 @@ pub struct Histogram {
     pub count: Vec<u64>,
 }
 
+/// What can be done with a recommendation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NextStep {
+    /// `apply`, `undo` or `keep`.
+    pub name: String,
+    /// The command line, or why there is none.
+    pub line: String,
+}
+
 /// A recommendation with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -295,6 +306,9 @@ pub struct Recommendation {
     /// The smallest effects that this run could have proven: of the objective, then of each limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub smallest_effects: Vec<SmallestEffect>,
+    /// How to apply it, take it back and keep it over a reboot; empty if it changes nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<NextStep>,
     /// The command lines that apply it. `IFACE` stands for the reader's interface if the measured
     /// one was the lab's.
     pub commands: Vec<String>,
@@ -417,6 +431,7 @@ impl<R> Document<R> {
                 against_first_ratio: advice.against_first.as_ref().and_then(estimate),
                 reason: advice.reason.clone(),
                 smallest_effects: advice.smallest.iter().map(smallest_effect).collect(),
+                next: next_steps(&view, advice.setting),
                 commands: view.commands(advice.setting).into_iter().map(|c| c.line).collect(),
             }),
             outliers: summary.outliers.iter().map(outlier).collect(),
@@ -425,6 +440,14 @@ impl<R> Document<R> {
             notes: results.notes.clone(),
         }
     }
+}
+
+fn next_steps(view: &View<'_>, setting: usize) -> Vec<NextStep> {
+    if view.commands(setting).is_empty() {
+        return Vec::new();
+    }
+    let step = |(name, line): next::NextLine| NextStep { name: name.to_owned(), line };
+    next::lines(view.results).into_iter().map(step).collect()
 }
 
 fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {

@@ -14,6 +14,7 @@ pub mod printable;
 pub mod table;
 
 mod chart;
+mod next;
 mod plain;
 mod remarks;
 mod single;
@@ -24,6 +25,7 @@ pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, json, markdown};
 pub use html::html;
+pub use next::shell_word;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};
 pub use table::{Screen, terminal};

@@ -8,6 +8,7 @@ use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
 use crate::format;
+use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
@@ -320,6 +321,11 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
     }
     if view.is_lab() && !commands.is_empty() {
         text += &wrapped("(IFACE: your interface; the lab's own is gone)", "  ", screen.columns);
+    }
+    if !commands.is_empty() {
+        for (name, line) in next::lines(view.results) {
+            let _ = writeln!(text, "  {:<7}{}", format!("{name}:"), printable(&line));
+        }
     }
     text.push('\n');
     text

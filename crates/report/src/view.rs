@@ -10,6 +10,7 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 
 use crate::format::{self, interval};
+use crate::next::shell_word;
 use crate::printable::printable;
 
 /// Results and their summary, with derived values.
@@ -321,15 +322,6 @@ pub(crate) fn is_too_wide(cell: &Cell, metric: Metric) -> bool {
 /// The estimate of a figure, unless it is no number.
 pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
     cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
-}
-
-/// A word quoted for a shell.
-fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", printable(word).replace('\'', r"'\''"))
 }
 
 /// The source of CPU time in words. If one host used clock ticks, that is named first.

@@ -11,6 +11,8 @@ use crate::fuse::Fuse;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryCheckpoints {
     kept: BTreeMap<Slot, Checkpoint>,
+    /// The committed changes, oldest first; the first has number 1.
+    journal: Vec<Checkpoint>,
     claimed: BTreeSet<Slot>,
     /// Claimed by another process, with its id.
     foreign: BTreeMap<Slot, u32>,
@@ -60,6 +62,11 @@ impl MemoryCheckpoints {
         self.kept.values().find(|kept| kept.interface == interface)
     }
 
+    /// The committed changes, oldest first; the first has number 1.
+    pub fn journal(&self) -> &[Checkpoint] {
+        &self.journal
+    }
+
     /// Whether there is neither a checkpoint nor a lock of ours.
     pub fn is_clear(&self) -> bool {
         self.kept.is_empty() && self.claimed.is_empty()
@@ -101,6 +108,15 @@ impl CheckpointStore for MemoryCheckpoints {
         self.kept.remove(&slot);
         self.claimed.remove(&slot);
         Ok(())
+    }
+
+    fn archive(&mut self, slot: Slot) -> Result<Option<u64>, StoreError> {
+        self.fuse.step().map_err(|_| dead("journal"))?;
+        self.check_lock(slot, &format!("interface {}", slot.index))?;
+        self.claimed.remove(&slot);
+        let Some(committed) = self.kept.remove(&slot) else { return Ok(None) };
+        self.journal.push(committed);
+        Ok(Some(self.journal.len() as u64))
     }
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {

@@ -18,7 +18,7 @@ pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
 pub use root::needs_root;
 
-use latput_knobs::{Context, LinkResets, Slot};
+use latput_knobs::{Context, LinkResets, Maker, Slot};
 
 /// The slot of the first interface of a [`FakeKernel`] in the namespace of [`context`].
 pub fn slot() -> Slot {
@@ -34,5 +34,7 @@ pub fn context() -> Context {
         pid: 4242,
         now_unix_ms: 1_790_000_000_000,
         link_resets: LinkResets::Allowed,
+        by: Maker { command: "test".to_owned(), user: "uid 0".to_owned() },
+        undoes: None,
     }
 }

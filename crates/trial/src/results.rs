@@ -40,6 +40,9 @@ pub struct Results {
     /// favour.
     #[serde(default)]
     pub confirmed_from: Option<u32>,
+    /// The results file that they were loaded from, as it was named.
+    #[serde(skip)]
+    pub source: Option<String>,
 }
 
 /// A setting of the plan with its name in tables.

@@ -6,6 +6,7 @@ use latput_experiment::host;
 use latput_knobs::{Checkpoint, CheckpointStore, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 
+use crate::commands::next;
 use crate::commands::restore::with_its_name_of_now;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -51,7 +52,7 @@ impl Args {
         let mut confirmed = Vec::new();
         for change in &waiting {
             match transaction::confirm(&mut store, &origin, change, process::since_boot()) {
-                Ok(()) => confirmed.push(&change.interface),
+                Ok(number) => confirmed.push((&change.interface, number)),
                 Err(error) => {
                     let failure = CliError { code: error.outcome().into(), error: error.into() };
                     if let Some(earlier) = worst.replace(failure) {
@@ -79,12 +80,17 @@ fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> Cli
     CliError::new(Code::RolledBack, late.join("; "))
 }
 
-fn tell(context: &Context, confirmed: &[&String]) -> Result<(), CliError> {
+fn tell(context: &Context, confirmed: &[(&String, Option<u64>)]) -> Result<(), CliError> {
     if context.json {
-        return output::print_json(&serde_json::json!({ "schema": 1, "confirmed": confirmed }));
+        let numbers: Vec<Option<u64>> = confirmed.iter().map(|(_, number)| *number).collect();
+        let confirmed: Vec<&String> = confirmed.iter().map(|(interface, _)| *interface).collect();
+        return output::print_json(
+            &serde_json::json!({ "schema": 1, "confirmed": confirmed, "journal": numbers }),
+        );
     }
-    for interface in confirmed {
-        output::print(&format!("confirmed: {interface} keeps its change\n"))?;
+    for (interface, number) in confirmed {
+        let undo = number.map_or(String::new(), next::undo);
+        output::print(&format!("confirmed: {interface} keeps its change\n{undo}"))?;
     }
     Ok(())
 }

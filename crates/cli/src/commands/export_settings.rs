@@ -43,6 +43,16 @@ pub(crate) struct Args {
     /// The configuration system.
     #[arg(long, value_enum)]
     format: ExportFormat,
+    #[command(flatten)]
+    of: SourceArgs,
+    /// Write to this file instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Which setting of a source, and which interface it is for.
+#[derive(Debug, clap::Args)]
+pub(super) struct SourceArgs {
     /// A setting other than the recommended one of the results file, by label or a unique part of
     /// it.
     #[arg(long, value_name = "SETTING", conflicts_with = "knobs")]
@@ -60,18 +70,30 @@ pub(crate) struct Args {
     /// its PCI slot, else its name, as this host reports them.
     #[arg(long = "match", value_enum)]
     matched: Option<MatchBy>,
-    /// Write to this file instead of stdout.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ExportFormat {
+pub(super) enum ExportFormat {
     SystemdLink,
     #[value(name = "networkmanager")]
     NetworkManager,
     Ethtool,
     Netplan,
+    Tuned,
+    Udev,
+}
+
+impl ExportFormat {
+    pub(super) const fn format(self) -> export::Format {
+        match self {
+            Self::SystemdLink => export::Format::SystemdLink,
+            Self::NetworkManager => export::Format::NetworkManager,
+            Self::Ethtool => export::Format::Ethtool,
+            Self::Netplan => export::Format::Netplan,
+            Self::Tuned => export::Format::Tuned,
+            Self::Udev => export::Format::Udev,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -89,111 +111,23 @@ enum MatchBy {
 }
 
 /// The setting to write, and its origin.
-struct Wanted {
-    interface: String,
-    setting: Setting,
-    origin: String,
+pub(super) struct Wanted {
+    pub(super) interface: String,
+    pub(super) setting: Setting,
+    pub(super) origin: String,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let is_file = self.knobs.is_empty() && Path::new(&self.source).is_file();
-        let mut wanted = if is_file { self.of_results()? } else { self.of_interface()? };
-        let format = match self.format {
-            ExportFormat::SystemdLink => export::Format::SystemdLink,
-            ExportFormat::NetworkManager => export::Format::NetworkManager,
-            ExportFormat::Ethtool => export::Format::Ethtool,
-            ExportFormat::Netplan => export::Format::Netplan,
-        };
+        let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
+        let format = self.format.format();
         if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
         }
-        if wanted.setting.is_empty() {
-            let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
-            return Err(CliError::new(Code::Failed, message));
-        }
-        let target = self.target(&wanted.interface)?;
+        let target = self.of.target(&wanted.interface)?;
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
         let exported = export::export(format, &target, &wanted.setting, &origin);
         self.tell(context, &target, &exported)
-    }
-
-    fn of_results(&self) -> Result<Wanted, CliError> {
-        let results_db = ResultsDb::open(Path::new(&self.source))?;
-        let results = results_db.load_chosen(self.run)?;
-        let setting = match &self.setting {
-            Some(name) => setting_of(&results, name)?,
-            None => recommended(&results)?,
-        };
-        let role = match self.role {
-            ExportedRole::Sut => Role::Sut,
-            ExportedRole::Generator => Role::Generator,
-        };
-        let labelled = &results.settings[setting];
-        let interface = match &self.interface {
-            Some(interface) => interface.clone(),
-            None => interface_of(&results, role)?,
-        };
-        Ok(Wanted {
-            interface,
-            setting: labelled.by_role.get(&role).cloned().unwrap_or_default(),
-            origin: format!("setting `{}` of {}", labelled.label, self.source),
-        })
-    }
-
-    fn of_interface(&self) -> Result<Wanted, CliError> {
-        if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
-            let message = format!("{}: there is no such results file", self.source);
-            return Err(CliError::usage(message));
-        }
-        let interface = self.source.clone();
-        let mut setting = Setting::new();
-        for text in &self.knobs {
-            let (knob, value) = if text.contains('=') {
-                parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?
-            } else {
-                let knob: Knob = text.parse().map_err(|error: latput_knobs::UnknownKnob| {
-                    CliError::usage(error.to_string())
-                })?;
-                (knob, value_of_now(&interface, knob)?)
-            };
-            if setting.insert(knob, value).is_some() {
-                return Err(CliError::usage(format!("`{knob}` is given twice")));
-            }
-        }
-        let origin = if self.knobs.is_empty() {
-            setting = everything_of_now(&interface)?;
-            format!("{interface} as it is")
-        } else {
-            format!("{interface} {}", self.knobs.join(" "))
-        };
-        Ok(Wanted { interface, setting, origin })
-    }
-
-    fn target(&self, interface: &str) -> Result<Target, CliError> {
-        let identity = Identity::of(interface).unwrap_or_default();
-        let lacks = |what: &str| {
-            let message = format!(
-                "{interface} has no {what} that this host tells: run this on its own host, or \
-                 give --match name"
-            );
-            CliError::usage(message)
-        };
-        let Identity { permanent_mac, path, driver } = identity;
-        let matched = match self.matched {
-            Some(MatchBy::Name) => Match::Name,
-            Some(MatchBy::Mac) => {
-                Match::Mac(permanent_mac.ok_or_else(|| lacks("permanent address"))?)
-            }
-            Some(MatchBy::Path) => Match::Path(path.ok_or_else(|| lacks("PCI slot"))?),
-            Some(MatchBy::Driver) => Match::Driver(driver.ok_or_else(|| lacks("driver"))?),
-            None => match (permanent_mac, path) {
-                (Some(mac), _) => Match::Mac(mac),
-                (None, Some(path)) => Match::Path(path),
-                (None, None) => Match::Name,
-            },
-        };
-        Target::new(interface, matched).map_err(|error| CliError::usage(error.to_string()))
     }
 
     fn tell(
@@ -228,8 +162,100 @@ impl Args {
     }
 }
 
+impl SourceArgs {
+    /// The setting of a results file, or of `knobs` of an interface. Never an empty one.
+    pub(super) fn wanted(&self, source: &str, knobs: &[String]) -> Result<Wanted, CliError> {
+        let is_file = knobs.is_empty() && Path::new(source).is_file();
+        let wanted =
+            if is_file { self.of_results(source) } else { self.of_interface(source, knobs) }?;
+        if wanted.setting.is_empty() {
+            let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
+            return Err(CliError::new(Code::Failed, message));
+        }
+        Ok(wanted)
+    }
+
+    fn of_results(&self, source: &str) -> Result<Wanted, CliError> {
+        let results_db = ResultsDb::open(Path::new(source))?;
+        let results = results_db.load_chosen(self.run)?;
+        let setting = match &self.setting {
+            Some(name) => setting_of(&results, name)?,
+            None => recommended(&results)?,
+        };
+        let role = match self.role {
+            ExportedRole::Sut => Role::Sut,
+            ExportedRole::Generator => Role::Generator,
+        };
+        let labelled = &results.settings[setting];
+        let interface = match &self.interface {
+            Some(interface) => interface.clone(),
+            None => interface_of(&results, role)?,
+        };
+        Ok(Wanted {
+            interface,
+            setting: labelled.by_role.get(&role).cloned().unwrap_or_default(),
+            origin: format!("setting `{}` of {source}", labelled.label),
+        })
+    }
+
+    fn of_interface(&self, source: &str, knobs: &[String]) -> Result<Wanted, CliError> {
+        if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
+            return Err(CliError::usage(format!("{source}: there is no such results file")));
+        }
+        let interface = source.to_owned();
+        let mut setting = Setting::new();
+        for text in knobs {
+            let (knob, value) = if text.contains('=') {
+                parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?
+            } else {
+                let knob: Knob = text.parse().map_err(|error: latput_knobs::UnknownKnob| {
+                    CliError::usage(error.to_string())
+                })?;
+                (knob, value_of_now(&interface, knob)?)
+            };
+            if setting.insert(knob, value).is_some() {
+                return Err(CliError::usage(format!("`{knob}` is given twice")));
+            }
+        }
+        let origin = if knobs.is_empty() {
+            setting = everything_of_now(&interface)?;
+            format!("{interface} as it is")
+        } else {
+            format!("{interface} {}", knobs.join(" "))
+        };
+        Ok(Wanted { interface, setting, origin })
+    }
+
+    /// How a configuration knows the interface.
+    pub(super) fn target(&self, interface: &str) -> Result<Target, CliError> {
+        let identity = Identity::of(interface).unwrap_or_default();
+        let lacks = |what: &str| {
+            let message = format!(
+                "{interface} has no {what} that this host tells: run this on its own host, or \
+                 give --match name"
+            );
+            CliError::usage(message)
+        };
+        let Identity { permanent_mac, path, driver } = identity;
+        let matched = match self.matched {
+            Some(MatchBy::Name) => Match::Name,
+            Some(MatchBy::Mac) => {
+                Match::Mac(permanent_mac.ok_or_else(|| lacks("permanent address"))?)
+            }
+            Some(MatchBy::Path) => Match::Path(path.ok_or_else(|| lacks("PCI slot"))?),
+            Some(MatchBy::Driver) => Match::Driver(driver.ok_or_else(|| lacks("driver"))?),
+            None => match (permanent_mac, path) {
+                (Some(mac), _) => Match::Mac(mac),
+                (None, Some(path)) => Match::Path(path),
+                (None, None) => Match::Name,
+            },
+        };
+        Target::new(interface, matched).map_err(|error| CliError::usage(error.to_string()))
+    }
+}
+
 /// The recommended setting of a run.
-fn recommended(results: &Results) -> Result<usize, CliError> {
+pub(super) fn recommended(results: &Results) -> Result<usize, CliError> {
     let Some(recommendation) = Summary::of(results).recommendation else {
         let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
         let message = format!(
@@ -329,7 +355,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
 }
 
 /// Replaces `max` by numbers, if this host has the interface.
-fn spell_out(interface: &str, setting: &mut Setting) {
+pub(super) fn spell_out(interface: &str, setting: &mut Setting) {
     let Ok(kernel) = LinuxKernel::open() else { return };
     for (knob, value) in setting {
         if *value == Value::Named(Named::Max)

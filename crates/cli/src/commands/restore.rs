@@ -216,7 +216,7 @@ fn tell(
     Ok(())
 }
 
-fn other_json(other: &Foreign) -> serde_json::Value {
+pub(super) fn other_json(other: &Foreign) -> serde_json::Value {
     serde_json::json!({
         "knob": other.knob.name(),
         "place": other.place.to_string(),

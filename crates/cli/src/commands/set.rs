@@ -1,23 +1,22 @@
 //! `latput set`: sets knobs in one transaction.
 
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
+use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_experiment::host;
 use latput_knobs::transaction::{self, Change};
-use latput_knobs::{self as knobs, LinkResets, Setting, parse_assignment};
-use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_knobs::{Setting, parse_assignment};
+use latput_linux::{LinuxKernel, facts};
 use latput_units::Nanos;
 
-use crate::commands::effect;
-use crate::commands::watcher::Watcher;
+use crate::commands::change::{self, Changing, LinkResetArgs};
+use crate::commands::{effect, next};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Allowed times to wait for a confirmation.
-const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(24 * 3600);
+/// Most that is read of values, bytes.
+const STDIN_BYTES_MOST: u64 = 1 << 20;
 
 /// Set knobs of an interface, all or none, and read each back.
 #[derive(Debug, clap::Args)]
@@ -41,110 +40,90 @@ pub(crate) struct Args {
     #[arg(value_name = "IFACE")]
     interface: String,
     /// The knobs with their new values.
-    #[arg(required = true, value_name = "KNOB=VALUE")]
+    #[arg(required_unless_present = "stdin", value_name = "KNOB=VALUE")]
     assignments: Vec<String>,
     /// Print the exact writes without doing them.
     #[arg(long)]
     dry_run: bool,
     /// Put everything back after this time (1s to 24h) unless `latput confirm` comes first, also if latput
     /// is killed or its ssh session dies.
-    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = change::confirm_within)]
     confirm_within: Option<Nanos>,
-    /// Allow changes that take the link down and up; name the interface if it carries your connection.
-    #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
-    #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
-    allow_link_reset: Option<Option<String>>,
+    #[command(flatten)]
+    resets: LinkResetArgs,
     /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
     /// second: put everything back if the device ignores the setting, and say so if there is too
     /// little traffic to tell.
     #[arg(long, conflicts_with = "dry_run")]
     verify_effect: bool,
+    /// The command that the journal names; `latput apply` gives it.
+    #[arg(long, hide = true, value_name = "COMMAND")]
+    made_by: Option<String>,
+    /// Read the values from stdin, one a line: a remote shell would split some.
+    #[arg(long, hide = true, conflicts_with = "assignments")]
+    stdin: bool,
+    /// Refuse an interface with another driver or place on its bus.
+    #[arg(long, hide = true, value_name = "DRIVER/BUS")]
+    only_if: Option<String>,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut setting = Setting::new();
-        for text in &self.assignments {
+        for text in &self.texts()? {
             let (knob, value) =
                 parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?;
             if setting.insert(knob, value).is_some() {
                 return Err(CliError::usage(format!("`{knob}` is given twice")));
             }
         }
-        if self.confirm_within.is_some_and(|time| !CONFIRM_WITHIN.contains(&time)) {
-            return Err(CliError::usage("--confirm-within must be 1s to 24h"));
+        let interface = &self.interface;
+        if let Some(measured) = &self.only_if {
+            let found = change::fingerprint(&facts::collect(interface));
+            if found != *measured {
+                let message = format!(
+                    "{interface} is another interface than the measured one: it is {found} (driver and place on \
+                     its bus), and that was {measured}: name it with --interface if it is meant"
+                );
+                return Err(CliError::new(Code::Failed, message));
+            }
         }
-        let link_resets = self.link_resets()?;
-        let mut kernel = LinuxKernel::open()?;
+        let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
-            let changes = transaction::plan(&kernel, &self.interface, &setting)?;
-            tell(context, &self.interface, &changes, "would change")?;
-            let interface = &self.interface;
-            let setting = &setting;
-            transaction::check_link_resets(&kernel, link_resets, interface, setting, &changes)?;
+            let kernel = LinuxKernel::open()?;
+            let changes = transaction::plan(&kernel, interface, &setting)?;
+            tell(context, interface, &changes, "would change", (None, &setting))?;
+            transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
             return Ok(Code::Done.into());
         }
-        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
-        let origin = knobs::Context { link_resets, ..checkpoint::context()? };
-        let start = |within| Watcher::start(&kernel, &origin, &self.interface, within);
-        let watcher = self.confirm_within.map(start).transpose()?;
-        let applied =
-            transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
-        let is_ignored =
-            self.verify_effect && effect::verify(context, &self.interface).is_ignored();
-        if is_ignored {
-            transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
-            let message = "the device ignores the setting: everything is as it was";
-            return Err(CliError::new(Code::RolledBack, message));
+        let by = self.made_by.as_deref().unwrap_or("set");
+        let mut changing = Changing::begin(by, link_resets)?;
+        changing.watch(interface, self.confirm_within)?;
+        let applied = changing.apply(interface, &setting)?;
+        if self.verify_effect && effect::verify(context, interface).is_ignored() {
+            return Err(changing
+                .put_back(&applied, "the device ignores the setting: everything is as it was"));
         }
-        if context.stop.is_raised() {
-            transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
-            return Err(CliError::new(Code::RolledBack, "interrupted: everything is as it was"));
-        }
-        let mut left = None;
-        let waits = self.confirm_within.filter(|_| !applied.changes.is_empty());
-        if let Some(within) = waits {
-            let by = process::since_boot() + within;
-            if let Err(error) = transaction::await_confirmation(&mut store, &applied.undo, by) {
-                transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
-                return Err(CliError { code: Code::RolledBack, error: error.into() });
-            }
-        } else {
-            left = transaction::commit(&mut store, &applied.undo).err();
-        }
-        // Dropped before anything is printed: a closed terminal must not keep the change from being
-        // put back.
-        drop((store, watcher));
+        let kept = changing.keep(context, &applied)?;
         for Change { knob, place, from, to } in &applied.rounded {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
         }
-        if let Some(within) = waits {
-            let interface = &self.interface;
-            output::remark(&format!(
-                "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
-            ));
-        }
-        tell(context, &self.interface, &applied.changes, "changed")?;
-        left.map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
+        kept.remark(interface);
+        tell(context, interface, &applied.changes, "changed", (kept.number, &setting))?;
+        kept.left
+            .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
 }
 
 impl Args {
-    /// The link resets that the command line allows. Naming the interface twice allows one that
-    /// cuts the own connection.
-    fn link_resets(&self) -> Result<LinkResets, CliError> {
-        match &self.allow_link_reset {
-            Some(Some(named)) if *named == self.interface => Ok(LinkResets::Allowed),
-            Some(Some(named)) => Err(CliError::usage(format!(
-                "--allow-link-reset={named} must repeat the interface, which is {}",
-                self.interface
-            ))),
-            _ if Control::find()?.interfaces.contains(&self.interface) => {
-                Ok(LinkResets::RefusedOnControl)
-            }
-            Some(None) => Ok(LinkResets::Allowed),
-            None => Ok(LinkResets::Refused),
+    /// The values as text, `KNOB=VALUE` each.
+    fn texts(&self) -> Result<Vec<String>, CliError> {
+        if !self.stdin {
+            return Ok(self.assignments.clone());
         }
+        let mut text = String::new();
+        std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
+        Ok(text.lines().map(str::to_owned).collect())
     }
 }
 
@@ -153,14 +132,17 @@ fn tell(
     interface: &str,
     changes: &[Change],
     verb: &str,
+    (number, setting): (Option<u64>, &Setting),
 ) -> Result<(), CliError> {
     if context.json {
         let changes = changes_json(interface, changes);
-        output::print_json(&serde_json::json!({ "schema": 1, "changes": changes }))?;
+        output::print_json(
+            &serde_json::json!({ "schema": 1, "changes": changes, "journal": number }),
+        )
     } else {
-        output::print(&changes_text(interface, changes, verb))?;
+        let lines = number.map_or(String::new(), |number| next::after(number, interface, setting));
+        output::print(&(changes_text(interface, changes, verb) + &lines))
     }
-    Ok(())
 }
 
 /// The changes as JSON.

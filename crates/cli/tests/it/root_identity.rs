@@ -6,8 +6,8 @@ use latput_testkit::needs_root;
 use crate::{Place, Ran, needs_program};
 
 /// Sets the MTU of `v0` to 1400 and dies before it can commit.
-const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=unlink,unlinkat \
-    -e inject=unlink,unlinkat:signal=KILL:when=2 $latput set \"$@\"; }; \
+const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
+    -e inject=renameat2:signal=KILL:when=1 $latput set \"$@\"; }; \
     mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\\) .*/\\1/'; }; \
     code() { \"$@\"; echo \"code $?\"; }; \
     killed v0 mtu=1400 2>/dev/null; echo \"changed $(mtu v0)\"; ";

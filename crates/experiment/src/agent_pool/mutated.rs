@@ -127,6 +127,7 @@ fn results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
         planned_trials: 0,
         notes: Vec::new(),
         confirmed_from: None,
+        source: None,
     }
 }
 

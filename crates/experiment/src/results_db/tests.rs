@@ -193,6 +193,7 @@ fn header() -> Results {
         planned_trials: 100,
         notes: Vec::new(),
         confirmed_from: None,
+        source: None,
     }
 }
 

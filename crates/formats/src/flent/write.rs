@@ -329,6 +329,7 @@ mod tests {
             rows: vec![row(0, 1_000_000, observation), row(1, 1_002_500, Observation::default())],
             planned_trials: 2,
             confirmed_from: None,
+            source: None,
             notes: Vec::new(),
         }
     }

@@ -25,7 +25,7 @@ pub struct Elsewhere {
 /// Where the value of a knob can be kept.
 pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> Elsewhere {
     let name = target.interface();
-    let rules = format!("/etc/udev/rules.d/90-latput-{name}.rules");
+    let rules = rules_file(name);
     let (file, line) = match commands::command(knob, value) {
         Command::Sysctl { name, number } => {
             (Some("/etc/sysctl.d/90-latput.conf".to_owned()), format!("{name} = {number}"))
@@ -55,6 +55,11 @@ pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> 
         Command::Nothing(why) | Command::Unknown(why) => (None, why.to_owned()),
     };
     Elsewhere { knob, value: value.to_string(), file, line }
+}
+
+/// The file of the udev rules for an interface.
+pub(super) fn rules_file(interface: &str) -> String {
+    format!("/etc/udev/rules.d/90-latput-{interface}.rules")
 }
 
 /// The start of a udev rule for the interface, also when it gets its name.

@@ -3,8 +3,14 @@
 use super::*;
 use crate::catalogue::Knob;
 
-const FORMATS: [Format; 4] =
-    [Format::SystemdLink, Format::NetworkManager, Format::Ethtool, Format::Netplan];
+const FORMATS: [Format; 6] = [
+    Format::SystemdLink,
+    Format::NetworkManager,
+    Format::Ethtool,
+    Format::Netplan,
+    Format::Tuned,
+    Format::Udev,
+];
 
 /// What each knob becomes: in systemd.link, a keyfile, netplan and a script. Empty: no word there.
 const KNOBS: &[(&str, [&str; 4])] = &[
@@ -376,6 +382,45 @@ fn each_knob_is_written_in_the_formats_own_words_or_listed_with_its_place() {
         check(Format::NetworkManager, text, keyfile);
         check(Format::Netplan, text, netplan);
         check(Format::Ethtool, text, script);
+    }
+}
+
+#[test]
+fn tuned_and_udev_take_what_their_options_and_one_command_can_set() {
+    let rule = "ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", ";
+    for (text, tuned, udev) in [
+        ("mtu=9000", "mtu=9000", "RUN+=\"/bin/sh -c 'ip link set dev %k mtu 9000'\""),
+        ("rx-ring=512", "ring=rx 512", "RUN+=\"/bin/sh -c 'ethtool -G %k rx 512'\""),
+        ("rx-buf-len=2048", "", "RUN+=\"/bin/sh -c 'ethtool -G %k rx-buf-len 2048'\""),
+        (
+            "combined-channels=4",
+            "channels=combined 4",
+            "RUN+=\"/bin/sh -c 'ethtool -L %k combined 4'\"",
+        ),
+        ("gro=off", "features=gro off", "RUN+=\"/bin/sh -c 'ethtool -K %k gro off'\""),
+        (
+            "rx-usecs=50us",
+            "coalesce=rx-usecs 50",
+            "RUN+=\"/bin/sh -c 'ethtool -C %k rx-usecs 50'\"",
+        ),
+        ("pause-rx=on", "pause=rx on", "RUN+=\"/bin/sh -c 'ethtool -A %k rx on'\""),
+        ("threaded=on", "", "ATTR{threaded}=\"1\""),
+        ("busy-poll=50us", "", ""),
+        ("tx-channels=max", "", ""),
+    ] {
+        let (knob, value) = parse(text);
+        let setting = Setting::from([(knob, value)]);
+        let of = |format| export(format, &eth0(), &setting, "a test");
+        let (profile, rules) = (of(Format::Tuned), of(Format::Udev));
+        let has = |text: &str, line: &str| text.lines().any(|found| found == line);
+        assert!(tuned.is_empty() || has(&profile.text, tuned), "{text}: {}", profile.text);
+        assert_eq!(profile.elsewhere.is_empty(), !tuned.is_empty(), "{text}");
+        assert!(
+            udev.is_empty() || has(&rules.text, &format!("{rule}{udev}")),
+            "{text}: {}",
+            rules.text
+        );
+        assert_eq!(rules.elsewhere.is_empty(), !udev.is_empty(), "{text}");
     }
 }
 

@@ -17,14 +17,14 @@ pub fn await_confirmation(
     store.save(&Checkpoint { confirm_by: Some(by), ..undo.clone() })
 }
 
-/// Stays with a change that waits for it: its checkpoint is forgotten. `now` is since the
-/// boot, on the clock of [`await_confirmation`].
+/// Stays with a change that waits for it: it becomes an entry of the journal, whose number is given. `now` is
+/// since the boot, on the clock of [`await_confirmation`].
 pub fn confirm(
     store: &mut dyn CheckpointStore,
     context: &Context,
     change: &Checkpoint,
     now: Nanos,
-) -> Result<(), ConfirmError> {
+) -> Result<Option<u64>, ConfirmError> {
     let interface = &change.interface;
     let failed = |source| ConfirmError::Store { interface: interface.clone(), source };
     let Some(kept) = store.claim(change.slot(), interface).map_err(failed)? else {

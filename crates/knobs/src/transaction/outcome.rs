@@ -133,6 +133,37 @@ impl fmt::Display for Foreign {
     }
 }
 
+/// A value that a committed change made, and what is there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The knob.
+    pub knob: Knob,
+    /// Where.
+    pub place: Place,
+    /// What it was before the change.
+    pub before: Value,
+    /// What the change made of it.
+    pub written: Value,
+    /// What it is; `None` where that cannot be read, or the place is gone.
+    pub found: Option<Value>,
+}
+
+impl Standing {
+    /// Whether the change's value is there.
+    pub fn is_in_force(&self) -> bool {
+        self.holds(&self.written)
+    }
+
+    /// Whether the value of before is there.
+    pub fn is_back(&self) -> bool {
+        self.holds(&self.before)
+    }
+
+    fn holds(&self, value: &Value) -> bool {
+        self.found.as_ref().is_some_and(|found| self.knob.spec().same(found, value))
+    }
+}
+
 /// A value that could not be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {

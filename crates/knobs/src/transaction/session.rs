@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
+use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
@@ -126,23 +126,48 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// name back to its first value. When that fails, everything is as before this call. Knobs that were
     /// [given up](Self::give_up) stay as they are.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
-        let desired = &self.without_given_up(desired);
+        let desired = self.without_given_up(desired);
         self.follow()?;
+        self.claim_host(desired.keys())?;
+        self.move_to(&desired, &desired, &State::default())
+    }
+
+    /// Takes back an earlier change, as [`undo`](super::undo()) does.
+    pub(super) fn undo(
+        &mut self,
+        earlier: &Checkpoint,
+    ) -> Result<(Applied, Vec<Foreign>), ApplyError> {
+        self.follow()?;
+        self.claim_host(earlier.undo.0.keys().map(|(knob, _)| knob))?;
+        let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier);
+        let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
+        let named: Setting = values.collect();
+        Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))
+    }
+
+    /// Moves the interface to `desired`, and to `wanted` at single places. `named` are the knobs that the
+    /// caller asked for: their link resets must be allowed.
+    fn move_to(
+        &mut self,
+        desired: &Setting,
+        named: &Setting,
+        wanted: &State,
+    ) -> Result<Applied, ApplyError> {
         let interface = self.checkpoint.interface.clone();
         let mut rounded = Vec::new();
-        self.claim_host(desired)?;
-        let undo = &self.checkpoint.undo;
-        let planned = steps::plan(&self.kernel, &interface, desired, undo, &self.proven)?;
+        let target = Target { desired, wanted, undo: &self.checkpoint.undo };
+        let planned = steps::plan(&self.kernel, &interface, target, &self.proven)?;
         let mut found = planned.readings;
         let allowed = self.link_resets;
-        super::check_link_resets(&self.kernel, allowed, &interface, desired, &planned.changes)?;
+        super::check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
         for (place, value) in &planned.before.0 {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
         }
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
-            match self.write(desired, &planned.changes, found, &mut writes_done) {
+            let goal = (desired, wanted);
+            match self.write(goal, &planned.changes, found, &mut writes_done) {
                 Ok(verified) => (rounded, found) = verified,
                 Err(cause) => {
                     // Values that were first seen on the way go back to what they were then; those in
@@ -177,7 +202,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         ended
     }
 
-    /// Stays with the values of now and forgets the way back.
+    /// Stays with the values of now and forgets the way back, also in the journal.
     pub fn commit(mut self) -> Result<(), StoreError> {
         self.stage = Stage::Ended;
         let removed = self.store.remove(self.checkpoint.slot());
@@ -196,8 +221,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// Takes the lock of the host's own knobs when one of them is wanted for the first time: they are
     /// the same through every interface, so that neither another latput nor the checkpoint that one
     /// left may have a say in them.
-    fn claim_host(&mut self, desired: &Setting) -> Result<(), ApplyError> {
-        if self.holds_host || !desired.keys().any(|knob| knob.spec().scope == Scope::Host) {
+    fn claim_host<'a>(
+        &mut self,
+        mut knobs: impl Iterator<Item = &'a Knob>,
+    ) -> Result<(), ApplyError> {
+        if self.holds_host || !knobs.any(|knob| knob.spec().scope == Scope::Host) {
             return Ok(());
         }
         let host = Slot::host(self.checkpoint.namespace);
@@ -283,12 +311,12 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// Writes what differs and verifies all of it; stops at the first failure.
     fn write(
         &mut self,
-        desired: &Setting,
+        (desired, wanted): (&Setting, &State),
         planned: &[Change],
         mut readings: Readings,
         writes_done: &mut usize,
     ) -> Result<(Vec<Change>, Readings), Cause> {
-        let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
+        let knobs = Target { desired, wanted, undo: &self.checkpoint.undo }.knobs();
         let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
         let order: Vec<Knob> = going_back.chain(knobs).collect();
         for (at, &knob) in order.iter().enumerate() {
@@ -300,28 +328,27 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                 let current =
                     current.unwrap_or_else(|| steps::read(&self.kernel, self.interface(), knob));
                 let before = *writes_done;
-                self.write_knob(desired, knob, turn, current, writes_done)?;
+                self.write_knob((desired, wanted), (knob, turn), current, writes_done)?;
                 if *writes_done > before {
                     // A write may have reset other knobs, or created their places.
                     readings.clear();
                 }
             }
         }
-        let target = Target { desired, undo: &self.checkpoint.undo };
+        let target = Target { desired, wanted, undo: &self.checkpoint.undo };
         steps::verify(&self.kernel, self.interface(), target, planned)
     }
 
     fn write_knob(
         &mut self,
-        desired: &Setting,
-        knob: Knob,
-        turn: Turn,
+        (desired, wanted): (&Setting, &State),
+        (knob, turn): (Knob, Turn),
         current: Result<Vec<(Place, Value)>, KernelError>,
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
         let current = steps::unless_gone(current, desired.contains_key(&knob))?;
         let current = current.unwrap_or_default();
-        let target = Target { desired, undo: &self.checkpoint.undo };
+        let target = Target { desired, wanted, undo: &self.checkpoint.undo };
         let mut changes = target.differences(&self.kernel, self.interface(), knob, &current)?;
         changes.retain(|change| turn.takes(change.place));
         if changes.is_empty() {

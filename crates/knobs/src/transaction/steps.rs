@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{ApplyError, Cause, Change, Foreign, Leftover, PutBack, how_to_finish};
+use super::outcome::{
+    ApplyError, Cause, Change, Foreign, Leftover, PutBack, Standing, how_to_finish,
+};
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
@@ -23,13 +25,16 @@ const LAST_OVERRULED: Knob = Knob::SampleInterval;
 pub(super) struct Target<'a> {
     /// The value of each named knob, at every place it has.
     pub(super) desired: &'a Setting,
+    /// Values of single places.
+    pub(super) wanted: &'a State,
     /// The value of every other place; one that is in neither is left alone.
     pub(super) undo: &'a State,
 }
 
 impl<'a> Target<'a> {
     pub(super) fn value(self, knob: Knob, place: Place) -> Option<&'a Value> {
-        self.desired.get(&knob).or_else(|| self.undo.0.get(&(knob, place)))
+        let of_place = || self.wanted.0.get(&(knob, place));
+        self.desired.get(&knob).or_else(of_place).or_else(|| self.undo.0.get(&(knob, place)))
     }
 
     /// The changes that the places of `knob`, which hold `current`, need.
@@ -60,8 +65,8 @@ impl<'a> Target<'a> {
     /// written, and adaptive moderation that is to be on comes on after them: drivers refuse values
     /// while it is on (`ice`), or take them and let it overwrite them.
     pub(super) fn knobs(self) -> Vec<Knob> {
-        let named: BTreeSet<Knob> =
-            self.desired.keys().copied().chain(self.undo.0.keys().map(|(knob, _)| *knob)).collect();
+        let of_places = self.wanted.0.keys().chain(self.undo.0.keys()).map(|(knob, _)| *knob);
+        let named: BTreeSet<Knob> = self.desired.keys().copied().chain(of_places).collect();
         let comes_on = |knob: Knob| {
             matches!(knob, Knob::AdaptiveRx | Knob::AdaptiveTx)
                 && self.value(knob, Place::Device) == Some(&Value::Switch(true))
@@ -111,20 +116,19 @@ pub(super) struct Planned {
     pub(super) readings: Readings,
 }
 
-/// Checks `desired`, reads what it names, what `undo` names and what a difference would reset. Knobs that
+/// Checks what is desired, reads what the target names and what a difference would reset. Knobs that
 /// are `proven` were set before, and whether they can be is not asked again.
 pub(super) fn plan(
     kernel: &dyn KernelRead,
     interface: &str,
-    desired: &Setting,
-    undo: &State,
+    target: Target<'_>,
     proven: &BTreeSet<Knob>,
 ) -> Result<Planned, ApplyError> {
+    let desired = target.desired;
     for (&knob, value) in desired {
         knob.check_value(value)?;
         check_limits(kernel, interface, knob, value)?;
     }
-    let target = Target { desired, undo };
     let named = target.knobs();
     let mut planned =
         Planned { readings: read_many(kernel, interface, &named), ..Planned::default() };
@@ -394,9 +398,42 @@ pub(super) fn leave_to_others(
     (undo, others)
 }
 
+/// What an earlier change that was committed is to go back to, as [`leave_to_others`] finds it, and the
+/// values of others in the places where it had made a difference.
+pub(super) fn still_ours(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    earlier: &Checkpoint,
+) -> (State, Vec<Foreign>) {
+    let (wanted, mut others) = leave_to_others(kernel, interface, earlier);
+    others.retain(|other| !other.knob.spec().same(&other.before, &other.written));
+    (wanted, others)
+}
+
+/// What is now in the places where an earlier change made a difference.
+pub(super) fn standing(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    earlier: &Checkpoint,
+) -> Vec<Standing> {
+    let mut standings = Vec::new();
+    for (knob, written) in by_knob(&earlier.written) {
+        let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
+        for (place, written) in written {
+            let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
+            if !knob.spec().same(before, written) {
+                let (before, written) = (before.clone(), written.clone());
+                let found = current.get(&place).cloned();
+                standings.push(Standing { knob, place, before, written, found });
+            }
+        }
+    }
+    standings
+}
+
 /// The differences between `undo` and the present values; knobs that cannot be read are not listed.
 pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
-    let target = Target { desired: &Setting::new(), undo };
+    let target = Target { desired: &Setting::new(), wanted: &State::default(), undo };
     let of_knob = |knob| {
         let current = read(kernel, interface, knob).unwrap_or_default();
         target.differences(kernel, interface, knob, &current).unwrap_or_default()
@@ -486,7 +523,8 @@ fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -
 fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
     let changes = differences(kernel, interface, undo);
     let target = with_bystanders(kernel, interface, undo, &changes);
-    let knobs = Target { desired: &Setting::new(), undo: &target }.knobs();
+    let nothing = State::default();
+    let knobs = Target { desired: &Setting::new(), wanted: &nothing, undo: &target }.knobs();
     let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
     let mut tried = Tried::default();
     let mut still_left = Vec::new();

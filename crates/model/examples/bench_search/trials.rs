@@ -218,6 +218,7 @@ impl Case<'_> {
             planned_trials: 0,
             notes: Vec::new(),
             confirmed_from: None,
+            source: None,
         }
     }
 

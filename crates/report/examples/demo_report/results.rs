@@ -58,6 +58,7 @@ pub(crate) fn demo() -> Results {
         rows,
         notes: vec!["stopped after 6 blocks: the time limit of 4 minutes was reached".to_owned()],
         confirmed_from: None,
+        source: None,
     }
 }
 

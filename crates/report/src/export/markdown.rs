@@ -6,6 +6,7 @@ use latput_model::Summary;
 use latput_trial::Results;
 
 use crate::format;
+use crate::next;
 use crate::printable::printable;
 use crate::view::{View, estimate, is_too_wide, main_metrics};
 
@@ -50,6 +51,11 @@ fn recommendation(view: &View<'_>) -> String {
     for command in view.commands(advice.setting) {
         // Four spaces make code; a fence could be closed by a hostile name.
         let _ = writeln!(text, "    {}", printable(&command.line));
+    }
+    if !view.commands(advice.setting).is_empty() {
+        for (name, line) in next::lines(view.results) {
+            let _ = writeln!(text, "    {name}: {}", printable(&line));
+        }
     }
     text.push('\n');
     text

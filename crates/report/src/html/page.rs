@@ -12,7 +12,7 @@ use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, SetCommand, View, cpu_sources, rate_metric};
-use crate::{chart, format, prediction};
+use crate::{chart, format, next, prediction};
 
 /// Approximate number of marks in all trade-off pictures together. One is drawn for every pair of
 /// figures, so this limits the size of files with many settings.
@@ -65,6 +65,7 @@ struct RecommendationPanel {
     reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
     is_lab: bool,
+    next: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,13 +186,16 @@ fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
     let advice = view.summary.recommendation.as_ref()?;
     let (verb, setting) = view.verdict()?;
     let command = |SetCommand { hosts, line }| (hosts, line);
+    let commands: Vec<_> = view.commands(advice.setting).into_iter().map(command).collect();
+    let next = if commands.is_empty() { Vec::new() } else { next::lines(view.results) };
     Some(RecommendationPanel {
         verb,
         setting,
         goal: advice.goal.clone(),
         reason: advice.reason.iter().map(|sentence| code_and_prose(sentence)).collect(),
-        commands: view.commands(advice.setting).into_iter().map(command).collect(),
+        commands,
         is_lab: view.is_lab(),
+        next,
     })
 }
 

@@ -113,5 +113,6 @@ fn results(sweep: &Sweep) -> Results {
         planned_trials: cells.len() as u64,
         notes: Vec::new(),
         confirmed_from: None,
+        source: None,
     }
 }

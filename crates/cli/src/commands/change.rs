@@ -1,0 +1,164 @@
+//! What the commands share that change an interface of this host and stay with the change.
+
+use std::ops::RangeInclusive;
+
+use latput_experiment::host;
+use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
+use latput_knobs::{self as knobs, Checkpoint, LinkResets, Maker, Setting};
+use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_units::Nanos;
+
+use crate::commands::watcher::Watcher;
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Allowed times to wait for a confirmation.
+const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(24 * 3600);
+
+/// Reads a `--confirm-within`.
+pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
+    let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
+    CONFIRM_WITHIN.contains(&time).then_some(time).ok_or_else(|| "must be 1s to 24h".to_owned())
+}
+
+/// What tells a measured interface from another of its name: its driver and its place on its bus, of the facts of a
+/// host.
+pub(super) fn fingerprint(facts: &[(String, String)]) -> String {
+    let of = |name: &str| {
+        let fact = facts.iter().find(|(key, _)| key == name);
+        fact.map_or("unknown", |(_, value)| value.as_str()).replace(' ', "-")
+    };
+    format!("{}/{}", of("driver"), of("bus address"))
+}
+
+/// Which link resets a command line allows.
+#[derive(Debug, clap::Args)]
+pub(super) struct LinkResetArgs {
+    /// Allow changes that take the link down and up; name the interface if it carries your connection.
+    #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
+    allow_link_reset: Option<Option<String>>,
+}
+
+impl LinkResetArgs {
+    /// The link resets of `interface` that are allowed. Naming the interface twice allows one that
+    /// cuts the own connection.
+    pub(super) fn link_resets(&self, interface: &str) -> Result<LinkResets, CliError> {
+        match &self.allow_link_reset {
+            Some(Some(named)) if named == interface => Ok(LinkResets::Allowed),
+            Some(Some(named)) => Err(CliError::usage(format!(
+                "--allow-link-reset={named} must repeat the interface, which is {interface}"
+            ))),
+            _ if Control::find()?.interfaces.iter().any(|control| control == interface) => {
+                Ok(LinkResets::RefusedOnControl)
+            }
+            Some(None) => Ok(LinkResets::Allowed),
+            None => Ok(LinkResets::Refused),
+        }
+    }
+}
+
+/// A change on its way.
+pub(super) struct Changing {
+    kernel: LinuxKernel,
+    store: FileCheckpoints,
+    origin: knobs::Context,
+    watched: Option<(Watcher, Nanos)>,
+}
+
+/// How a change stays.
+pub(super) struct Kept {
+    /// The number of its entry in the journal; `None` if it waits, or nothing was to be changed.
+    pub(super) number: Option<u64>,
+    /// The time within which it must be confirmed.
+    pub(super) waits: Option<Nanos>,
+    /// Set if the change stands and its checkpoint could not be removed.
+    pub(super) left: Option<CommitError>,
+}
+
+impl Changing {
+    /// Gets ready; `command` is what the journal will name.
+    pub(super) fn begin(command: &str, link_resets: LinkResets) -> Result<Self, CliError> {
+        let origin = checkpoint::context()?;
+        let by = Maker { command: command.to_owned(), ..origin.by };
+        Ok(Self {
+            kernel: LinuxKernel::open()?,
+            store: FileCheckpoints::new(&host::checkpoints_dir()),
+            origin: knobs::Context { link_resets, by, ..origin },
+            watched: None,
+        })
+    }
+
+    /// Starts what puts the change of `interface` back unless it is confirmed within a time, if one is given.
+    pub(super) fn watch(&mut self, interface: &str, within: Option<Nanos>) -> Result<(), CliError> {
+        if let Some(within) = within {
+            let watcher = Watcher::start(&self.kernel, &self.origin, interface, within)?;
+            self.watched = Some((watcher, within));
+        }
+        Ok(())
+    }
+
+    /// Moves `interface` to `setting`.
+    pub(super) fn apply(
+        &mut self,
+        interface: &str,
+        setting: &Setting,
+    ) -> Result<Applied, CliError> {
+        let Self { kernel, store, origin, .. } = self;
+        Ok(transaction::apply(kernel, store, origin, interface, setting)?)
+    }
+
+    /// Takes back entry `number` of the journal, which is `earlier`.
+    pub(super) fn undo(
+        &mut self,
+        number: u64,
+        earlier: &Checkpoint,
+    ) -> Result<(Applied, Vec<Foreign>), CliError> {
+        let Self { kernel, store, origin, .. } = self;
+        origin.undoes = Some(number);
+        Ok(transaction::undo(kernel, store, origin, earlier)?)
+    }
+
+    /// Puts a change back that was just made; the error says why, unless that failed too.
+    pub(super) fn put_back(mut self, applied: &Applied, why: &str) -> CliError {
+        let Self { kernel, store, origin, .. } = &mut self;
+        match transaction::restore(kernel, store, origin, &applied.undo) {
+            Ok(_) => CliError::new(Code::RolledBack, why),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Stays with the change, or lets it wait for its confirmation.
+    ///
+    /// Everything is let go of before anything is printed: a closed terminal must not keep the change from being
+    /// put back.
+    pub(super) fn keep(mut self, context: &Context, applied: &Applied) -> Result<Kept, CliError> {
+        if context.stop.is_raised() {
+            return Err(self.put_back(applied, "interrupted: everything is as it was"));
+        }
+        let waits = self.watched.as_ref().map(|(_, within)| *within);
+        let Some(within) = waits.filter(|_| !applied.changes.is_empty()) else {
+            return Ok(match transaction::commit(&mut self.store, &applied.undo) {
+                Ok(number) => Kept { number, waits: None, left: None },
+                Err(error) => Kept { number: None, waits: None, left: Some(error) },
+            });
+        };
+        let by = process::since_boot() + within;
+        match transaction::await_confirmation(&mut self.store, &applied.undo, by) {
+            Ok(()) => Ok(Kept { number: None, waits, left: None }),
+            Err(error) => Err(self.put_back(applied, &error.to_string())),
+        }
+    }
+}
+
+impl Kept {
+    /// Says on stderr that the change of `interface` waits, if it does.
+    pub(super) fn remark(&self, interface: &str) {
+        if let Some(within) = self.waits {
+            output::remark(&format!(
+                "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
+            ));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `latput keep`: installs a setting in the host's own configuration system, and takes it out again.
+
+mod choose;
+mod diff;
+mod files;
+
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_knobs::export;
+
+use crate::commands::export_settings::{ExportFormat, SourceArgs, Wanted, spell_out};
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+use self::choose::Choice;
+use self::files::{Record, Writing};
+
+/// Keep a setting over a reboot, in the configuration system of this host, and take it out again.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(after_help = "\
+Examples:
+  latput keep latput-results.db --dry-run     the recommended setting: which files would change, and how
+  latput keep eth0 rx-usecs=50us adaptive-rx=off
+  latput keep eth0 rx-usecs=50us --format udev --yes
+  latput keep --remove eth0                   the files are again as they were, byte for byte
+  latput keep eth0 mtu=9000 --root /mnt/image --yes
+
+The format is that of the program that manages the interface, and a .link file of systemd otherwise. Knobs
+that it has no word for go to a udev rule or to sysctl.d; those that no file can keep are named. Nothing is
+reloaded: the command that makes it take effect is printed.")]
+pub(crate) struct Args {
+    /// A results file, or an interface; with --remove the interface, by default all.
+    #[arg(value_name = "FILE|IFACE", required_unless_present = "remove")]
+    source: Option<String>,
+    /// Values for an interface; a knob without a value keeps its present one.
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove")]
+    knobs: Vec<String>,
+    /// The configuration system; by default the one that manages the interface.
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
+    #[command(flatten)]
+    of: SourceArgs,
+    /// Take out what was installed.
+    #[arg(long)]
+    remove: bool,
+    /// Also where somebody has edited the files since.
+    #[arg(long)]
+    force: bool,
+    /// Show the difference without installing it.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    /// The folder that stands for `/`: an image, or a test.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        if !self.root.is_dir() {
+            let message = format!("--root {}: there is no such folder", self.root.display());
+            return Err(CliError::usage(message));
+        }
+        if self.remove { self.take_out(context) } else { self.install(context) }
+    }
+
+    fn install(&self, context: &Context) -> Result<ExitCode, CliError> {
+        let source = self.source.as_deref().unwrap_or_default();
+        let Wanted { interface, mut setting, origin } = self.of.wanted(source, &self.knobs)?;
+        let target = self.of.target(&interface)?;
+        let Choice { format, why } = match self.format {
+            Some(format) => Choice { format, why: "as --format says".to_owned() },
+            None => choose::format(&self.root, &interface)?,
+        };
+        if format != ExportFormat::SystemdLink {
+            spell_out(&interface, &mut setting);
+        }
+        if format == ExportFormat::Ethtool {
+            let message = "a script is run by nobody at boot: give another --format";
+            return Err(CliError::usage(message));
+        }
+        let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
+        let exported = export::export(format.format(), &target, &setting, &origin);
+        let (files, unkept) = files::contents(&self.root, format, &interface, &exported)?;
+        let record = Record::read(&self.root, &interface)?;
+        let writing = Writing::plan(&self.root, &interface, record, files)?;
+        output::remark(&format!("latput: {}: {why}", format.format()));
+        for (knob, reason) in &unkept {
+            output::remark(&format!("latput: not kept: {knob}: {reason}"));
+        }
+        self.carry_out(context, &writing, "keep")?;
+        if writing.changes() && !self.dry_run {
+            output::remark(&format!(
+                "latput: to make it take effect: {}",
+                choose::reload(format, &interface)
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn take_out(&self, context: &Context) -> Result<ExitCode, CliError> {
+        let records = Record::all(&self.root)?;
+        let is_meant = |record: &Record| {
+            self.source.as_ref().is_none_or(|interface| record.interface == *interface)
+        };
+        let records: Vec<Record> = records.into_iter().filter(is_meant).collect();
+        if records.is_empty() {
+            let of = self.source.as_ref().map_or(String::new(), |name| format!(" for {name}"));
+            return Err(CliError::new(Code::Failed, format!("nothing is kept{of}")));
+        }
+        for record in records {
+            let interface = record.interface.clone();
+            let writing = Writing::plan(&self.root, &interface, Some(record), Vec::new())?;
+            self.carry_out(context, &writing, "remove")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Shows the difference, asks and writes.
+    fn carry_out(&self, context: &Context, writing: &Writing, verb: &str) -> Result<(), CliError> {
+        let edited = writing.edited();
+        if context.json {
+            let files: Vec<_> = writing.files().map(|file| file.display().to_string()).collect();
+            output::print_json(&serde_json::json!({
+                "schema": 1, "interface": writing.interface(), "did": verb, "files": files,
+                "difference": writing.difference(), "dry_run": self.dry_run,
+            }))?;
+        } else {
+            let difference = writing.difference();
+            let nothing = "nothing to change: the files are as wanted\n";
+            output::print(if difference.is_empty() { nothing } else { &difference })?;
+        }
+        if !edited.is_empty() && !self.force {
+            for (file, difference) in &edited {
+                output::remark(&format!(
+                    "latput: {} was edited since:\n{difference}",
+                    file.display()
+                ));
+            }
+            let message = "nothing was written, because somebody has edited the files that latput wrote: \
+                           --force writes over them";
+            return Err(CliError::new(Code::Failed, message));
+        }
+        if self.dry_run || (!writing.changes() && verb == "keep") {
+            return Ok(());
+        }
+        if !self.yes {
+            confirm()?;
+        }
+        writing.write().map_err(|error| {
+            let code = if error.permission { Code::Permission } else { Code::Failed };
+            CliError { code, error: error.into() }
+        })
+    }
+}
+
+/// Asks whoever sits at the terminal.
+fn confirm() -> Result<(), CliError> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        let message = "nothing was written, because nobody is here to ask: give --yes";
+        return Err(CliError::usage(message));
+    }
+    output::remark("Write this? [y/N]");
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer)?;
+    if answer.trim().eq_ignore_ascii_case("y") {
+        return Ok(());
+    }
+    Err(CliError::new(Code::Failed, "nothing was written"))
+}
+
+/// A file of the host below `root`.
+fn below(root: &Path, file: &str) -> PathBuf {
+    root.join(file.trim_start_matches('/'))
+}

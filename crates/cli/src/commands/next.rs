@@ -1,0 +1,21 @@
+//! The lines after a change of this host: how to take it back, and how to keep it over a reboot. Those under a
+//! recommendation are in `latput-report`.
+
+use std::fmt::Write as _;
+
+use latput_knobs::Setting;
+use latput_report::shell_word;
+
+/// How to take back entry `number` of the journal.
+pub(super) fn undo(number: u64) -> String {
+    format!("undo:  latput undo {number}\n")
+}
+
+/// The lines after `setting` was set on `interface`, as entry `number` of the journal.
+pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
+    let mut keep = format!("keep:  latput keep {}", shell_word(interface));
+    for (knob, value) in setting {
+        let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
+    }
+    undo(number) + &keep + "\n"
+}

@@ -1,0 +1,145 @@
+//! `latput undo`: takes back a committed change.
+
+use std::process::ExitCode;
+
+use latput_knobs::transaction::{self, Foreign};
+use latput_linux::LinuxKernel;
+use latput_units::Nanos;
+
+use crate::commands::change::{self, Changing, LinkResetArgs};
+use crate::commands::journal::{ChangeState, Journal, JournalEntry};
+use crate::commands::{restore, set};
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Take back a change that was made: by default the newest one that is in force.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput undo                          the newest change that is in force and is no undo itself
+  latput undo 7 --dry-run              entry 7 of `latput log`
+  latput undo 7 --confirm-within 60s   goes forward again unless `latput confirm` comes
+
+An undo is a change like any other: all or nothing, read back, and an entry of the journal, so that
+`latput undo` of its number makes the first change again. A value that is not the change's any more stays,
+and is named with who set it. Changes of another boot are refused: the reboot ended them.")]
+pub(crate) struct Args {
+    /// The number in `latput log`.
+    #[arg(value_name = "N")]
+    number: Option<u64>,
+    /// Print the exact writes without doing them.
+    #[arg(long)]
+    dry_run: bool,
+    /// Make the change again after this time (1s to 24h) unless `latput confirm` comes first.
+    #[arg(long, value_name = "TIME", value_parser = change::confirm_within)]
+    confirm_within: Option<Nanos>,
+    #[command(flatten)]
+    resets: LinkResetArgs,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let journal = Journal::read()?;
+        for problem in &journal.damaged {
+            output::remark(&format!("latput: left out: {problem}"));
+        }
+        let entry = self.chosen(&journal)?;
+        let interface = &entry.change.interface;
+        let link_resets = self.resets.link_resets(interface)?;
+        if self.dry_run {
+            let kernel = LinuxKernel::open()?;
+            let (changes, others) = transaction::plan_undo(&kernel, &entry.change);
+            tell_others(&journal, entry, &others);
+            return tell(context, entry, &changes, &others, "would undo", None);
+        }
+        let mut changing = Changing::begin("undo", link_resets)?;
+        changing.watch(interface, self.confirm_within)?;
+        let (applied, others) = changing.undo(entry.number, &entry.change)?;
+        let kept = changing.keep(context, &applied)?;
+        kept.remark(interface);
+        tell_others(&journal, entry, &others);
+        let told = tell(context, entry, &applied.changes, &others, "undid", kept.number)?;
+        kept.left.map_or(Ok(told), |error| Err(error.into()))
+    }
+
+    fn chosen<'j>(&self, journal: &'j Journal) -> Result<&'j JournalEntry, CliError> {
+        let Some(number) = self.number else {
+            let can_go = |entry: &&JournalEntry| {
+                let is_undo = entry.change.undoes.is_some();
+                !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
+            };
+            return journal.entries.iter().find(can_go).ok_or_else(|| {
+                let message = "no change is in force that could be undone: see `latput log`";
+                CliError::new(Code::Failed, message)
+            });
+        };
+        let entry = journal.entries.iter().find(|entry| entry.number == number);
+        let entry = entry.ok_or_else(|| {
+            CliError::usage(format!("the journal has no entry {number}: see `latput log`"))
+        })?;
+        let why = match entry.state {
+            ChangeState::InForce | ChangeState::InPart => return Ok(entry),
+            ChangeState::BeforeBoot => {
+                "it was made before the last boot, which ended it".to_owned()
+            }
+            ChangeState::Elsewhere => {
+                "it is of another network namespace: run `latput undo` there".to_owned()
+            }
+            ChangeState::Gone => format!("its interface {} is gone", entry.change.interface),
+            ended => format!("nothing of it is in force: {ended}"),
+        };
+        Err(CliError::new(Code::Failed, format!("change {number} is not undone: {why}")))
+    }
+}
+
+/// Names the values that stay, with who set them.
+fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
+    for other in others {
+        let Foreign { knob, place, before, written, found } = other;
+        let is_later = |later: &&JournalEntry| later.number > entry.number;
+        let value = entry.values.iter().find(|value| (value.knob, value.place) == (*knob, *place));
+        let maker = value.and_then(|value| {
+            journal
+                .entries
+                .iter()
+                .filter(is_later)
+                .find(|later| later.has_made(&entry.change, value))
+        });
+        let who = match maker {
+            Some(later) => format!("change {}", later.number),
+            None => "somebody else".to_owned(),
+        };
+        let interface = &entry.change.interface;
+        output::remark(&format!(
+            "latput: {interface}: {knob} ({place}) is {found}, set by {who}: it was {before}, and change {} \
+             set {written}; it stays",
+            entry.number
+        ));
+    }
+}
+
+fn tell(
+    context: &Context,
+    entry: &JournalEntry,
+    changes: &[transaction::Change],
+    others: &[Foreign],
+    verb: &str,
+    number: Option<u64>,
+) -> Result<ExitCode, CliError> {
+    let interface = &entry.change.interface;
+    if context.json {
+        let others: Vec<_> = others.iter().map(restore::other_json).collect();
+        output::print_json(&serde_json::json!({
+            "schema": 1,
+            "undone": entry.number,
+            "changes": set::changes_json(interface, changes),
+            "set_by_others": others,
+            "journal": number,
+        }))?;
+    } else {
+        let again = number.map_or(String::new(), |number| format!("again: latput undo {number}\n"));
+        output::print(&(set::changes_text(interface, changes, verb) + &again))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

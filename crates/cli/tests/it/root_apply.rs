@@ -1,0 +1,128 @@
+//! `latput apply` of measured results on two hosts: the lab while it is up, named by a testbed file.
+
+use std::fs;
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::root_settings::Lab;
+use crate::{Place, wait_until};
+
+const PLAN: &str = "schema = 1\nname = \"apply\"\n[factors]\nmtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n\
+    [method]\ndesign = \"blocks\"\nrepetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
+
+/// Results of the lab that is up, as hosts of a testbed file.
+fn measured(place: &Place) {
+    testbed(place, "two.toml", "lat0");
+    place.write("plan.toml", PLAN);
+    place.run(&["run", "plan.toml", "--on", "two.toml", "-o", "r.db"]).expect(0, &[]);
+}
+
+fn testbed(place: &Place, file: &str, interface_of_a: &str) {
+    let latput = env!("CARGO_BIN_EXE_latput");
+    let host = |name: &str, role: &str, address: &str, interface: &str| {
+        format!(
+            "[host.{name}]\nrole = \"{role}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n\
+             latput = \"{latput}\"\ninterface = \"{interface}\"\naddress = \"{address}\"\n"
+        )
+    };
+    let a = host("a", "generator", "198.18.0.1", interface_of_a);
+    let b = host("b", "sut", "198.18.0.2", "lat0");
+    fs::write(place.path(file), format!("schema = 1\n{a}{b}")).unwrap();
+}
+
+fn mtus(lab: &Lab<'_>) -> [bool; 2] {
+    let has = |ran: crate::Ran| ran.expect(0, &[]).out.contains("mtu 1400");
+    let show = |host: &str| lab.ip(host, &["link", "show", "lat0"]);
+    [has(show("a")), has(show("b"))]
+}
+
+#[test]
+fn every_host_gets_the_setting_and_undo_takes_it_back_on_each() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    measured(&place);
+    let apply = ["apply", "r.db", "--setting", "1400"];
+    place
+        .run(&[&apply[..], &["--dry-run"]].concat())
+        .expect(0, &["a: would change lat0 mtu", "b: would"]);
+    assert_eq!(mtus(&lab), [false, false], "a dry run changes nothing");
+    let words = ["a: changed lat0 mtu", "confirmed: lat0 of b", "undo:  latput undo, on a and b"];
+    place.run(&apply).expect(0, &words);
+    assert_eq!(mtus(&lab), [true, true]);
+    for host in [Lab::a, Lab::b] {
+        host(&lab, &["log"]).expect(0, &["apply by uid 0: in force"]);
+        host(&lab, &["undo"]).expect(0, &["undid lat0 mtu"]);
+    }
+    assert_eq!(mtus(&lab), [false, false]);
+}
+
+#[test]
+fn what_is_not_confirmed_goes_back_on_every_host_and_what_is_stays() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    measured(&place);
+    let apply = ["apply", "r.db", "--setting", "1400", "--confirm-within"];
+    place
+        .run(&[&apply[..], &["2s"]].concat())
+        .expect(0, &["goes back in 2s unless `latput apply r.db --confirm`"]);
+    assert_eq!(mtus(&lab), [true, true]);
+    wait_until("both hosts to go back", || mtus(&lab) == [false, false]);
+    place.run(&["apply", "r.db", "--setting", "1400", "--confirm"]).expect(4, &["too late"]);
+    place.run(&[&apply[..], &["10min"]].concat()).expect(0, &[]);
+    place
+        .run(&["apply", "r.db", "--setting", "1400", "--confirm"])
+        .expect(0, &["confirmed: lat0 of a"]);
+    assert_eq!(mtus(&lab), [true, true]);
+}
+
+#[test]
+fn where_one_host_refuses_the_others_go_back() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    measured(&place);
+    // Another change of `b` waits for its confirmation.
+    lab.b(&["set", "lat0", "txqueuelen=700", "--confirm-within", "10min"]).expect(0, &[]);
+    let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
+    ran.expect(4, &["b: ", "waits to be confirmed", "a is as it was"]);
+    assert_eq!(mtus(&lab), [false, false]);
+    lab.a(&["log"]).expect(0, &["no change was made"]);
+    lab.b(&["restore"]).expect(0, &[]);
+}
+
+#[test]
+fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let _lab = Lab::up(&place);
+    measured(&place);
+    testbed(&place, "other.toml", "lo");
+    let on = |testbed| place.run(&["apply", "r.db", "--setting", "1400", "--on", testbed]);
+    on("other.toml").expect(2, &["a: the results are of lat0, and the testbed names lo"]);
+    on("lab").expect(2, &["was made for the run and is gone"]);
+    on("sim:example").expect(2, &["is a simulation"]);
+    // Under the measured name there is a device of another kind now.
+    let swap = "ip link set lat0 down; ip link set lat0 name was; ip link add lat0 type bridge";
+    place.run(&["lab", "exec", "b", "--", "sh", "-c", swap]).expect(0, &[]);
+    let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
+    ran.expect(
+        4,
+        &["b: lat0 is another interface than the measured one", "bridge", "a is as it was"],
+    );
+    // No goal, so that nothing is recommended.
+    place.run(&["apply", "r.db"]).expect(2, &["the run recommends nothing", "--setting"]);
+}

@@ -1,0 +1,179 @@
+//! The journal of changes and their undo, on a veth pair in a namespace of its own. `ip` and sysfs say what is there.
+
+use latput_testkit::needs_root;
+
+use crate::{Place, Ran, needs_program};
+
+const HELPERS: &str = "mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\\) .*/\\1/'; }; \
+    len() { ip -o link show \"$1\" | sed 's/.* qlen \\([0-9]*\\).*/\\1/'; }; code() { \"$@\"; echo \"code $?\"; }; \
+    journal=$LATPUT_STATE_DIR/checkpoints/journal; ";
+
+#[test]
+fn a_change_is_logged_with_its_maker_and_undone_and_done_again() {
+    check(
+        "SUDO_USER=ann $latput set v0 mtu=1400; $latput log; code $latput undo --dry-run; echo dry $(mtu v0); \
+         code $latput undo; echo undone $(mtu v0); $latput log; code $latput undo; \
+         code $latput undo 2; echo again $(mtu v0); $latput log; stat -c '%a %n' $journal $journal/*",
+        &[
+            "changed v0 mtu",
+            "undo:  latput undo 1",
+            "keep:  latput keep v0 mtu=1400",
+            "v0  set by ann: in force",
+            "mtu (device): 1500 -> 1400",
+            "would undo v0 mtu (device) from 1400 to 1500",
+            "dry 1400",
+            "undid v0 mtu (device) from 1400 to 1500",
+            "again: latput undo 2",
+            "undone 1500",
+            "2  ",
+            "undo by uid 0 (of 1): in force",
+            "1  ",
+            "set by ann: undone by 2",
+            "code 1",
+            "undid v0 mtu (device) from 1500 to 1400",
+            "again 1400",
+            "(of 2): in force",
+            "undone by 3",
+            "set by ann: in force",
+            "700",
+            "600",
+        ],
+        &["no change is in force that could be undone"],
+    );
+}
+
+#[test]
+fn values_of_others_and_of_later_changes_stay_and_are_named() {
+    check(
+        "$latput set v0 mtu=1400 txqueuelen=700 tso=off; $latput set v0 txqueuelen=600; \
+         ip link set v0 mtu 1300; code $latput undo 1; echo now $(mtu v0) $(len v0) $(ethtool -k v0 | grep \
+         ^tcp-segmentation-offload); $latput log; code $latput undo 1",
+        &["undid v0 tso", "code 0", "now 1300 600 tcp-segmentation-offload: on", "code 1"],
+        &[
+            "mtu (device) is 1300, set by somebody else",
+            "txqueuelen (device) is 600, set by change 2",
+            "nothing of it is in force: undone by 3",
+        ],
+    );
+}
+
+#[test]
+fn a_change_of_a_renamed_interface_is_found_and_of_one_made_anew_refused() {
+    check(
+        "$latput set v0 mtu=1400; ip link set v0 name w0; ip link set v1 name v0; \
+         $latput log w0; code $latput undo; echo now $(mtu w0) $(mtu v0); \
+         $latput set w0 mtu=1300; ip link del w0; ip link add w0 mtu 1300 type veth peer name v0; \
+         $latput log; code $latput undo 3; echo kept $(mtu w0)",
+        &[
+            "w0  set by uid 0: in force",
+            "code 0",
+            "now 1500 1500",
+            "interface gone",
+            "code 1",
+            "kept 1300",
+        ],
+        &["its interface w0 is gone"],
+    );
+}
+
+#[test]
+fn entries_of_another_boot_and_damaged_ones_are_named_and_hide_no_other() {
+    check(
+        "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
+         sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"before\"/' $journal/3.json; echo '{' > $journal/2.json; \
+         $latput log; code $latput undo 3; code $latput undo 2; code $latput undo 9; \
+         ip link set v0 mtu 1400; code $latput undo; echo now $(mtu v0)",
+        &["3  ", "before the last boot", "1  ", "code 1", "code 2", "code 2", "code 0", "now 1500"],
+        &[
+            "left out: entry 2:",
+            "2.json",
+            "made before the last boot, which ended it",
+            "no entry 9",
+        ],
+    );
+}
+
+#[test]
+fn an_undo_that_nobody_confirms_goes_forward_again_and_a_confirmed_change_is_logged_once() {
+    check(
+        "$latput set v0 mtu=1400 --confirm-within 60s; $latput log; $latput confirm v0; $latput log; \
+         code $latput undo --confirm-within 2s; echo undone $(mtu v0); \
+         until [ $(mtu v0) = 1400 ]; do sleep 0.1; done; \
+         until ! ls $LATPUT_STATE_DIR/checkpoints/*.json 2>/dev/null; do sleep 0.1; done; $latput log",
+        &[
+            "no change was made",
+            "confirmed: v0 keeps its change",
+            "undo:  latput undo 1",
+            "1  ",
+            "in force",
+            "undid v0 mtu",
+            "code 0",
+            "undone 1500",
+            "1  ",
+            "in force",
+        ],
+        &["goes back in 2s"],
+    );
+}
+
+#[test]
+fn two_changes_at_once_have_each_their_entry() {
+    check(
+        "$latput set v0 mtu=1400 & $latput set v1 txqueuelen=700 & wait; echo; $latput log v0; $latput log v1; \
+         ls $journal | sort | tr '\\n' ' '; $latput undo; $latput undo; echo now $(mtu v0) $(len v1)",
+        &[
+            "mtu (device): 1500 -> 1400",
+            "txqueuelen (device): 1000 -> 700",
+            "1.json 2.json",
+            "now 1500 1000",
+        ],
+        &[],
+    );
+}
+
+/// strace ends latput on entry to its n-th call of a kind: then there is a checkpoint or an entry, and `restore`
+/// leads to the state that the two tell of.
+#[test]
+fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
+    let script = "commits=0; kills=0; for call in renameat2 fsync rename,renameat unlink,unlinkat write; do \
+        n=0; while [ $n -lt 60 ]; do n=$((n + 1)); \
+        strace -f -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=$n \
+           $latput set v0 mtu=1400 txqueuelen=700 >/dev/null 2>&1; ended=$?; \
+        kept=$(ls $LATPUT_STATE_DIR/checkpoints/*.json 2>/dev/null | wc -l); \
+        made=$(ls $journal 2>/dev/null | wc -l); \
+        [ $((kept + made)) -le 1 ] || echo both at $call $n; \
+        $latput restore >/dev/null 2>&1 || echo restore failed at $call $n; \
+        wanted='1500 1000'; [ $made = 1 ] && wanted='1400 700' && commits=$((commits + 1)); \
+        [ \"$(mtu v0) $(len v0)\" = \"$wanted\" ] || echo wrong at $call $n: $(mtu v0) $(len v0); \
+        [ $made = 0 ] || $latput undo >/dev/null || echo no undo at $call $n; \
+        [ \"$(mtu v0) $(len v0)\" = '1500 1000' ] || echo left at $call $n; \
+        rm -rf $LATPUT_STATE_DIR; [ $ended = 0 ] && break; kills=$((kills + 1)); done; done; \
+        [ $kills -gt 8 ] && [ $commits -gt 4 ] && echo whole; echo $kills kills $commits commits";
+    check(script, &["whole"], &[]);
+}
+
+/// The script in a namespace of its own with a pair of interfaces says the words of `out` in order, and those of
+/// `anywhere` somewhere.
+#[track_caller]
+fn check(script: &str, out: &[&str], anywhere: &[&str]) {
+    if needs_root() || ["unshare", "strace", "ip", "ethtool"].into_iter().any(needs_program) {
+        return;
+    }
+    let latput = env!("CARGO_BIN_EXE_latput");
+    let script =
+        format!("latput={latput}; ip link add v0 type veth peer name v1; {HELPERS}{script}");
+    let place = Place::new();
+    let ran =
+        Ran::from(place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap());
+    let mut rest = ran.out.as_str();
+    for words in out {
+        let at = rest.find(words).unwrap_or_else(|| panic!("{words}: {ran:#?}"));
+        rest = &rest[at + words.len()..];
+    }
+    for words in anywhere {
+        assert!(ran.out.contains(words) || ran.err.contains(words), "{words}: {ran:#?}");
+    }
+    for wrong in ["both at", "failed at", "wrong at", "left at", "no undo at"] {
+        assert!(!ran.out.contains(wrong), "{ran:#?}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Changes that were committed, and their undo: values that are still the change's go back, others stay.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
+
+use latput_knobs::{
+    Applied, ApplyError, Checkpoint, Context, Foreign, KernelErrorKind, Knob, Place, Setting,
+    Standing, State, Value, apply, commit, parse_assignment, plan_undo, restore, standing, undo,
+};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, Fuse, MemoryCheckpoints, context};
+
+#[test]
+fn a_commit_leaves_an_entry_with_both_values_and_its_maker() {
+    let mut world = World::new();
+    world.set("mtu=9000 txqueuelen=777");
+    let [entry] = world.store.journal() else { panic!("{:?}", world.store) };
+    assert_eq!(entry.undo.0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
+    assert_eq!(entry.written.0[&(Knob::Mtu, Place::Device)], Value::Count(9000));
+    assert_eq!(entry.by, Some(context().by));
+    assert!(world.store.is_clear(), "the checkpoint is gone");
+    // Nothing to change is no change.
+    world.set("mtu=9000");
+    assert_eq!(world.store.journal().len(), 1);
+}
+
+#[test]
+fn an_undo_is_a_change_of_its_own_and_can_be_undone() {
+    let mut world = World::new();
+    let before = world.state();
+    world.set("mtu=9000 gro-flush-timeout=50us gro=off");
+    let changed = world.state();
+    let (applied, others) = world.undo(1).unwrap();
+    assert!(others.is_empty() && !applied.changes.is_empty());
+    assert_eq!(world.state(), before);
+    assert_eq!(world.store.journal()[1].undoes, Some(1));
+    world.undo(2).unwrap();
+    assert_eq!(world.state(), changed);
+    world.undo(3).unwrap();
+    assert_eq!(world.state(), before);
+}
+
+#[test]
+fn a_third_value_stays_and_is_told() {
+    let mut world = World::new();
+    world.set("mtu=9000 txqueuelen=777");
+    world.kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(42));
+    let planned = plan_undo(&world.kernel, &world.store.journal()[0]);
+    let (applied, others) = world.undo(1).unwrap();
+    assert_eq!(planned, (applied.changes, others.clone()), "as the dry run said");
+    let [Foreign { knob: Knob::Txqueuelen, found: Value::Count(42), .. }] = others[..] else {
+        panic!("{others:?}")
+    };
+    let now = world.state();
+    assert_eq!(now.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(42));
+    assert_eq!(now.0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
+}
+
+#[test]
+fn the_undo_of_an_earlier_change_leaves_what_a_later_one_made() {
+    let mut world = World::new();
+    world.set("mtu=9000 txqueuelen=777");
+    world.set("mtu=1400");
+    let entries = world.store.journal().to_vec();
+    let held = |entry: &Checkpoint| -> Vec<(Knob, bool)> {
+        let standing = standing(&world.kernel, entry);
+        standing.iter().map(|value: &Standing| (value.knob, value.is_in_force())).collect()
+    };
+    assert_eq!(held(&entries[0]), [(Knob::Mtu, false), (Knob::Txqueuelen, true)]);
+    assert_eq!(held(&entries[1]), [(Knob::Mtu, true)]);
+    let (applied, others) = world.undo(1).unwrap();
+    assert_eq!(applied.changes.len(), 1);
+    assert_eq!(others.iter().map(|other| other.knob).collect::<Vec<_>>(), [Knob::Mtu]);
+    assert_eq!(world.state().0[&(Knob::Mtu, Place::Device)], Value::Count(1400));
+}
+
+#[test]
+fn an_undo_keeps_what_others_set_where_it_makes_the_napis_anew() {
+    let mut world = World::new();
+    world.set("gro=off");
+    world.set("gro-flush-timeout=50us");
+    let timeouts = |state: &State| -> Vec<Value> {
+        let of = |((knob, _), value): (&(Knob, Place), &Value)| {
+            (*knob == Knob::GroFlushTimeout).then(|| value.clone())
+        };
+        state.0.iter().filter_map(of).collect()
+    };
+    let set = timeouts(&world.state());
+    let (_, others) = world.undo(1).unwrap();
+    assert!(others.is_empty(), "the first change made no difference there: {others:?}");
+    let now = world.state();
+    assert_eq!(now.0[&(Knob::Gro, Place::Device)], Value::Switch(true));
+    assert_eq!(timeouts(&now), set);
+}
+
+#[test]
+fn an_undo_that_the_kernel_refuses_changes_nothing() {
+    let mut world = World::new();
+    world.set("mtu=9000 txqueuelen=777");
+    let changed = world.state();
+    world.kernel.fault_after(0, Knob::Txqueuelen, Fault::Refuse(KernelErrorKind::Busy));
+    let error = world.undo(1).unwrap_err();
+    assert!(matches!(error, ApplyError::Refused { .. } | ApplyError::RolledBack { .. }), "{error}");
+    assert_eq!(world.state(), changed);
+    assert_eq!(world.store.journal().len(), 1);
+}
+
+/// At each step of a change and of its undo: the checkpoint or the entry is there, and a restore leads to one of
+/// the two states.
+#[test]
+fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
+    let text = "mtu=9000 gro=off gro-flush-timeout=50us";
+    let mut whole = World::new();
+    let before = whole.state();
+    whole.set(text);
+    let changed = whole.state();
+    for undoes in [false, true] {
+        let (mut ends, mut entries) = ([0, 0], 0);
+        for steps in 0.. {
+            let mut world = World::new();
+            if undoes {
+                world.set(text);
+            }
+            let first = world.store.journal().len();
+            world.fuse.burn_after(steps);
+            let ended = if undoes { world.undo(1).is_ok() } else { world.try_set(text).is_ok() };
+            let is_over = ended && !world.fuse.is_burnt();
+            world.fuse.renew();
+            world.store.next_process();
+            let committed = world.store.journal().len() > first;
+            let kept = world.store.kept("eth0").cloned();
+            assert!(kept.is_none() || !committed, "both at step {steps}");
+            if let Some(kept) = kept {
+                restore(&mut world.kernel, &mut world.store, &context(), &kept).unwrap();
+            }
+            let (from, to) = if undoes { (&changed, &before) } else { (&before, &changed) };
+            assert_eq!(&world.state(), if committed { to } else { from }, "step {steps}");
+            ends[usize::from(committed)] += 1;
+            entries += usize::from(committed);
+            if is_over {
+                break;
+            }
+        }
+        assert!(ends[0] > 3 && entries > 0, "{ends:?}: the test does not test");
+    }
+}
+
+struct World {
+    kernel: FakeKernel,
+    store: MemoryCheckpoints,
+    fuse: Fuse,
+}
+
+impl World {
+    fn new() -> Self {
+        let kernel = FakeKernel::with("eth0", FakeInterface::nic(2));
+        let fuse = kernel.fuse();
+        Self { kernel, store: MemoryCheckpoints::with_fuse(fuse.clone()), fuse }
+    }
+
+    fn state(&self) -> State {
+        self.kernel.state("eth0")
+    }
+
+    fn try_set(&mut self, text: &str) -> Result<Applied, ApplyError> {
+        let parsed = text.split_whitespace().map(|word| parse_assignment(word).unwrap());
+        let setting: Setting = parsed.collect();
+        let Self { kernel, store, .. } = self;
+        let applied = apply(kernel, store, &context(), "eth0", &setting)?;
+        let _killed = commit(store, &applied.undo);
+        Ok(applied)
+    }
+
+    fn set(&mut self, text: &str) {
+        self.try_set(text).unwrap();
+    }
+
+    fn undo(&mut self, number: u64) -> Result<(Applied, Vec<Foreign>), ApplyError> {
+        let Self { kernel, store, .. } = self;
+        let earlier = store.journal()[usize::try_from(number - 1).unwrap()].clone();
+        let context = Context { undoes: Some(number), ..context() };
+        let undone = undo(kernel, store, &context, &earlier)?;
+        let _killed = commit(store, &undone.0.undo);
+        Ok(undone)
+    }
+}

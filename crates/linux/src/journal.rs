@@ -1,0 +1,105 @@
+//! The journal: the committed changes of a host, one file each, by number.
+//!
+//! A commit renames the checkpoint's file into this folder. That is one step, so that a `kill -9` leaves either the
+//! checkpoint or the entry. The file's name is the entry's number; a rename never replaces an entry, so that two
+//! commits at once get two numbers. The folder lies with the checkpoints, and ends with the boot as they do.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use latput_knobs::{Checkpoint, StoreError};
+use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
+use rustix::io::Errno;
+
+use crate::checkpoint_file::{self, store_error};
+
+/// Entries that are kept; the oldest goes when another comes.
+const ENTRIES_MOST: usize = 1000;
+
+/// The folder of committed changes.
+#[derive(Debug)]
+pub struct Journal {
+    folder: PathBuf,
+}
+
+/// One entry: its number and the change, or why its file cannot be read.
+pub type NumberedChange = (u64, Result<Checkpoint, StoreError>);
+
+impl Journal {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// Every entry, the newest first. One that cannot be read hides no other. Files with other names are none.
+    pub fn entries(&self) -> Result<Vec<NumberedChange>, StoreError> {
+        let mut numbers = self.numbers()?;
+        numbers.reverse();
+        let read = |number| Some((number, checkpoint_file::read(&self.file(number)).transpose()?));
+        Ok(numbers.into_iter().filter_map(read).collect())
+    }
+
+    /// Makes the checkpoint in the file `from` the newest entry, and gives its number.
+    pub(crate) fn take_in(&self, from: &Path) -> Result<u64, StoreError> {
+        let failed = |error: &io::Error| store_error(&self.folder, "keep the journal of", error);
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(&error));
+            }
+            _ => {}
+        }
+        let numbers = self.numbers()?;
+        let mut number = numbers.last().map_or(1, |newest| newest + 1);
+        while !move_to(from, &self.file(number)).map_err(|error| failed(&error.into()))? {
+            number += 1;
+        }
+        File::open(&self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| failed(&error))?;
+        let too_many = (numbers.len() + 1).saturating_sub(ENTRIES_MOST);
+        for old in numbers.into_iter().take(too_many) {
+            // Another commit may have removed it already.
+            let _gone = fs::remove_file(self.file(old));
+        }
+        Ok(number)
+    }
+
+    /// The numbers of the entries, ascending.
+    fn numbers(&self) -> Result<Vec<u64>, StoreError> {
+        let failed = |error: &io::Error| store_error(&self.folder, "list the journal of", error);
+        let folder = match fs::read_dir(&self.folder) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut numbers = Vec::new();
+        for entry in folder {
+            let name = entry.map_err(|error| failed(&error))?.file_name();
+            let number: Option<u64> =
+                name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
+            numbers.extend(number);
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number}.json"))
+    }
+}
+
+/// Renames a file; `false` if there is one with the new name.
+fn move_to(from: &Path, to: &Path) -> Result<bool, Errno> {
+    let moved = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that cannot promise it.
+        Err(Errno::INVAL | Errno::NOSYS) if to.exists() => Err(Errno::EXIST),
+        Err(Errno::INVAL | Errno::NOSYS) => renameat(CWD, from, CWD, to),
+        moved => moved,
+    };
+    match moved {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

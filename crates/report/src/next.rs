@@ -1,0 +1,39 @@
+//! The lines under a recommendation: how to apply it, take it back and keep it over a reboot.
+
+use latput_trial::Results;
+
+use crate::printable::printable;
+
+/// Testbeds that exist only while they are measured, or that have no setting of their own.
+const SIMULATED: &str = "sim:";
+const GUEST: &str = "vm:";
+const LAB: &str = "lab";
+
+/// One line: its name and its text.
+pub(crate) type NextLine = (&'static str, String);
+
+/// The lines under a recommendation of `results` that changes something. Empty for results that were not
+/// loaded from a file.
+pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
+    let Some(file) = &results.source else { return Vec::new() };
+    let file = shell_word(file);
+    let testbed = results.testbed.as_str();
+    if testbed == LAB || testbed.starts_with(SIMULATED) || testbed.starts_with(GUEST) {
+        let on = "these hosts are gone: measure yours with `--on TESTBED.toml`, and apply that";
+        return vec![("apply", on.to_owned())];
+    }
+    vec![
+        ("apply", format!("latput apply {file} --confirm-within 60s")),
+        ("undo", "latput undo".to_owned()),
+        ("keep", format!("latput keep {file}")),
+    ]
+}
+
+/// A word quoted for a shell.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@=,/+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", printable(word).replace('\'', r"'\''"))
+}
