@@ -132,9 +132,9 @@ fn tables(view: &View<'_>, screen: Screen) -> String {
         let last = tables.last_mut().expect("there is a first table");
         let together = [last.as_slice(), part].concat();
         if last.is_empty() || fits(&together) {
-            *last = together
+            *last = together;
         } else {
-            tables.push(part.to_vec())
+            tables.push(part.to_vec());
         }
     };
     for (workload, _) in view.workloads() {
@@ -142,7 +142,9 @@ fn tables(view: &View<'_>, screen: Screen) -> String {
         if fits(&columns) {
             add(&columns);
         } else {
-            columns.iter().for_each(|column| add(std::slice::from_ref(column)));
+            for column in &columns {
+                add(std::slice::from_ref(column));
+            }
         }
     }
     tables.retain(|columns| !columns.is_empty());
