@@ -15,9 +15,11 @@ pub(crate) type NextLine = (&'static str, String);
 /// The lines under a recommendation of `results` that changes something. Empty for results that were not
 /// loaded from a file.
 pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
-    let Some(file) = &results.source else { return Vec::new() };
+    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, &results.testbed))
+}
+
+fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {
     let file = shell_word(file);
-    let testbed = results.testbed.as_str();
     if testbed == LAB || testbed.starts_with(SIMULATED) || testbed.starts_with(GUEST) {
         let on = "these hosts are gone: measure yours with `--on TESTBED.toml`, and apply that";
         return vec![("apply", on.to_owned())];
@@ -36,4 +38,30 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", printable(word).replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NextLine, lines_of};
+
+    fn joined(lines: &[NextLine]) -> Vec<String> {
+        lines.iter().map(|(name, line)| format!("{name}: {line}")).collect()
+    }
+
+    #[test]
+    fn the_lines_name_the_file_and_hosts_that_are_gone_have_no_command() {
+        let lines = joined(&lines_of("my results.db", "rack.toml"));
+        assert_eq!(
+            lines,
+            [
+                "apply: latput apply 'my results.db' --confirm-within 60s",
+                "undo: latput undo",
+                "keep: latput keep 'my results.db'"
+            ]
+        );
+        for gone in ["lab", "sim:server-10g", "vm:igb"] {
+            let lines = joined(&lines_of("r.db", gone));
+            assert!(lines.len() == 1 && lines[0].contains("measure yours"), "{gone}: {lines:?}");
+        }
+    }
 }
