@@ -163,6 +163,11 @@ impl Service<'_> {
         tell: &mut dyn FnMut(HostInterval),
     ) -> Result<Answer, Failure> {
         match request {
+            Request::Read { knobs } => Ok(Answer::Values { values: self.host.read(&knobs) }),
+            Request::Survey => self.host.survey().map(|nic| Answer::Surveyed(Box::new(nic))),
+            Request::Look { span } => {
+                self.host.look(span, self.stop).map(|seen| Answer::Looked(Box::new(seen)))
+            }
             Request::Set { setting } => self.host.set(&setting).map(|_| Answer::Set),
             Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),

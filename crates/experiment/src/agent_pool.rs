@@ -3,16 +3,16 @@
 #[cfg(test)]
 mod mutated;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use latput_knobs::{ChangeOutcome, Refusal, Setting};
+use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting};
 use latput_load::{Key, ReceiverOutcome, Slices, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Check, Observation, Traffic, Workload, share};
+use latput_trial::{Check, HostToday, Observation, Surroundings, Traffic, Workload, share};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
@@ -53,6 +53,39 @@ impl TrialRunner for AgentPool {
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
         self.opened().map(|opened| opened.receive.clone()).collect()
+    }
+
+    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error> {
+        if knobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut today = Vec::new();
+        for agent in self.agents().iter_mut().filter(|agent| agent.spec.role != Role::Observer) {
+            let knobs = knobs.iter().copied().collect();
+            match agent.ask(&Request::Read { knobs }, stop)? {
+                Answer::Values { values } => {
+                    let (host, role) = (agent.spec.name.clone(), agent.spec.role);
+                    today.push(HostToday { host, role, values });
+                }
+                other => return Err(agent.unexpected(other)),
+            }
+        }
+        Ok(today)
+    }
+
+    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+        for agent in self.agents().iter_mut() {
+            agent.send(&Request::Look { span })?;
+        }
+        let within = span.as_duration() + ANSWER_WITHIN;
+        let mut hosts = Vec::new();
+        for agent in self.agents() {
+            match agent.receive(within, stop)? {
+                Answer::Looked(seen) => hosts.push(*seen),
+                other => return Err(agent.unexpected(other)),
+            }
+        }
+        Ok(hosts)
     }
 
     fn trials(
@@ -182,8 +215,12 @@ fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
 /// Sets each host's part of a setting.
 fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents() {
-        let Some(setting) = setting.by_role.get(&agent.spec.role) else { continue };
-        match agent.ask(&Request::Set { setting: setting.clone() }, stop)? {
+        let setting = setting.by_role.get(&agent.spec.role).cloned().unwrap_or_default();
+        // What a setting does not name has its first value; a host without changes has it already.
+        if setting.is_empty() && !agent.is_changed() {
+            continue;
+        }
+        match agent.ask(&Request::Set { setting }, stop)? {
             Answer::Set => {}
             other => return Err(agent.unexpected(other)),
         }

@@ -227,6 +227,11 @@ impl Agent {
         self.line.is_put_back() || !self.is_changed
     }
 
+    /// Whether knobs were to be set.
+    pub const fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
     fn start(spec: &HostSpec, will_set: bool, stop: &Stop) -> Result<Self, Error> {
         let mut line = AgentLine::start(spec)?;
         let open = Request::Open(Open {

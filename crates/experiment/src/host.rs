@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use latput_knobs::transaction::{Change, Restored, Session};
-use latput_knobs::{ChangeOutcome, Knob, LinkResets, Setting, State};
+use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
     Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
-    process,
+    process, surroundings,
 };
 use latput_load::{Progress, Stop, Window};
+use latput_trial::Surroundings;
+use latput_trial::nic::Nic;
 use latput_trial::observation::HostObservation;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
@@ -148,6 +150,50 @@ impl HostSession {
             std::thread::sleep(LINK_LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// The values of these knobs; one that cannot be read is absent.
+    pub(crate) fn read(&self, knobs: &[Knob]) -> State {
+        let read = self.kernel.read_many(&self.open.interface, knobs);
+        let values =
+            knobs.iter().zip(read).filter_map(|(knob, values)| Some((*knob, values.ok()?)));
+        let places = values.flat_map(|(knob, values)| {
+            values.into_iter().map(move |(place, value)| ((knob, place), value))
+        });
+        State(places.collect())
+    }
+
+    /// What the interface is, and what can be set of it.
+    pub(crate) fn survey(&self) -> Result<Nic, Failure> {
+        let nic = self.kernel.nic(&self.open.interface, &self.cpus);
+        nic.map_err(|error| failed(chain(&error)))
+    }
+
+    /// Watches the host for `span` and tells what could disturb a trial.
+    pub(crate) fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Surroundings, Failure> {
+        let broken = |error: latput_linux::Error| failed(chain(&error));
+        let first = self.sampler.sample().map_err(broken)?;
+        sleep_until(process::OsClock.now() + span, GLANCE_EVERY, || stop.is_raised());
+        let last = self.sampler.sample().map_err(broken)?;
+        if stop.is_raised() {
+            return Err(failed("interrupted"));
+        }
+        let Open { host, role, interface, .. } = &self.open;
+        let seen = first.until(&last, host, *role, State::default()).map_err(broken)?;
+        let time = seen.cpu();
+        let share = |part: Nanos| part.as_secs_f64() / time.total().as_secs_f64().max(f64::EPSILON);
+        let packets = seen.interface.rx_packets + seen.interface.tx_packets;
+        Ok(Surroundings {
+            host: host.clone(),
+            interface: interface.clone(),
+            span: seen.window,
+            busy_ratio: share(time.busy()),
+            steal_ratio: share(time.steal),
+            packets_per_s: packets as f64 / seen.window.as_secs_f64().max(f64::EPSILON),
+            governors: surroundings::governors(&self.cpus),
+            deepest_idle: surroundings::deepest_idle(&self.cpus),
+            tuners: surroundings::tuners(),
+        })
     }
 
     /// Applies a setting, except for knobs that somebody else has changed meanwhile. Returns the

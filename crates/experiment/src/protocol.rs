@@ -3,12 +3,13 @@
 
 use std::io::{self, BufRead, Write};
 
-use latput_knobs::{ChangeOutcome, Refusal, Setting};
+use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting, State};
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
+use latput_trial::nic::Nic;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
-use latput_trial::{Probe, Workload};
+use latput_trial::{Probe, Surroundings, Workload};
 use latput_units::{CpuSet, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,10 @@ use crate::host_view::HostView;
 use crate::interval::HostInterval;
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 8;
-/// Most bytes of a request, and of an answer to [`Request::Go`]. The largest valid answer is a
-/// stint of slices, each with its histogram: some 10 KB a slice.
+pub const SCHEMA: u32 = 9;
+/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Read`] or
+/// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
+/// 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Most bytes of an answer to any other request. The largest valid one explains why values of
 /// thousands of queues could not be put back.
@@ -39,6 +41,18 @@ pub enum Request {
     /// Answer once the interface's link is up, if it was up at the start: a cable may be pulled,
     /// and some knobs take a link down for seconds.
     Link,
+    /// Read knobs.
+    Read {
+        /// The knobs.
+        knobs: Vec<Knob>,
+    },
+    /// Tell what the interface is, and what can be set of it.
+    Survey,
+    /// Watch the host, which has no traffic of a trial, and tell what could disturb one.
+    Look {
+        /// How long.
+        span: Nanos,
+    },
     /// Set knobs, in the session that is put back at the end.
     Set {
         /// The wanted values; may be empty.
@@ -106,7 +120,7 @@ impl Request {
     /// Most bytes of the lines before the next request.
     pub const fn max_answer_bytes(&self) -> usize {
         match self {
-            Self::Go { .. } => MAX_LINE_BYTES,
+            Self::Go { .. } | Self::Read { .. } | Self::Survey => MAX_LINE_BYTES,
             _ => MAX_ANSWER_BYTES,
         }
     }
@@ -208,6 +222,15 @@ pub enum Answer {
     Opened(Box<Opened>),
     /// Answer to [`Request::Link`]: the link is up, or was down at the start.
     Linked,
+    /// Answer to [`Request::Read`].
+    Values {
+        /// The values; a knob that cannot be read is absent.
+        values: State,
+    },
+    /// Answer to [`Request::Survey`].
+    Surveyed(Box<Nic>),
+    /// Answer to [`Request::Look`].
+    Looked(Box<Surroundings>),
     /// Answer to [`Request::Set`]: every value was read back.
     Set,
     /// Answer to [`Request::Clock`].

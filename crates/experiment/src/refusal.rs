@@ -10,11 +10,12 @@ use latput_trial::results::LabelledSetting;
 
 use crate::error::Error;
 
-/// The settings that would overrun a receive ring, each with the arithmetic. A plan with one is
-/// refused; a search leaves them out.
+/// The settings of the plan that would overrun a receive ring, each with the arithmetic. A plan with one
+/// is refused; a search leaves them out. `today` is what the hosts have, if that is known: it is run in any case.
 pub(crate) fn refusals(
     plan: &Plan,
     sides: &[ReceiveSide],
+    today: Option<&LabelledSetting>,
 ) -> Result<BTreeMap<usize, String>, Error> {
     let settings = plan.settings();
     // The receive side of the system under test comes first.
@@ -23,16 +24,21 @@ pub(crate) fn refusals(
     let overrun = |setting: &LabelledSetting| {
         sides.iter().find_map(|side| side.overrun(setting, &plan.workloads))
     };
-    let refused: BTreeMap<usize, String> =
-        settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
+    let refused: BTreeMap<usize, String> = settings
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| today != Some(set))
+        .filter_map(|(idx, set)| Some((idx, overrun(set)?)))
+        .collect();
     let named = match plan.method.design.unwrap_or_default() {
         Design::Blocks | Design::Slices => refused.first_key_value(),
         // The setting that others are compared with must be run.
-        Design::Search => refused.get_key_value(&0),
+        Design::Search if today.is_none() => refused.get_key_value(&0),
+        Design::Search => None,
     };
     match named {
         None if plan.method.design == Some(Design::Search) => {
-            plan_search(plan, &refused).map(|_| refused)
+            plan_search(plan, today, &refused).map(|_| refused)
         }
         None => Ok(refused),
         Some((idx, why)) => {
@@ -45,9 +51,10 @@ pub(crate) fn refusals(
 /// is the first refusal.
 pub(crate) fn plan_search(
     plan: &Plan,
+    today: Option<&LabelledSetting>,
     refused: &BTreeMap<usize, String>,
 ) -> Result<PlanSearch, Error> {
-    PlanSearch::new(plan, refused.keys().copied().collect()).map_err(|problem| {
+    PlanSearch::new(plan, today, refused.keys().copied().collect()).map_err(|problem| {
         let first = refused.values().next().map(|why| format!("; the first: {why}"));
         Error::Search { problem: problem + &first.unwrap_or_default() }
     })

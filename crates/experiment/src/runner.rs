@@ -1,15 +1,15 @@
 //! The interface between a run and its testbed: the trait that runs trials, and its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::Setting;
+use latput_knobs::{Knob, Setting};
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Workload};
+use latput_trial::{HostToday, Observation, Surroundings, Workload};
 use latput_units::Nanos;
 
 use crate::error::Error;
@@ -44,6 +44,12 @@ pub(crate) trait TrialRunner {
     fn is_simulated(&self) -> bool {
         false
     }
+
+    /// The hosts' values of these knobs; empty if they are not known. No trial has changed one yet.
+    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error>;
+
+    /// Watches the hosts without traffic and tells what could disturb trials; empty if time is simulated.
+    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error>;
 
     /// Runs trials. `tell` receives the trials in this order, each as soon as it and all before it
     /// have ended, and the intervals of the running one.

@@ -10,7 +10,8 @@ use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
-use latput_trial::{Plan, Results, Row};
+use latput_trial::surroundings::findings;
+use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::{Nanos, Rng};
 
 use self::order::{group_disruptive, trial_seed};
@@ -24,6 +25,13 @@ use crate::unsupported;
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
+
+/// How long the hosts are looked at before the first trial,
+const LOOK: Nanos = Nanos::from_s(2);
+/// but at most this part of the plan's shortest time,
+const LOOK_SHARE: u64 = 10;
+/// and long enough for clock ticks of 10 ms.
+const SHORTEST_LOOK: Nanos = Nanos::from_ms(200);
 
 /// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_ABORTED_IN_A_ROW: u32 = 3;
@@ -100,20 +108,31 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
-    let refused = match refusals(run.plan, &runner.receive_sides()) {
-        Ok(refused) => refused,
+    let (today, refused, seen) = match before(run, &mut *runner) {
+        Ok(before) => before,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
+    for finding in &seen {
+        progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
+    }
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
-    let (id, results) = if let Some((id, results)) = db.resumable(run.plan_text, &machine)? {
-        let done = results.rows.len();
-        let planned = results.planned_trials;
-        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
-    } else {
-        let mut header = header(run, &*runner);
-        header.notes.append(&mut skipped);
-        (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
+    let (id, results) = match resumable(run, db, &machine, &today, progress)? {
+        Some((id, mut results)) => {
+            let done = results.rows.len();
+            let planned = results.planned_trials;
+            progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+            let known = std::mem::take(&mut results.findings);
+            let new: Vec<Finding> =
+                seen.into_iter().filter(|finding| !known.contains(finding)).collect();
+            results.findings = [known, new].concat();
+            (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
+        }
+        None => {
+            let mut header = header(run, &*runner, today);
+            header.notes.append(&mut skipped);
+            header.findings = seen;
+            (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
+        }
     };
     let results = Results { source: db.file(), ..results };
     let mut session = Session {
@@ -137,6 +156,47 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     session.end(runner, cause)
 }
 
+/// What is read of the hosts before the first trial: today's values, the settings that are refused, and what
+/// could disturb the trials.
+fn before(
+    run: &Run<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<(Vec<HostToday>, BTreeMap<usize, String>, Vec<Finding>), Error> {
+    let today = runner.today(&run.plan.knobs(), run.stop)?;
+    let first = first_of(run.plan, &today);
+    let refused = refusals(run.plan, &runner.receive_sides(), first.as_ref())?;
+    let span =
+        LOOK.min(Nanos::from_ns(run.plan.shortest_grid().as_ns() / LOOK_SHARE)).max(SHORTEST_LOOK);
+    let seen = findings(&runner.look(span, run.stop)?);
+    Ok((today, refused, seen))
+}
+
+/// Today's setting, if the hosts' values are known.
+fn first_of(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
+    plan.settings_from(today).into_iter().next().filter(|_| !today.is_empty())
+}
+
+/// The unfinished run of this plan on these hosts. If their values are others than at its beginning, its
+/// first setting is no longer today's, and a new run begins.
+fn resumable(
+    run: &Run<'_>,
+    db: &ResultsDb,
+    machine: &str,
+    today: &[HostToday],
+    progress: &mut dyn Progress,
+) -> Result<Option<(i64, Results)>, Error> {
+    let Some((id, results)) = db.resumable(run.plan_text, machine)? else { return Ok(None) };
+    if results.today == today {
+        return Ok(Some((id, results)));
+    }
+    let moved = latput_trial::today::differences(&results.today, today);
+    progress.remark(&format!(
+        "run {id} is not resumed: the hosts' values are others than when it began ({}); a new run begins",
+        moved.first().map_or("it does not have them", String::as_str)
+    ));
+    Ok(None)
+}
+
 /// The design of a plan on this testbed.
 fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     let takes_slices = runner.slices().is_some();
@@ -148,9 +208,10 @@ fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     }
 }
 
-fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
+fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
     let method = &run.plan.method;
-    let mut settings = run.plan.settings();
+    let mut settings = run.plan.settings_from(&today);
+    let trials_per_block = (settings.len() * run.plan.workloads.len()) as u64;
     if method.design == Some(Design::Search) {
         settings.truncate(1); // the others come as they are tried
     }
@@ -168,10 +229,12 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
         settings,
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
-        planned_trials: run.plan.trials_per_block() * u64::from(method.repetitions_min),
+        planned_trials: trials_per_block * u64::from(method.repetitions_min),
         notes,
         confirmed_from: None,
         source: None,
+        today,
+        findings: Vec::new(),
     }
 }
 
@@ -231,7 +294,8 @@ impl Session<'_> {
         runner: &mut dyn TrialRunner,
         refused: &BTreeMap<usize, String>,
     ) -> Result<(), Error> {
-        let search = plan_search(self.run.plan, refused)?;
+        let today = first_of(self.run.plan, &self.results.today);
+        let search = plan_search(self.run.plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
             self.remark(format!("{} settings are left out: {why}", refused.len()));
         }

@@ -4,7 +4,7 @@
 //! The figures depend only on the plan, its seed and the profile: each trial has its own seed, and
 //! trials are reported in the plan's order, independent of threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use latput_knobs::Knob;
 use latput_linux::files;
 use latput_load::Stop;
 pub use latput_sim::trace::Trace;
@@ -20,8 +21,8 @@ use latput_sim::{Profile, Scenario, facts};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Plan, Traffic, Workload};
-use latput_units::Bytes;
+use latput_trial::{HostToday, Observation, Plan, Surroundings, Traffic, Workload};
+use latput_units::{Bytes, Nanos};
 
 use crate::checks;
 use crate::error::Error;
@@ -68,7 +69,21 @@ impl Simulator {
                 self.fits(&scenario, load, free)?;
             }
         }
-        refusals(plan, &facts::receive_sides(&self.profile)).map(drop)
+        let today = self.values(&plan.knobs());
+        let first = plan.settings_from(&today).into_iter().next().filter(|_| !today.is_empty());
+        refusals(plan, &facts::receive_sides(&self.profile), first.as_ref()).map(drop)
+    }
+
+    /// The profile's values of these knobs.
+    fn values(&self, knobs: &BTreeSet<Knob>) -> Vec<HostToday> {
+        if knobs.is_empty() {
+            return Vec::new();
+        }
+        let mut today = facts::today(&self.profile);
+        for host in &mut today {
+            host.values.0.retain(|(knob, _), _| knobs.contains(knob));
+        }
+        today
     }
 
     /// Whether the parallel runs of this scenario fit `free` memory.
@@ -166,6 +181,15 @@ impl TrialRunner for Simulator {
 
     fn is_simulated(&self) -> bool {
         true
+    }
+
+    /// The profile's values.
+    fn today(&mut self, knobs: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+        Ok(self.values(knobs))
+    }
+
+    fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+        Ok(Vec::new())
     }
 
     fn trials(

@@ -12,6 +12,7 @@ use latput_linux::process::{self, Capability};
 use latput_load::Stop;
 use latput_peers::Peer;
 use latput_trial::Plan;
+use latput_trial::nic::Nic;
 use latput_trial::observation::Role;
 use latput_trial::plan::OnUnsupported;
 use latput_units::{CpuSet, Nanos};
@@ -24,7 +25,7 @@ use crate::error::Error;
 use crate::host::{chain, state_dir};
 pub use crate::host_spec::HostSpec;
 use crate::host_spec::own_program;
-use crate::protocol::{LEASE, LinkReset};
+use crate::protocol::{Answer, LEASE, LinkReset, Request};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
 use crate::target::{FORMS, Target};
@@ -33,6 +34,8 @@ use crate::vm::Emulated;
 
 /// Subfolder of the state folder for checkpoints of a lab's agents.
 pub const LAB_STATE: &str = "lab";
+/// Name of the testbed of this host's loopback.
+const LOOPBACK: &str = "loopback";
 
 /// A testbed: runs trials.
 #[derive(Debug)]
@@ -81,6 +84,25 @@ impl Testbed {
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
             TestbedKind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan)?)),
         }
+    }
+
+    /// What the interface of the system under test is, and what can be set of it. `None` unless the hosts
+    /// are the user's own.
+    pub fn nic(&self, stop: &Stop) -> Result<Option<Nic>, Error> {
+        let TestbedKind::Hosts(hosts) = &self.kind else { return Ok(None) };
+        if self._lab.is_some() || self.name == LOOPBACK {
+            return Ok(None);
+        }
+        let sut: Vec<HostSpec> =
+            hosts.iter().filter(|host| host.role == Role::Sut).cloned().collect();
+        let mut pool = AgentPool::start(&sut, &BTreeSet::new(), stop)?;
+        let agent = pool.sut();
+        let nic = match agent.ask(&Request::Survey, stop)? {
+            Answer::Surveyed(nic) => *nic,
+            other => return Err(agent.unexpected(other)),
+        };
+        pool.close(stop, &mut |_| {})?;
+        Ok(Some(nic))
     }
 
     /// The simulator of `system`, a profile's name or file. A plan that it cannot run is an error.
@@ -207,7 +229,7 @@ impl Testbed {
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
-        Self { name: "loopback".to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
+        Self { name: LOOPBACK.to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
     }
 
     /// Two hosts, with the interfaces that were found between them.

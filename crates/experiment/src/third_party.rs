@@ -1,9 +1,11 @@
 //! Trials against a third-party program at the far end: this host is the generator, and no agent runs.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::thread;
 
+use latput_knobs::Knob;
 use latput_linux::process;
 use latput_linux::route::Route;
 use latput_load::{Stop, Window};
@@ -11,7 +13,7 @@ use latput_peers::{Peer, PeerResult, PeerSession};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_trial::{Observation, Plan, Workload};
+use latput_trial::{HostToday, Observation, Plan, Surroundings, Workload};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
@@ -153,6 +155,19 @@ impl TrialRunner for ThirdParty {
 
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
+    }
+
+    /// Its plans set nothing.
+    fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+        match self.host.look(span, stop) {
+            Ok(seen) => Ok(vec![seen]),
+            Err(_) if stop.is_raised() => Err(Error::Interrupted),
+            Err(failure) => Err(here(&failure.message)),
+        }
     }
 
     fn trials(

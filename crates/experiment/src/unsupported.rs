@@ -59,8 +59,13 @@ pub(crate) fn without_unsupported(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use latput_knobs::Knob;
     use latput_trial::plan::Method;
     use latput_trial::results::HostFacts;
+    use latput_trial::{HostToday, Surroundings};
+    use latput_units::Nanos;
 
     use super::*;
     use crate::runner::{Trial, TrialEvent};
@@ -145,6 +150,12 @@ mod tests {
         }
         fn is_simulated(&self) -> bool {
             true
+        }
+        fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+            Ok(Vec::new())
+        }
+        fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+            Ok(Vec::new())
         }
         fn trials(
             &mut self,

@@ -7,11 +7,13 @@ mod parameters;
 
 use std::collections::BTreeSet;
 
+use latput_knobs::Knob;
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
+use latput_trial::{HostToday, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
@@ -173,6 +175,16 @@ impl TrialRunner for Emulated {
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
         self.pool.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
+    }
+
+    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error> {
+        let Some(pool) = self.pool.as_mut() else { return Ok(Vec::new()) };
+        pool.today(knobs, stop).map_err(|error| self.explained(error))
+    }
+
+    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+        let Some(pool) = self.pool.as_mut() else { return Ok(Vec::new()) };
+        pool.look(span, stop).map_err(|error| self.explained(error))
     }
 
     fn trials(

@@ -70,6 +70,8 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Resul
         planned_trials: 0,
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
         notes: Vec::new(),
     };
     for (file, bytes) in files {

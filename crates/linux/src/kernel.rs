@@ -15,12 +15,16 @@ mod source;
 mod whereabouts;
 mod write;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
     Place, State, Tier, Value, Whereabouts,
 };
+
+use latput_trial::nic::{Nic, NicKnob};
+use latput_units::CpuSet;
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
@@ -31,6 +35,7 @@ use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
+use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::route::Route;
 use crate::sysfs::{Files, Sysfs};
@@ -88,6 +93,45 @@ impl LinuxKernel {
             limits: limits_of(&reading, knob).unwrap_or_default(),
         };
         Knob::ALL.iter().map(survey).collect()
+    }
+
+    /// The interface with all its knobs, and what it stands on; `cpus` are those of its host.
+    pub fn nic(&self, interface: &str, cpus: &CpuSet) -> Result<Nic, Error> {
+        let link = self.route.link(interface)?;
+        let knob = |surveyed: Surveyed| {
+            let Surveyed { knob, values, capability, limits } = surveyed;
+            let obstacle = match (&values, capability) {
+                (Err(error), _) => Some(error.reason.clone()),
+                (Ok(_), Capability::Settable(_)) => None,
+                (Ok(_), Capability::ReadOnly(why) | Capability::Absent(why)) => Some(why),
+            };
+            let values = values.unwrap_or_default();
+            let places = values.len();
+            let distinct: BTreeSet<Value> = values.into_iter().map(|(_, value)| value).collect();
+            let spec = knob.spec();
+            NicKnob {
+                knob,
+                values: distinct.into_iter().collect(),
+                places,
+                obstacle,
+                range: (
+                    limits.min.map_or(spec.min, |min| min.max(spec.min)),
+                    limits.max.map_or(spec.max, |max| max.min(spec.max)),
+                ),
+                resets_link: self.resets_link(interface, knob),
+            }
+        };
+        Ok(Nic {
+            interface: interface.to_owned(),
+            driver: link
+                .kind
+                .or_else(|| Identity::of(interface)?.driver)
+                .unwrap_or_else(|| "unknown driver".to_owned()),
+            lower: self.sysfs.lower(interface),
+            physical_function: self.sysfs.physical_function(interface),
+            cpus: cpus.clone(),
+            knobs: self.survey(interface).into_iter().map(knob).collect(),
+        })
     }
 
     fn write_through(

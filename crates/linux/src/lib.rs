@@ -27,6 +27,7 @@ pub mod netdev;
 pub mod netlink;
 pub mod process;
 pub mod route;
+pub mod surroundings;
 pub mod watch;
 
 mod checkpoint_file;

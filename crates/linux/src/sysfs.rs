@@ -104,6 +104,18 @@ impl Sysfs {
         self.files.write(&file(interface, attribute), value)
     }
 
+    /// The interfaces that this one stands on, by name.
+    pub(crate) fn lower(&self, interface: &str) -> Vec<String> {
+        let mut lower = names(&self.path(interface, ""), "lower_");
+        lower.sort();
+        lower
+    }
+
+    /// The interface of the physical function, of a virtual function whose parent this namespace shows.
+    pub(crate) fn physical_function(&self, interface: &str) -> Option<String> {
+        names(&self.path(interface, "device/physfn/net"), "").into_iter().next()
+    }
+
     /// The numbers of an interface's receive (`rx-`) or transmit (`tx-`) queues, in order.
     pub(crate) fn queues(&self, interface: &str, prefix: &str) -> Result<Vec<u32>, Error> {
         check_interface_name(interface)?;
@@ -122,6 +134,14 @@ impl Sysfs {
 
 fn file(interface: &str, attribute: &str) -> String {
     format!("class/net/{interface}/{attribute}")
+}
+
+/// The names in a folder that begin with a prefix, without it; none if there is no such folder.
+fn names(folder: &Path, prefix: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let name =
+        |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix(prefix)?.to_owned());
+    entries.flatten().filter_map(name).collect()
 }
 
 #[cfg(test)]

@@ -55,6 +55,8 @@ pub(crate) fn results(
         notes: Vec::new(),
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

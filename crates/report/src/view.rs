@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latput_model::labels::full_label;
 use latput_model::{Cell, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
@@ -50,8 +51,8 @@ impl<'a> View<'a> {
 
     /// The whole name of a setting.
     pub(crate) fn full_label(&self, setting: usize) -> String {
-        let label = self.results.settings.get(setting).map(|setting| setting.label.as_str());
-        printable(label.unwrap_or("unknown setting"))
+        let label = full_label(self.results, setting);
+        printable(label.as_deref().unwrap_or("unknown setting"))
     }
 
     /// The name of a workload.

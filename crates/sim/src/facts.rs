@@ -1,6 +1,7 @@
 //! Facts about a simulated system for results: its hosts, and the receive capacity of each.
 
 use latput_knobs::{Knob, Setting, Value};
+use latput_trial::HostToday;
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
@@ -10,6 +11,7 @@ use crate::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
 use crate::profile::text::any_workload;
 use crate::profile::{HostProfile, Profile};
 use crate::scenario::Host;
+use crate::setting::state;
 use crate::vector::{Delay, Throttle};
 
 /// Interface name in the commands of a report. There is no real interface.
@@ -49,6 +51,19 @@ pub fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
         ReceiveSide { host: role.name().to_owned(), role, link, today }
     };
     [(Role::Generator, generator), (Role::Sut, &profile.sut)].map(side).to_vec()
+}
+
+/// The values of every knob that the hosts have, in the order of observations.
+pub fn today(profile: &Profile) -> Vec<HostToday> {
+    let scenario = profile.scenario(&any_workload(), 0, Nanos::from_ms(1));
+    let Ok(scenario) = scenario else { return Vec::new() };
+    let set = scenario.hosts.iter().filter(|host| host.role != Role::Observer);
+    set.map(|host| HostToday {
+        host: host.name.clone(),
+        role: host.role,
+        values: state(host, &scenario.network),
+    })
+    .collect()
 }
 
 fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, String)> {

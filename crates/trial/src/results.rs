@@ -4,6 +4,8 @@ use latput_knobs::Setting;
 use serde::{Deserialize, Serialize};
 
 use crate::observation::{Observation, Role};
+use crate::surroundings::Finding;
+use crate::today::HostToday;
 use crate::workload::Workload;
 
 /// One run: its plan, hosts and finished trials.
@@ -25,7 +27,8 @@ pub struct Results {
     pub seed: u64,
     /// The hosts, in the order of each observation.
     pub hosts: Vec<HostFacts>,
-    /// The settings; a row refers to one by its index. Others are compared with the first.
+    /// The settings; a row refers to one by its index. Others are compared with the first, which is
+    /// today's where [`today`](Self::today) tells.
     pub settings: Vec<LabelledSetting>,
     /// The workloads; a row refers to one by its index.
     pub workloads: Vec<Workload>,
@@ -43,6 +46,13 @@ pub struct Results {
     /// The results file that they were loaded from, as it was named.
     #[serde(skip)]
     pub source: Option<String>,
+    /// The hosts' values of the plan's knobs before the run, which the first setting has. Empty if they are
+    /// not known, as in files of earlier versions.
+    #[serde(default)]
+    pub today: Vec<HostToday>,
+    /// What could disturb the trials, as found on the hosts before the first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// A setting of the plan with its name in tables.

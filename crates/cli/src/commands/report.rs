@@ -11,6 +11,7 @@ use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Goal, Prediction, Summary, predicted};
 use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
+use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
 
 use crate::context::Context;
@@ -219,8 +220,11 @@ fn same_settings<'a>(
     Ok(same)
 }
 
-/// The setting with this label, or the only one whose label contains it.
+/// Today's setting, the one with this label, or the only one whose label contains it.
 pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliError> {
+    if name == TODAY && !results.today.is_empty() {
+        return Ok(0);
+    }
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
     let exact: Vec<usize> =

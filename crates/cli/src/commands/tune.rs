@@ -1,6 +1,6 @@
 //! `latput tune`: runs a plan, recommends a setting and writes the report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Testbed;
@@ -8,17 +8,20 @@ use latput_experiment::simulator::Simulator;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_trial::Plan;
+use latput_trial::nic::Nic;
 use latput_trial::plan::{self, Design, MAX_SEARCHED};
 use latput_units::Nanos;
 
 use crate::commands::{report, run};
 use crate::context::Context;
-use crate::exit::CliError;
+use crate::exit::{CliError, Code};
 use crate::output;
 use crate::targets::{self, HostArgs};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
 const FEWEST_SEARCHED: u64 = 20;
+/// Most plans that are kept for one interface in a folder.
+const MOST_PLANS: usize = 99;
 /// Most time of a grid for a plan without a budget.
 const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
@@ -33,6 +36,7 @@ Examples:
   latput tune ssh://root@server ssh://root@client
                                              between two hosts: finds the interfaces, brings latput along
   latput tune eth0 --peer ssh://root@client  this host and another
+  latput tune --on rack.toml                 hosts of your own: the knobs that their NIC can have set
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
 
@@ -42,7 +46,8 @@ a grid is searched: settings that promise most are tried, and the winner is conf
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
 machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
-    /// The plan file; without it the built-in plan. And where trials run, as hosts: the system under test, then
+    /// The plan file; without it on hosts a plan made for the system under test's interface, which is saved, and
+    /// elsewhere the built-in plan. And where trials run, as hosts: the system under test, then
     /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
     /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
@@ -72,17 +77,12 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let (plan, on) = self.plan_and_testbed()?;
+        let is_given = plan.is_some();
         let (file, text) = match &plan {
             Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let mut plan = run::checked_plan(&file, &text, self.goal.clone())?;
-        let text = match self.budget {
-            None => text,
-            Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
-        };
-        plan.method.budget = self.budget.or(plan.method.budget);
-        choose_design(&mut plan);
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
         if let Some(prediction) = &prediction {
@@ -90,6 +90,18 @@ impl Args {
         }
         let open = || self.hosts.open(&on, &plan, context);
         let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
+        let mut text = text;
+        if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
+            let (file, made) = plan_for(&nic)?;
+            plan = run::checked_plan(&file, &made, self.goal.clone())?;
+            text = made;
+        }
+        let text = match self.budget {
+            None => text,
+            Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
+        };
+        plan.method.budget = self.budget.or(plan.method.budget);
+        choose_design(&mut plan);
         testbed.notes.extend(prediction.clone());
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
         drop(testbed); // the lab is gone before anything is told
@@ -126,6 +138,30 @@ impl Args {
             ))),
         }
     }
+}
+
+/// Makes a plan for the system under test's interface, and saves it. Returns its file and its text.
+fn plan_for(nic: &Nic) -> Result<(String, String), CliError> {
+    let text = nic.plan().map_err(|why| CliError::new(Code::Failed, why))?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name: String = nic.interface.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    // Somebody may have edited an earlier one.
+    let names = (1..).map(|number: u32| match number {
+        1 => format!("latput-plan-{name}.toml"),
+        _ => format!("latput-plan-{name}-{number}.toml"),
+    });
+    let is_free = |file: &String| match std::fs::read_to_string(file) {
+        Ok(kept) => kept == text,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    let file = names.take(MOST_PLANS).find(is_free).ok_or_else(|| {
+        let message =
+            format!("there are {MOST_PLANS} plans for {name} here: remove some, or name one");
+        CliError::usage(message)
+    })?;
+    files::replace(Path::new(&file), text.as_bytes())?;
+    output::remark(&format!("plan: {file}, made for {} ({})", nic.interface, nic.driver));
+    Ok((file, text))
 }
 
 /// The testbed, and a remark if it is simulated by default.

@@ -128,6 +128,8 @@ fn results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
         notes: Vec::new(),
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

@@ -194,6 +194,8 @@ fn header() -> Results {
         notes: Vec::new(),
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

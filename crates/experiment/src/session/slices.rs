@@ -77,7 +77,8 @@ impl Session<'_> {
         let most = layout.rounds(method.repetitions_max, method.duration);
         let settings = self.results.settings.len();
         let read = read_by_goal(self.results.goal.as_deref(), &self.results.workloads);
-        self.results.planned_trials = u64::from(least) * self.run.plan.trials_per_block();
+        let round = settings * self.results.workloads.len();
+        self.results.planned_trials = u64::from(least) * round as u64;
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
         for cycle in 0.. {
             let rounds = self.rounds();

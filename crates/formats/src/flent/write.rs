@@ -330,6 +330,8 @@ mod tests {
             planned_trials: 2,
             confirmed_from: None,
             source: None,
+            today: Vec::new(),
+            findings: Vec::new(),
             notes: Vec::new(),
         }
     }

@@ -95,7 +95,7 @@ impl Case<'_> {
         let by_label: BTreeMap<&str, usize> =
             self.settings.iter().enumerate().map(|(idx, set)| (set.label.as_str(), idx)).collect();
         let search =
-            PlanSearch::new(&self.plan, BTreeSet::new()).expect("the cases can be searched");
+            PlanSearch::new(&self.plan, None, BTreeSet::new()).expect("the cases can be searched");
         let mut host = Host::new(self.table, own);
         let mut results = self.results(own);
         let mut ended = self.ended("latput", seed);
@@ -219,6 +219,8 @@ impl Case<'_> {
             notes: Vec::new(),
             confirmed_from: None,
             source: None,
+            today: Vec::new(),
+            findings: Vec::new(),
         }
     }
 

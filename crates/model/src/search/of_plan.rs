@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Tier, Value};
 use latput_stats::paired::log_ratio;
-use latput_trial::plan::{Factor, Plan};
+use latput_trial::observation::Role;
+use latput_trial::plan::{Factor, KnobOnRole, Plan};
 use latput_trial::results::LabelledSetting;
+use latput_trial::today::has;
 use latput_trial::{Metric, Results, Row};
 
-use super::space::{Axis, Space};
+use super::space::{Axis, Space, SpaceError};
 use super::{Ending, Leader, Limit, Search, SearchOptions, SearchStep, Tried};
 use crate::goal::{Goal, Optimize};
 
@@ -48,34 +50,56 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct PlanSearch {
     space: Space,
-    settings: Vec<LabelledSetting>,
+    /// By the index in the space: those of the plan, and today's.
+    settings: BTreeMap<usize, LabelledSetting>,
+    today: usize,
     by_label: BTreeMap<String, usize>,
     goal: Goal,
     confirmations: u32,
 }
 
 impl PlanSearch {
-    /// A search of every combination of the plan's levels except those `refused`, by its goal. The
-    /// error names the missing part of the plan.
-    pub fn new(plan: &Plan, refused: BTreeSet<usize>) -> Result<Self, String> {
+    /// A search of every combination of the plan's levels except those `refused` (by their index in the
+    /// plan's settings), and of `today`, by the plan's goal. Without `today` that is the first level of every
+    /// factor. The error names the missing part of the plan.
+    pub fn new(
+        plan: &Plan,
+        today: Option<&LabelledSetting>,
+        refused: BTreeSet<usize>,
+    ) -> Result<Self, String> {
         let text = plan.goal.as_ref().ok_or("a search needs a goal")?;
         let goal = Goal::parse(text).map_err(|error| error.to_string())?;
-        let axes = plan.factors.iter().map(axis).collect();
-        let space = Space::new(axes, refused).map_err(|error| error.to_string())?;
-        let settings = plan.settings();
-        let by_label = (0..).zip(&settings).map(|(idx, set)| (set.label.clone(), idx)).collect();
+        let listed = plan.settings();
+        let first = today.unwrap_or(&listed[0]);
+        let laid = laid_out(plan, &listed, first, &refused);
+        let all: usize = laid.axes.iter().map(|axis| axis.levels).product();
+        let closed = (0..all).filter(|index| !laid.settings.contains_key(index)).collect();
+        let space = Space::new(laid.axes, closed).map_err(|error| match error {
+            // Levels of today's own are no part of the plan.
+            SpaceError::Empty { .. } => {
+                SpaceError::Empty { size: listed.len(), refused: refused.len() }.to_string()
+            }
+            SpaceError::TooLarge => error.to_string(),
+        })?;
+        let by_label = laid.settings.iter().map(|(idx, set)| (set.label.clone(), *idx)).collect();
         let confirmations = plan.method.repetitions_min.max(FEWEST_CONFIRMATIONS);
-        Ok(Self { space, settings, by_label, goal, confirmations })
+        let (settings, today) = (laid.settings, laid.today);
+        Ok(Self { space, settings, today, by_label, goal, confirmations })
     }
 
-    /// Today's setting: the first level of every factor.
+    /// Today's setting.
     pub fn today(&self) -> &LabelledSetting {
-        &self.settings[0]
+        &self.settings[&self.today]
+    }
+
+    /// Number of settings to choose from.
+    fn size(&self) -> usize {
+        self.settings.len()
     }
 
     /// Default number of exploring runs of settings (each with every workload).
     pub fn usual_budget(&self) -> usize {
-        let share = (self.space.size() * ONE_IN.0).div_ceil(ONE_IN.1);
+        let share = (self.size() * ONE_IN.0).div_ceil(ONE_IN.1);
         // Enough for the initial settings and two blocks.
         share.max(self.space.axes().len() + 3 + 2 * BLOCK)
     }
@@ -89,7 +113,7 @@ impl PlanSearch {
     /// the middle of a block; `None` before two runs have the goal's figures.
     pub fn best(&self, results: &Results) -> Option<&LabelledSetting> {
         let rows = explored(results);
-        self.search(results, &rows, usize::MAX).best().map(|setting| &self.settings[setting])
+        self.search(results, &rows, usize::MAX).best().map(|setting| &self.settings[&setting])
     }
 
     /// The next block after those in `results`, all of which must be complete. Exploring takes at
@@ -118,7 +142,7 @@ impl PlanSearch {
                 Next::Done("no run gave the figures that the goal speaks of".to_owned())
             }
             SearchStep::Try { settings, leader } => {
-                let setting = |index: usize| self.settings[index].clone();
+                let setting = |index: usize| self.settings[&index].clone();
                 let settings = settings.into_iter().map(setting).collect();
                 Next::Explore { settings, leader: leader.map(setting) }
             }
@@ -144,7 +168,7 @@ impl PlanSearch {
         let leader = self.search(results, &rows, usize::MAX).leader();
         let conclusion = leader.map_or_else(
             || "no run gave the goal's figures".to_owned(),
-            |leader| format!("searched {} settings; {}", self.space.size(), regret(&leader)),
+            |leader| format!("searched {} settings; {}", self.size(), regret(&leader)),
         );
         Some(Next::Done(conclusion))
     }
@@ -153,14 +177,14 @@ impl PlanSearch {
         let Some(leader) = search.leader() else {
             return Next::Done("the budget is too small for a search".to_owned());
         };
-        if leader.setting != 0 {
-            let mut fresh = vec![0, leader.setting];
+        if leader.setting != self.today {
+            let mut fresh = vec![self.today, leader.setting];
             for reference in &leader.references {
                 if !fresh.contains(reference) {
                     fresh.push(*reference);
                 }
             }
-            let setting = |index: usize| self.settings[index].clone();
+            let setting = |index: usize| self.settings[&index].clone();
             return Next::Confirm(fresh.into_iter().map(setting).collect());
         }
         let why = match ending {
@@ -181,7 +205,7 @@ impl PlanSearch {
             doubt: DOUBT,
         };
         let bounds = limits.iter().map(|(limit, _)| *limit).collect();
-        let mut search = Search::new(self.space.clone(), 0, bounds, options);
+        let mut search = Search::new(self.space.clone(), self.today, bounds, options);
         let mut runs: BTreeMap<(u32, usize), BTreeMap<usize, &Row>> = BTreeMap::new();
         for row in rows {
             let label = results.settings.get(row.setting).map(|set| set.label.as_str());
@@ -255,6 +279,79 @@ fn explored(results: &Results) -> Vec<&Row> {
     results.rows.iter().filter(is_explored).collect()
 }
 
+/// A plan's settings in a space that has a place for today's.
+struct LaidOut {
+    axes: Vec<Axis>,
+    settings: BTreeMap<usize, LabelledSetting>,
+    today: usize,
+}
+
+/// Lays the plan's settings out. An axis whose factor lacks today's level gets one more, in order if the
+/// levels are numbers; of all settings only today's has it.
+fn laid_out(
+    plan: &Plan,
+    listed: &[LabelledSetting],
+    today: &LabelledSetting,
+    refused: &BTreeSet<usize>,
+) -> LaidOut {
+    let mut axes = Vec::new();
+    // For each axis the index of the level that only today's setting has.
+    let mut own: Vec<Option<usize>> = Vec::new();
+    let mut of_today = Vec::new();
+    for factor in &plan.factors {
+        let is_today = |level: &Vec<Value>| has(&today.by_role, &factor.setting(level));
+        let known = factor.levels.iter().position(is_today);
+        let (axis, at) = known.map_or_else(|| with_today(factor, today), |at| (axis(factor), at));
+        axes.push(axis);
+        own.push(known.is_none().then_some(at));
+        of_today.push(at);
+    }
+    let index = |levels: &[usize]| {
+        axes.iter().zip(levels).fold(0, |index, (axis, level)| index * axis.levels + level)
+    };
+    let plan_axes: Vec<usize> = plan.factors.iter().map(|factor| factor.levels.len()).collect();
+    let mut settings = BTreeMap::new();
+    for (idx, set) in listed.iter().enumerate().filter(|(idx, _)| !refused.contains(idx)) {
+        let mut rest = idx;
+        let mut levels = vec![0; plan_axes.len()];
+        for ((level, count), own) in levels.iter_mut().zip(&plan_axes).zip(&own).rev() {
+            *level = rest % count;
+            rest /= count;
+            *level += usize::from(own.is_some_and(|own| own <= *level));
+        }
+        settings.insert(index(&levels), set.clone());
+    }
+    let at = index(&of_today);
+    settings.entry(at).or_insert_with(|| today.clone());
+    LaidOut { axes, settings, today: at }
+}
+
+/// The axis of a factor that lacks today's value, with one more level, and the index of that: among the
+/// others if all are numbers, else behind them and apart.
+fn with_today(factor: &Factor, today: &LabelledSetting) -> (Axis, usize) {
+    let mut axis = axis(factor);
+    let of_today = |target: &KnobOnRole| {
+        let role = target.role.unwrap_or(Role::Sut);
+        today.by_role.get(&role).and_then(|set| set.get(&target.knob)).and_then(number)
+    };
+    let numbers: Option<Vec<u64>> =
+        factor.levels.iter().map(|level| level.first().and_then(number)).collect();
+    let rising = numbers.filter(|numbers| numbers.is_sorted());
+    let at = match (rising, factor.targets.first().and_then(of_today)) {
+        (Some(numbers), Some(now)) => {
+            let at = numbers.partition_point(|number| *number < now);
+            axis.apart = axis.apart.map(|apart| apart + usize::from(at <= apart));
+            at
+        }
+        _ => {
+            axis.apart = axis.apart.or(Some(axis.levels));
+            axis.levels
+        }
+    };
+    axis.levels += 1;
+    (axis, at)
+}
+
 /// The axis of a factor. Its levels are ordered if they are rising or falling numbers.
 fn axis(factor: &Factor) -> Axis {
     let numbers: Option<Vec<u64>> =
@@ -296,6 +393,9 @@ fn regret(leader: &Leader) -> String {
 
 #[cfg(test)]
 mod tests {
+    use latput_knobs::{Knob, Setting};
+    use latput_trial::today::TODAY;
+
     use super::*;
     use crate::synthetic::{Figures, results, rr};
 
@@ -335,7 +435,7 @@ mod tests {
         };
         assert!(tried.len() >= 4, "{tried:?}");
         assert!(refused.iter().all(|idx| !tried.contains(&settings[*idx])), "{tried:?}");
-        let all_but_today = PlanSearch::new(&plan, (1..8).collect()).unwrap_err();
+        let all_but_today = PlanSearch::new(&plan, None, (1..8).collect()).unwrap_err();
         assert!(all_but_today.contains("7 of 8 settings are refused"), "{all_but_today}");
     }
 
@@ -349,8 +449,40 @@ mod tests {
         assert_eq!((mtu.apart, mtu.is_disruptive), (None, true));
     }
 
+    #[test]
+    fn today_is_tried_first_whether_the_plan_lists_it_or_not() {
+        let plan = Plan::parse("test", PLAN).unwrap();
+        let listed = plan.settings();
+        let with = |today: &LabelledSetting| {
+            let search = PlanSearch::new(&plan, Some(today), BTreeSet::new()).unwrap();
+            let next = search.next(&made(&[], 0), 8);
+            let Next::Explore { settings, leader: None } = next else { panic!("{next:?}") };
+            assert_eq!((&settings[0], search.today()), (today, today));
+            assert!(settings[1..].iter().all(|set| listed.contains(set)), "{settings:?}");
+            search
+        };
+        assert_eq!(with(&listed[5]).settings.len(), 8, "one of the plan's");
+        let set = |values: &[(Knob, u64)]| {
+            let set: Setting =
+                values.iter().map(|(knob, value)| (*knob, Value::Count(*value))).collect();
+            LabelledSetting {
+                label: TODAY.to_owned(),
+                by_role: [Role::Sut, Role::Generator].map(|role| (role, set.clone())).into(),
+            }
+        };
+        let search = with(&set(&[(Knob::Mtu, 1500), (Knob::Txqueuelen, 15)]));
+        assert_eq!(search.settings.len(), 9, "one more");
+        let axes = search.space.axes();
+        let queue = axes.iter().find(|axis| axis.levels == 5).unwrap();
+        assert!(queue.is_ordered && queue.apart == Some(0), "{queue:?}");
+        // What is not the same on all hosts is beside the others.
+        let search = with(&set(&[(Knob::Mtu, 9000)]));
+        assert_eq!(search.space.axes().iter().map(|axis| axis.levels).sum::<usize>(), 2 + 5);
+        assert_eq!(search.space.allowed().count(), 9);
+    }
+
     fn search(refused: BTreeSet<usize>) -> PlanSearch {
-        PlanSearch::new(&Plan::parse("test", PLAN).unwrap(), refused).unwrap()
+        PlanSearch::new(&Plan::parse("test", PLAN).unwrap(), None, refused).unwrap()
     }
 
     fn made(settings: &[&str], blocks: u32) -> Results {

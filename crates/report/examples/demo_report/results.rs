@@ -59,6 +59,8 @@ pub(crate) fn demo() -> Results {
         notes: vec!["stopped after 6 blocks: the time limit of 4 minutes was reached".to_owned()],
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

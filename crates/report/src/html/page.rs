@@ -310,9 +310,9 @@ fn settings(view: &View<'_>) -> Vec<NamedList> {
             })
             .collect()
     };
-    let settings = view.results.settings.iter();
+    let settings = view.results.settings.iter().enumerate();
     settings
-        .map(|setting| NamedList { title: printable(&setting.label), rows: values(setting) })
+        .map(|(idx, setting)| NamedList { title: view.full_label(idx), rows: values(setting) })
         .collect()
 }
 

@@ -114,5 +114,7 @@ fn results(sweep: &Sweep) -> Results {
         notes: Vec::new(),
         confirmed_from: None,
         source: None,
+        today: Vec::new(),
+        findings: Vec::new(),
     }
 }

@@ -1,0 +1,227 @@
+//! The text of a plan for an interface.
+
+use std::fmt::Write as _;
+
+use latput_knobs::{Knob, Tier, Value};
+
+use super::Nic;
+use super::families::{FAMILIES, Family};
+
+/// Most settings of the plan. Factors that would make more are written as comments.
+pub const MOST_SETTINGS: usize = 1_000;
+/// Fewest settings for a search, as `latput tune` has it: with fewer, confirming a winner takes longer.
+const FEWEST_SEARCHED: usize = 20;
+
+const WORKLOADS: &str = r#"
+[[workload]]
+kind = "tcp_rr" # 1 byte each way
+
+[[workload]]
+kind = "tcp_rr"
+burst = 16 # 16 more requests in flight beside the first
+
+[[workload]]
+kind = "tcp_stream"
+message_bytes = 32768
+probe_hz = 1000 # ICMP echo beside it: latency under load
+"#;
+
+const METHOD: &str = r#"budget = "30min"
+on_unsupported = "skip" # a level that the driver refuses is left out, and said
+repetitions = { min = 5, max = 30 }
+warmup = "200ms"
+duration = "1s"
+confidence = 0.99
+half_width = 0.025
+allow_link_reset = false # true also tries the levels that take the link down and up
+"#;
+
+/// A factor of the plan.
+struct Factor {
+    family: &'static Family,
+    knobs: Vec<Knob>,
+    levels: Vec<Vec<Value>>,
+}
+
+impl Nic {
+    /// A plan file for this interface as the system under test. Each factor begins with today's value. The
+    /// error tells why there is nothing to vary.
+    pub fn plan(&self) -> Result<String, String> {
+        let mut settings = 1;
+        let (mut kept, mut beyond) = (Vec::new(), Vec::new());
+        for factor in FAMILIES.iter().filter_map(|family| self.factor(family)) {
+            if settings * factor.levels.len() <= MOST_SETTINGS {
+                settings *= factor.levels.len();
+                kept.push(factor);
+            } else {
+                beyond.push(factor);
+            }
+        }
+        let left_out = self.left_out();
+        if kept.is_empty() {
+            let why: Vec<&str> = left_out.iter().map(String::as_str).collect();
+            let interface = line(&self.interface);
+            return Err(format!(
+                "{interface} has nothing that a plan could vary{}; {}",
+                self.stands_on().map(|words| format!(" ({})", words.join(" "))).unwrap_or_default(),
+                why.join("; ")
+            ));
+        }
+        let mut text = self.heading(settings);
+        text.push_str("[factors]\n");
+        for factor in &kept {
+            text += &self.factor_text(factor);
+        }
+        if !beyond.is_empty() {
+            let _ = writeln!(
+                text,
+                "\n# Worth a try too, but then the plan has more than {MOST_SETTINGS} settings: take one instead of \
+                 another."
+            );
+            for factor in &beyond {
+                text += &commented(&self.factor_text(factor));
+            }
+        }
+        if !left_out.is_empty() {
+            text.push_str("\n# Not varied, and why:\n");
+            text.extend(left_out.iter().map(|why| format!("# - {why}\n")));
+        }
+        text += WORKLOADS;
+        text.push_str("\n[method]\n");
+        if settings >= FEWEST_SEARCHED {
+            text.push_str("design = \"search\" # the settings that promise most, not all\n");
+        }
+        Ok(text + METHOD)
+    }
+
+    fn factor(&self, family: &'static Family) -> Option<Factor> {
+        let is_settable = |knob: &Knob| self.settable(*knob).is_some();
+        let first = family.knobs.first().filter(|knob| is_settable(knob));
+        let knobs: Vec<Knob> =
+            first.map(|_| family.knobs.iter().copied().filter(is_settable).collect())?;
+        let mut levels = (family.levels)(self, &knobs);
+        let (today, others) = levels.split_first()?;
+        let is_valid = |(knob, value): (&Knob, &Value)| knob.check_value(value).is_ok();
+        // A plan could not hold it.
+        if others.is_empty() || !knobs.iter().zip(today).all(is_valid) {
+            return None;
+        }
+        let is_taken = |(knob, value): (&Knob, &Value)| {
+            self.today(*knob).as_ref() == Some(value) || self.is_in_range(*knob, value)
+        };
+        levels.retain(|level| knobs.iter().zip(level).all(is_taken));
+        (levels.len() > 1).then_some(Factor { family, knobs, levels })
+    }
+
+    fn is_in_range(&self, knob: Knob, value: &Value) -> bool {
+        let Some((min, max)) = self.settable(knob).map(|known| known.range) else { return false };
+        match value {
+            Value::Count(count) => (min..=max).contains(count),
+            Value::Time(time) => {
+                (min..=max).contains(&(time.as_ns() / knob.spec().time_unit().as_ns()))
+            }
+            _ => true,
+        }
+    }
+
+    fn heading(&self, settings: usize) -> String {
+        let interface = line(&self.interface);
+        let mut text = format!(
+            "# A plan for {interface} ({}), made from what `latput show` finds there. The first level of each factor \
+             is\n# today's value, and all of them make {settings} settings. Edit it as you like.\n",
+            line(&self.driver)
+        );
+        for sentence in self.stands_on().into_iter().flatten() {
+            let _ = writeln!(text, "# {sentence}");
+        }
+        let name = toml::Value::String(format!("settings of {}", self.interface));
+        let _ = writeln!(
+            text,
+            "schema = 1\nname = {name}\ngoal = {{ minimize = \"latency_ns_p99\", where = [\"throughput_bps >= 0.95 \
+             today\"] }}\n"
+        );
+        text
+    }
+
+    /// What belongs to this interface and what to another, in sentences.
+    fn stands_on(&self) -> Option<Vec<String>> {
+        let interface = line(&self.interface);
+        if let Some(parent) = &self.physical_function {
+            return Some(vec![format!(
+                "{interface} is a virtual function: its queues, moderation and offloads are its own; speed, flow \
+                 control and the largest MTU belong to the physical function {} (`latput plan nic {0}` on its host).",
+                line(parent)
+            )]);
+        }
+        if self.lower.is_empty() {
+            return None;
+        }
+        let names: Vec<String> = self.lower.iter().map(|name| line(name)).collect();
+        let plans: Vec<String> =
+            names.iter().map(|name| format!("`latput plan nic {name}`")).collect();
+        Some(vec![
+            format!(
+                "{interface} ({}) stands on {}. Its own are MTU, queue discipline and what the stack does.",
+                line(&self.driver),
+                names.join(", ")
+            ),
+            format!(
+                "Interrupts and their moderation, rings, channels, NAPI and the offloads of hardware belong below: {}.",
+                plans.join(", ")
+            ),
+        ])
+    }
+
+    fn factor_text(&self, factor: &Factor) -> String {
+        let Factor { family, knobs, levels } = factor;
+        let tier = knobs.iter().map(|knob| knob.spec().tier).max().unwrap_or(Tier::Hitless);
+        let resets: Vec<&str> = knobs
+            .iter()
+            .filter(|knob| self.settable(**knob).is_some_and(|known| known.resets_link))
+            .map(|knob| knob.name())
+            .collect();
+        let resets = match resets.as_slice() {
+            [] => String::new(),
+            names => format!("; link reset: {} takes the link down and up", names.join(", ")),
+        };
+        let name: Vec<String> = knobs.iter().map(|knob| format!("sut.{knob}")).collect();
+        let mut text = format!("# {} ({tier}{resets})\n\"{}\" = [\n", family.why, name.join(" + "));
+        for (idx, level) in levels.iter().enumerate() {
+            let values: Vec<String> = level
+                .iter()
+                .map(|value| toml::Value::String(value.to_string()).to_string())
+                .collect();
+            let today = if idx == 0 { " # today" } else { "" };
+            let _ = writeln!(text, "    [{}],{today}", values.join(", "));
+        }
+        text.push_str("]\n");
+        text
+    }
+
+    /// The knobs of the families that cannot be varied, each with the reason.
+    fn left_out(&self) -> Vec<String> {
+        let knobs = FAMILIES.iter().flat_map(|family| family.knobs);
+        let reason = |knob: &Knob| {
+            let known = self.knobs.iter().find(|known| known.knob == *knob);
+            let why = match known.map(super::NicKnob::today) {
+                Some(Ok(_)) => return None,
+                Some(Err(why)) => why,
+                None => "not known here".to_owned(),
+            };
+            Some(format!("{knob}: {}", line(&why)))
+        };
+        knobs.filter_map(reason).collect()
+    }
+}
+
+/// A text of another host in one line.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn commented(text: &str) -> String {
+    text.lines().map(|line| format!("# {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests;

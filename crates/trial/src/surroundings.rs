@@ -1,0 +1,259 @@
+//! What could disturb the trials of a host, as seen before the first one.
+
+use latput_units::{Nanos, text};
+use serde::{Deserialize, Serialize};
+
+/// What a host does and how it is set up while nothing is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surroundings {
+    /// The host's name in the testbed.
+    pub host: String,
+    /// The measured interface.
+    pub interface: String,
+    /// How long it was looked at.
+    pub span: Nanos,
+    /// Busy share of the host's CPUs.
+    pub busy_ratio: f64,
+    /// Share of its CPUs' time that a hypervisor gave to others.
+    pub steal_ratio: f64,
+    /// Packets of the interface, both ways, per second.
+    pub packets_per_s: f64,
+    /// The clock governors of its CPUs, each once; empty where the kernel does not set clocks.
+    pub governors: Vec<String>,
+    /// The enabled idle state with the longest wake-up, with that time; `None` without idle states.
+    pub deepest_idle: Option<(String, Nanos)>,
+    /// The processes that change what is measured, each with the name from `/proc/PID/comm`.
+    pub tuners: Vec<Tuner>,
+}
+
+/// A process that changes knobs, interrupts or CPU clocks by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tuner {
+    /// Its name: one of [`TUNERS`], or `latput moderate`.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+}
+
+/// Something that could disturb the trials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its name: the first column of the table in `docs/tune.md`.
+    pub name: String,
+    /// The hosts where it was found.
+    pub hosts: Vec<String>,
+    /// What was seen, with figures.
+    pub seen: String,
+    /// What it does to the trials.
+    pub meaning: String,
+    /// How to mend it.
+    pub remedy: String,
+}
+
+/// Names of programs that tune a host by themselves, as the kernel has them (`comm`, 15 characters).
+pub const TUNERS: &[&str] = &["irqbalance", "tuned", "bpftune", "numad", "auto-cpufreq", "tlp"];
+/// The name under which a daemon of our own is told.
+pub const MODERATE: &str = "latput moderate";
+
+/// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1 %.
+pub const BUSY_LIMIT: f64 = 0.05;
+/// Most stolen share: half of what fails the check of a trial.
+pub const STEAL_LIMIT: f64 = 0.01;
+/// Most packets per second beside the trials: a control connection and the network's own have some ten.
+pub const PACKETS_PER_S_LIMIT: f64 = 100.0;
+/// Longest wake-up that is not worth a word: C1E of Intel's CPUs has 10 us.
+pub const WAKE_UP_LIMIT: Nanos = Nanos::from_us(20);
+
+/// One row of the table of findings.
+struct Rule {
+    name: &'static str,
+    /// What was seen, if it was.
+    seen: fn(&Surroundings) -> Option<String>,
+    meaning: &'static str,
+    remedy: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "other load",
+        seen: |host| {
+            (host.busy_ratio > BUSY_LIMIT).then(|| {
+                format!("{} of its CPU time is busy before any traffic", percent(host.busy_ratio))
+            })
+        },
+        meaning: "other work takes CPU time from the traffic: latency and CPU figures are noisier",
+        remedy: "stop it, or give the trials CPUs of their own (`cpus` in the testbed)",
+    },
+    Rule {
+        name: "steal",
+        seen: |host| {
+            (host.steal_ratio > STEAL_LIMIT).then(|| {
+                format!(
+                    "the hypervisor gives {} of its CPU time to others",
+                    percent(host.steal_ratio)
+                )
+            })
+        },
+        meaning: "trials pause at random: tails are the hypervisor's, not the setting's",
+        remedy: "give the guest CPUs of its own, or measure on hardware",
+    },
+    Rule {
+        name: "other traffic",
+        seen: |host| {
+            (host.packets_per_s > PACKETS_PER_S_LIMIT).then(|| {
+                format!(
+                    "{} has {:.0} packets/s before any traffic of ours",
+                    host.interface, host.packets_per_s
+                )
+            })
+        },
+        meaning: "it shares the link, the queues and the interrupts with the trials",
+        remedy: "stop it, or measure on another interface",
+    },
+    Rule {
+        name: "clock governor",
+        seen: |host| {
+            let others: Vec<&str> = host
+                .governors
+                .iter()
+                .map(String::as_str)
+                .filter(|name| *name != "performance")
+                .collect();
+            (!others.is_empty()).then(|| format!("the clock governor is {}", others.join(", ")))
+        },
+        meaning: "CPU clocks follow the load: a setting that saves CPU time also lowers the clock",
+        remedy: "`cpupower frequency-set -g performance`",
+    },
+    Rule {
+        name: "idle states",
+        seen: |host| {
+            let (name, wake_up) = host.deepest_idle.as_ref()?;
+            (*wake_up > WAKE_UP_LIMIT).then(|| format!("{name} takes {wake_up} to wake up"))
+        },
+        meaning: "an idle CPU adds up to that to a round trip, and a busier setting can look faster",
+        remedy: "`cpupower idle-set -D 20`, unless the host sleeps like that in use",
+    },
+    Rule {
+        name: "interrupts move",
+        seen: |host| running(host, &["irqbalance"]),
+        meaning: "it moves interrupts to other CPUs every ten seconds, in the middle of trials",
+        remedy: "`systemctl stop irqbalance` while latput measures",
+    },
+    Rule {
+        name: "second tuner",
+        seen: |host| {
+            let others: Vec<&str> =
+                TUNERS.iter().copied().filter(|name| *name != "irqbalance").collect();
+            running(host, &[&*others, &[MODERATE]].concat())
+        },
+        meaning: "it changes knobs or clocks by itself: what was set may not be what was measured",
+        remedy: "stop it while latput measures (`systemctl stop NAME`)",
+    },
+];
+
+/// The findings on all hosts, each once with the hosts that share it.
+pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for rule in RULES {
+        for host in hosts {
+            let Some(seen) = (rule.seen)(host) else { continue };
+            let same =
+                findings.iter_mut().find(|known| known.name == rule.name && known.seen == seen);
+            match same {
+                Some(known) => known.hosts.push(host.host.clone()),
+                None => findings.push(Finding {
+                    name: rule.name.to_owned(),
+                    hosts: vec![host.host.clone()],
+                    seen,
+                    meaning: rule.meaning.to_owned(),
+                    remedy: rule.remedy.to_owned(),
+                }),
+            }
+        }
+    }
+    findings
+}
+
+impl Finding {
+    /// The finding in one line: where, what was seen, what it means and what mends it.
+    pub fn sentence(&self) -> String {
+        format!(
+            "{}: {}; {}; to mend it: {}",
+            self.hosts.join(" and "),
+            self.seen,
+            self.meaning,
+            self.remedy
+        )
+    }
+}
+
+fn running(host: &Surroundings, names: &[&str]) -> Option<String> {
+    let found = host.tuners.iter().filter(|tuner| names.contains(&tuner.name.as_str()));
+    let found: Vec<String> =
+        found.map(|tuner| format!("{} (pid {})", tuner.name, tuner.pid)).collect();
+    (!found.is_empty()).then(|| {
+        let verb = if found.len() == 1 { "runs" } else { "run" };
+        format!("{} {verb}", found.join(", "))
+    })
+}
+
+fn percent(share: f64) -> String {
+    text::percent((share * 1000.0).round() / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_host_gives_no_finding() {
+        let quiet = Surroundings {
+            busy_ratio: 0.02,
+            packets_per_s: 12.0,
+            governors: vec!["performance".to_owned()],
+            deepest_idle: Some(("C1E".to_owned(), Nanos::from_us(10))),
+            ..Surroundings::default()
+        };
+        assert_eq!(findings(&[quiet, Surroundings::default()]), []);
+    }
+
+    #[test]
+    fn each_row_of_the_table_is_found_by_its_own_sign() {
+        let tuner = |name: &str| vec![Tuner { name: name.to_owned(), pid: 7 }];
+        let none = Surroundings::default;
+        check("other load", "12.3 %", Surroundings { busy_ratio: 0.1234, ..none() });
+        check("steal", "1.5 %", Surroundings { steal_ratio: 0.015, ..none() });
+        check("other traffic", "5000 packets/s", Surroundings { packets_per_s: 5e3, ..none() });
+        let governors = vec!["performance".to_owned(), "powersave".to_owned()];
+        check("clock governor", "is powersave", Surroundings { governors, ..none() });
+        let deepest_idle = Some(("C6".to_owned(), Nanos::from_us(133)));
+        check("idle states", "C6 takes 133us", Surroundings { deepest_idle, ..none() });
+        check("interrupts move", "pid 7", Surroundings { tuners: tuner("irqbalance"), ..none() });
+        for name in ["tuned", MODERATE] {
+            check("second tuner", name, Surroundings { tuners: tuner(name), ..none() });
+        }
+        assert_eq!(RULES.len(), 7, "a new row needs a line above");
+    }
+
+    #[test]
+    fn hosts_that_share_a_finding_share_a_row() {
+        let host = |name: &str| Surroundings {
+            host: name.to_owned(),
+            steal_ratio: 0.1,
+            ..Surroundings::default()
+        };
+        let found = findings(&[host("a"), host("b")]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].sentence().starts_with("a and b: the hypervisor gives 10 %"), "{found:?}");
+    }
+
+    #[track_caller]
+    fn check(name: &str, words: &str, host: Surroundings) {
+        let found = findings(&[host]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].name, name);
+        assert!(found[0].seen.contains(words), "{found:?}");
+    }
+}
