@@ -25,6 +25,8 @@ pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use predicted::{Prediction, predicted};
-pub use recommend::{Eliminated, SmallestEffect, eliminated, recommendation};
+pub use recommend::{
+    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, eliminated, recommendation,
+};
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

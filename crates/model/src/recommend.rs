@@ -21,6 +21,7 @@ use crate::runs::Runs;
 mod comparison;
 mod condition;
 mod elimination;
+mod headline;
 mod reason;
 mod recommendation;
 mod smallest;
@@ -29,6 +30,7 @@ pub use self::recommendation::{ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
+pub use headline::{Headline, LARGEST_MISSED};
 pub use smallest::SmallestEffect;
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the
@@ -46,6 +48,7 @@ pub(crate) fn recommend(
     let judge = Judge::of(results, runs, goal)?;
     let kept = judge.kept()?;
     let verdict = judge.verdict(&kept);
+    let smallest = judge.smallest()?;
     Ok(Recommendation {
         goal: goal.text.clone(),
         setting: verdict.setting(),
@@ -58,7 +61,8 @@ pub(crate) fn recommend(
             _ => None,
         },
         reason: judge.reason(&kept, &verdict),
-        smallest: judge.smallest()?,
+        headline: judge.headline(&verdict, &smallest),
+        smallest,
     })
 }
 

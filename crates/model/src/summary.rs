@@ -9,7 +9,7 @@ use latput_trial::{Metric, Results, Row};
 pub use crate::cell::Cell;
 use crate::cell::{headline, stopping_rule};
 use crate::goal::Goal;
-use crate::recommend::recommend;
+use crate::recommend::{Headline, recommend};
 pub use crate::recommend::{ProvenBy, Recommendation};
 use crate::runs::{CellRun, Runs};
 use crate::{pareto, warning};
@@ -24,6 +24,8 @@ pub struct Summary {
     pub pareto: Vec<usize>,
     /// The recommended setting, if the results have a goal that can be judged.
     pub recommendation: Option<Recommendation>,
+    /// The answer to the goal in one sentence; `None` without a goal.
+    pub headline: Option<Headline>,
     /// Runs far from their cell's others.
     pub outliers: Vec<Outlier>,
     /// Failed checks of trials, counted by name and cell.
@@ -81,6 +83,7 @@ impl Summary {
         }
         let cells: Vec<Cell> =
             runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
+        let mut unjudged = None;
         let recommendation = results.goal.as_ref().and_then(|text| {
             let goal = Goal::parse_kept(text).map_err(|error| error.to_string());
             goal.and_then(|goal| match confirmation(results) {
@@ -90,10 +93,18 @@ impl Summary {
                     Ok(Recommendation { setting: settings[judged.setting], ..judged })
                 }
             })
-            .map_err(|why| warnings.push(format!("no recommendation: {why}")))
+            .map_err(|why| {
+                unjudged = Some(Headline::NoAnswer(why.clone()));
+                warnings.push(format!("no recommendation: {why}"));
+            })
             .ok()
         });
+        let headline = match &recommendation {
+            Some(advice) => Some(advice.headline.clone()),
+            None => unjudged,
+        };
         Self {
+            headline,
             pareto: pareto::front(results, &cells),
             recommendation,
             outliers: outliers(results, &runs),

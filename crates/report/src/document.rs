@@ -64,6 +64,9 @@ pub struct Document<R = Vec<RunDocument>> {
     pub cells: Vec<CellDocument>,
     /// Settings that no other beats on rate, latency and CPU cost at once, by index.
     pub pareto_settings: Vec<usize>,
+    /// The answer to the goal; `null` without a goal.
+    #[serde(default)]
+    pub headline: Option<HeadlineDocument>,
     /// The recommended setting.
     pub recommendation: Option<Recommendation>,
     /// Runs far from their cell's others.
@@ -74,6 +77,36 @@ pub struct Document<R = Vec<RunDocument>> {
     pub warnings: Vec<String>,
     /// Remarks of the run.
     pub notes: Vec<String>,
+    /// What could disturb the trials, as found on the hosts before the first.
+    #[serde(default)]
+    pub findings: Vec<FindingDocument>,
+}
+
+/// The answer of a run to its goal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeadlineDocument {
+    /// `set`: change to the recommended setting; `stay`: nothing better was found, and probably would have
+    /// been; `no_answer`: the run can say neither.
+    pub kind: String,
+    /// The answer in a sentence.
+    pub sentence: String,
+}
+
+/// Something on a host that could disturb the trials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindingDocument {
+    /// Its name, such as `other load`.
+    pub name: String,
+    /// Names of the hosts in the testbed.
+    pub hosts: Vec<String>,
+    /// What was seen.
+    pub seen: String,
+    /// What it does to the trials.
+    pub meaning: String,
+    /// How to mend it.
+    pub remedy: String,
 }
 
 /// The facts of a host that a reader needs to judge its figures.
@@ -106,6 +139,9 @@ pub struct Fact {
 pub struct Setting {
     /// Name in tables.
     pub label: String,
+    /// Whether it has the values that the hosts had before the run.
+    #[serde(default)]
+    pub today: bool,
     /// By role, then by knob in the kernel's spelling: the value with its unit.
     pub by_role: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -418,11 +454,15 @@ impl<R> Document<R> {
             seed: results.seed.to_string(),
             planned_trials_count: results.planned_trials,
             hosts: results.hosts.iter().map(host).collect(),
-            settings: results.settings.iter().map(setting).collect(),
+            settings: (0..).zip(&results.settings).map(|one| setting(results, one)).collect(),
             workloads: results.workloads.iter().map(workload).collect(),
             runs,
             cells: summary.cells.iter().map(cell).collect(),
             pareto_settings: summary.pareto.clone(),
+            headline: summary.headline.as_ref().map(|headline| HeadlineDocument {
+                kind: headline.kind().to_owned(),
+                sentence: headline.sentence().to_owned(),
+            }),
             recommendation: summary.recommendation.as_ref().map(|advice| Recommendation {
                 goal: advice.goal.clone(),
                 setting: advice.setting,
@@ -431,19 +471,20 @@ impl<R> Document<R> {
                 against_first_ratio: advice.against_first.as_ref().and_then(estimate),
                 reason: advice.reason.clone(),
                 smallest_effects: advice.smallest.iter().map(smallest_effect).collect(),
-                next: next_steps(&view, advice.setting),
-                commands: view.commands(advice.setting).into_iter().map(|c| c.line).collect(),
+                next: next_steps(&view),
+                commands: view.recommended_commands().into_iter().map(|c| c.line).collect(),
             }),
             outliers: summary.outliers.iter().map(outlier).collect(),
             failed_checks: summary.failed_checks.iter().map(failed_check).collect(),
             warnings: [&*summary.too_wide, &*summary.warnings].concat(),
             notes: results.notes.clone(),
+            findings: results.findings.iter().map(finding).collect(),
         }
     }
 }
 
-fn next_steps(view: &View<'_>, setting: usize) -> Vec<NextStep> {
-    if view.commands(setting).is_empty() {
+fn next_steps(view: &View<'_>) -> Vec<NextStep> {
+    if view.recommended_commands().is_empty() {
         return Vec::new();
     }
     let step = |(name, line): next::NextLine| NextStep { name: name.to_owned(), line };
@@ -460,15 +501,21 @@ fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {
     }
 }
 
-fn setting(setting: &LabelledSetting) -> Setting {
+fn setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Setting {
     let values = |setting: &latput_knobs::Setting| {
         setting.iter().map(|(knob, value)| (knob.to_string(), value.to_string())).collect()
     };
     let by_role = setting.by_role.iter();
     Setting {
         label: setting.label.clone(),
+        today: idx == 0 && !results.today.is_empty(),
         by_role: by_role.map(|(role, knobs)| (role.name().to_owned(), values(knobs))).collect(),
     }
+}
+
+fn finding(finding: &latput_trial::Finding) -> FindingDocument {
+    let latput_trial::Finding { name, hosts, seen, meaning, remedy } = finding.clone();
+    FindingDocument { name, hosts, seen, meaning, remedy }
 }
 
 fn workload(workload: &latput_trial::Workload) -> Workload {

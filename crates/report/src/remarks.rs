@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_model::summary::{FailedCheck, Outlier};
 use latput_model::{Cell, SmallestEffect};
 use latput_stats::Estimate;
-use latput_trial::Metric;
 use latput_trial::metric::Scale;
+use latput_trial::{Finding, Metric};
 
 use crate::format;
 use crate::view::{View, estimate, rate_metric};
@@ -39,6 +39,8 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     remarks.extend(too_wide(view));
     remarks.extend(failed_checks(view));
     remarks.extend(outliers(view));
+    let found = |finding: &Finding| plain(&finding.name, &finding.sentence());
+    remarks.extend(view.results.findings.iter().map(found));
     remarks.extend(view.results.notes.iter().map(|line| plain("note", line)));
     remarks
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
-use latput_model::{Cell, Summary};
+use latput_model::{Cell, Headline, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
@@ -309,14 +309,18 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
 }
 
 fn recommendation(view: &View<'_>, screen: Screen) -> String {
-    let (Some(advice), Some((verb, label))) = (&view.summary.recommendation, view.verdict()) else {
+    let (Some(headline), Some((words, label))) = (&view.summary.headline, view.verdict()) else {
         return String::new();
     };
-    let mut text = painted(&format!("Recommended: {verb} {label}"), Paint::Good, screen);
+    let title = label.map_or_else(|| words.to_owned(), |label| format!("{words} {label}"));
+    let mut text = painted(&title, Paint::Good, screen);
     text.push('\n');
-    text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
-    text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
-    let commands = view.commands(advice.setting);
+    text += &wrapped(&sentence(headline), "  ", screen.columns);
+    if let Some(advice) = &view.summary.recommendation {
+        text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
+        text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
+    }
+    let commands = view.recommended_commands();
     for command in &commands {
         // Never wrapped, so that it can be copied.
         let _ = writeln!(text, "  on {}:  {}", command.hosts, printable(&command.line));
@@ -331,6 +335,13 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The headline as a sentence of its own.
+pub(crate) fn sentence(headline: &Headline) -> String {
+    let mut chars = headline.sentence().chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", chars.as_str())
 }
 
 enum Paint {

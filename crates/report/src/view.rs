@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use latput_model::labels::full_label;
-use latput_model::{Cell, ShortLabels, Summary};
+use latput_model::{Cell, Headline, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
 use latput_trial::observation::{CpuSource, CpuTime, Role};
@@ -127,16 +127,32 @@ impl<'a> View<'a> {
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
     }
 
-    /// The recommended action and its setting: `set`, or `stay with` if nothing is proven better.
-    pub(crate) fn verdict(&self) -> Option<(&'static str, String)> {
-        let advice = self.summary.recommendation.as_ref()?;
-        let verb = if advice.is_proven() { "set" } else { "stay with" };
-        Some((verb, self.full_label(advice.setting)))
+    /// The answer in a few words, and its setting: `Recommended: set`, `Recommended: stay with`, or
+    /// `No answer` without one. `None` without a goal.
+    pub(crate) fn verdict(&self) -> Option<(&'static str, Option<String>)> {
+        let headline = self.summary.headline.as_ref()?;
+        let setting =
+            self.summary.recommendation.as_ref().map(|advice| self.full_label(advice.setting));
+        Some(match headline {
+            Headline::Set(_) => ("Recommended: set", setting),
+            Headline::Stay(_) => ("Recommended: stay with", setting),
+            Headline::NoAnswer(_) => ("No answer", None),
+        })
+    }
+
+    /// The commands that apply the recommended setting; none if that is to change nothing.
+    pub(crate) fn recommended_commands(&self) -> Vec<SetCommand> {
+        match (&self.summary.headline, &self.summary.recommendation) {
+            (Some(Headline::Set(_)), Some(advice)) => self.commands(advice.setting),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        self.summary.recommendation.as_ref().is_some_and(|advice| advice.setting == setting)
+        let has_answer = !matches!(self.summary.headline, Some(Headline::NoAnswer(_)));
+        let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
+        advice.is_some_and(|advice| advice.setting == setting)
     }
 
     /// Whether the setting is in a Pareto set that does not contain every setting.

@@ -213,7 +213,7 @@ impl Judge<'_> {
     }
 
     /// The objective's change against the first setting: `latency_ns_p99 is 42 % lower (interval ...)`.
-    fn objective_change(&self, setting: usize) -> String {
+    pub(super) fn objective_change(&self, setting: usize) -> String {
         let comparison = &self.objective_ratios()[&setting];
         format!("{} is {}", self.objective_name(), comparison_words(comparison))
     }

@@ -2,11 +2,14 @@
 
 use latput_stats::Estimate;
 
+use super::headline::Headline;
 use super::smallest::SmallestEffect;
 
 /// A recommendation with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recommendation {
+    /// The answer in one sentence.
+    pub headline: Headline,
     /// The goal in full.
     pub goal: String,
     /// Index of the recommended setting.

@@ -8,6 +8,7 @@ use latput_trial::Results;
 use crate::format;
 use crate::next;
 use crate::printable::printable;
+use crate::table::sentence;
 use crate::view::{View, estimate, is_too_wide, main_metrics};
 
 /// The recommendation, one table for each workload, and the remarks.
@@ -38,17 +39,16 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
 }
 
 fn recommendation(view: &View<'_>) -> String {
-    let (Some(advice), Some((verb, label))) = (&view.summary.recommendation, view.verdict()) else {
+    let (Some(headline), Some((words, label))) = (&view.summary.headline, view.verdict()) else {
         return String::new();
     };
-    let mut text = format!(
-        "**Recommended: {verb} {}**\n\nGoal: {}.\n\n",
-        escaped(&label),
-        escaped(&advice.goal)
-    );
-    let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
-    let _ = writeln!(text, "{}\n", reason.join(" "));
-    for command in view.commands(advice.setting) {
+    let label = label.map_or_else(String::new, |label| format!(" {}", escaped(&label)));
+    let mut text = format!("**{words}{label}**\n\n{}\n\n", escaped(&sentence(headline)));
+    if let Some(advice) = &view.summary.recommendation {
+        let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
+        let _ = writeln!(text, "Goal: {}.\n\n{}\n", escaped(&advice.goal), reason.join(" "));
+    }
+    for command in view.recommended_commands() {
         // Four spaces make code; a fence could be closed by a hostile name.
         let _ = writeln!(text, "    {}", printable(&command.line));
     }

@@ -11,6 +11,7 @@ use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
+use crate::table::sentence;
 use crate::view::{CPU_PARTS, SetCommand, View, cpu_sources, rate_metric};
 use crate::{chart, format, next, prediction};
 
@@ -58,9 +59,11 @@ struct Marks {
 /// The recommendation.
 #[derive(Debug, Serialize)]
 struct RecommendationPanel {
-    verb: &'static str,
-    setting: String,
-    goal: String,
+    words: &'static str,
+    setting: Option<String>,
+    /// The headline, in pieces like `reason`.
+    sentence: Vec<(bool, String)>,
+    goal: Option<String>,
     /// Sentences as pieces, each with whether it is code (between backticks).
     reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
@@ -183,16 +186,22 @@ impl Page {
 }
 
 fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
-    let advice = view.summary.recommendation.as_ref()?;
-    let (verb, setting) = view.verdict()?;
+    let advice = view.summary.recommendation.as_ref();
+    let headline = view.summary.headline.as_ref()?;
+    let (words, setting) = view.verdict()?;
     let command = |SetCommand { hosts, line }| (hosts, line);
-    let commands: Vec<_> = view.commands(advice.setting).into_iter().map(command).collect();
+    let commands: Vec<_> = view.recommended_commands().into_iter().map(command).collect();
     let next = if commands.is_empty() { Vec::new() } else { next::lines(view.results) };
     Some(RecommendationPanel {
-        verb,
+        words,
         setting,
-        goal: advice.goal.clone(),
-        reason: advice.reason.iter().map(|sentence| code_and_prose(sentence)).collect(),
+        sentence: code_and_prose(&sentence(headline)),
+        goal: advice.map(|advice| advice.goal.clone()),
+        reason: advice
+            .iter()
+            .flat_map(|advice| &advice.reason)
+            .map(|sentence| code_and_prose(sentence))
+            .collect(),
         commands,
         is_lab: view.is_lab(),
         next,

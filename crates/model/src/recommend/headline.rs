@@ -1,0 +1,237 @@
+//! The answer of a run in one sentence.
+
+use latput_trial::Results;
+
+use super::{Judge, ProvenBy, SmallestEffect, Verdict};
+use crate::words;
+
+/// The answer of a run to its goal, each with its sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Headline {
+    /// Change to a setting that is proven better.
+    Set(String),
+    /// Stay with today's: nothing better was found, and it would probably have been.
+    Stay(String),
+    /// The run can say neither: what it lacks.
+    NoAnswer(String),
+}
+
+/// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
+/// what people change settings for; `docs/tune.md` tells it.
+pub const LARGEST_MISSED: f64 = 0.20;
+/// So many checks are named.
+const MOST_CHECKS: usize = 2;
+
+impl Headline {
+    /// The name in JSON: `set`, `stay` or `no_answer`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Set(_) => "set",
+            Self::Stay(_) => "stay",
+            Self::NoAnswer(_) => "no_answer",
+        }
+    }
+
+    /// The sentence.
+    pub fn sentence(&self) -> &str {
+        match self {
+            Self::Set(sentence) | Self::Stay(sentence) | Self::NoAnswer(sentence) => sentence,
+        }
+    }
+}
+
+impl Judge<'_> {
+    /// The answer by this verdict. A proof stands also where checks failed, because it compares runs of the
+    /// same block, which share what disturbed them; to find nothing under disturbance is no answer.
+    pub(super) fn headline(&self, verdict: &Verdict, smallest: &[SmallestEffect]) -> Headline {
+        let failed = FailedRuns::of(self.results);
+        match verdict {
+            Verdict::Change { to, by } => {
+                let change = match by {
+                    ProvenBy::Objective => self.objective_change(*to),
+                    ProvenBy::Limit => "it mends a limit that today breaks".to_owned(),
+                };
+                let doubt = if failed.are_most() {
+                    format!("; but {}", failed.words())
+                } else {
+                    String::new()
+                };
+                Headline::Set(format!("{} is proven better: {change}{doubt}", self.label(*to)))
+            }
+            Verdict::NoneKeeps { .. } => {
+                Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
+            }
+            Verdict::Stay { .. } if failed.are_most() => Headline::NoAnswer(format!(
+                "{}, and nothing was proven: mend what disturbs the hosts and run again",
+                failed.words()
+            )),
+            Verdict::Stay { .. } if self.results.settings.len() < 2 => {
+                Headline::Stay("no other setting was run".to_owned())
+            }
+            Verdict::Stay { .. } => {
+                let objective = smallest.iter().find(|one| one.limit.is_none());
+                self.stay(objective)
+            }
+        }
+    }
+
+    fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
+        let name = self.objective_name();
+        let Some(effect) = objective else {
+            let sentence =
+                "too few runs: two blocks are the least, and five or more can prove something";
+            return Headline::NoAnswer(sentence.to_owned());
+        };
+        let change = words::change(effect.ratio);
+        if missed(effect.ratio) <= LARGEST_MISSED {
+            return Headline::Stay(format!(
+                "nothing better was found; in four of five such runs a setting whose {name} is {change} would have \
+                 been"
+            ));
+        }
+        let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
+        // The smallest effect goes with the square root of the number of blocks.
+        let times = (effect.ratio.ln() / limit.ln()).powi(2);
+        let times = if times.is_finite() && times < 1e4 {
+            format!("about {} times the blocks", latput_units::text::number(times))
+        } else {
+            "many more blocks".to_owned()
+        };
+        Headline::NoAnswer(format!(
+            "too noisy: only a setting whose {name} is {change} would have been found; {times}, or quieter hosts, \
+             would find one that is {}",
+            words::change(limit)
+        ))
+    }
+}
+
+/// Size of a ratio as a share of the first setting's figure.
+fn missed(ratio: f64) -> f64 {
+    if ratio.is_finite() { (ratio - 1.0).abs() } else { f64::INFINITY }
+}
+
+/// The runs in which a check failed.
+struct FailedRuns {
+    runs: usize,
+    failed: usize,
+    /// The names of the checks, most frequent first.
+    names: Vec<(String, usize)>,
+}
+
+impl FailedRuns {
+    fn of(results: &Results) -> Self {
+        let mut names: Vec<(String, usize)> = Vec::new();
+        let mut failed = 0;
+        for row in &results.rows {
+            let mut of_row: Vec<&str> = Vec::new();
+            for check in row.observation.checks.iter().filter(|check| !check.passed) {
+                if !of_row.contains(&check.name.as_str()) {
+                    of_row.push(&check.name);
+                }
+            }
+            failed += usize::from(!of_row.is_empty());
+            for name in of_row {
+                match names.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, count)) => *count += 1,
+                    None => names.push((name.to_owned(), 1)),
+                }
+            }
+        }
+        names.sort_by(|a, b| b.1.cmp(&a.1));
+        Self { runs: results.rows.len(), failed, names }
+    }
+
+    const fn are_most(&self) -> bool {
+        2 * self.failed > self.runs
+    }
+
+    /// `10 of 10 runs failed a check (steal in 9, other-work in 2)`.
+    fn words(&self) -> String {
+        let names = self.names.iter().take(MOST_CHECKS);
+        let names: Vec<String> = names.map(|(name, count)| format!("{name} in {count}")).collect();
+        let Self { failed, runs, .. } = self;
+        format!("{failed} of {runs} runs failed a check ({})", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Check;
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::recommend::recommendation;
+    use crate::synthetic::{Figures, noise, results, rr};
+
+    #[test]
+    fn a_proof_a_quiet_run_without_one_and_a_noisy_run_are_told_apart() {
+        check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
+        check(1.0, 0.02, 8, "stay", "nothing better was found; in four of five such runs");
+        check(1.0, 0.4, 5, "no_answer", "too noisy: only a setting whose latency_ns_p99 is");
+        check(
+            1.0,
+            0.4,
+            5,
+            "no_answer",
+            "times the blocks, or quieter hosts, would find one that is 20 % lower",
+        );
+        check(0.5, 0.02, 1, "no_answer", "too few runs");
+    }
+
+    #[test]
+    fn the_blocks_that_a_noisy_run_asks_for_are_enough() {
+        let Headline::NoAnswer(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
+        let words: Vec<&str> = sentence.split(' ').collect();
+        let at = words.iter().position(|word| *word == "about").unwrap();
+        let times: f64 = words[at + 1].parse().unwrap();
+        let blocks = (6.0 * times).ceil() as u32;
+        let (mut answers, mut tried) = (0, 0);
+        for seed in 0..20 {
+            tried += 1;
+            answers +=
+                u32::from(matches!(headline(&drawn(seed, 1.0, 0.3, blocks)), Headline::Stay(_)));
+        }
+        assert!(answers >= 8, "{answers} of {tried} with {blocks} blocks: {sentence}");
+    }
+
+    #[test]
+    fn disturbed_runs_answer_only_what_they_prove() {
+        let disturb = |mut made: Results, share: usize| {
+            for row in made.rows.iter_mut().step_by(share) {
+                let name = "steal".to_owned();
+                row.observation.checks.push(Check { name, passed: false, detail: String::new() });
+            }
+            headline(&made)
+        };
+        let Headline::NoAnswer(sentence) = disturb(made(1.0, 0.02, 8), 1) else { panic!() };
+        assert!(sentence.starts_with("16 of 16 runs failed a check (steal in 16)"), "{sentence}");
+        assert_eq!(disturb(made(1.0, 0.02, 8), 2).kind(), "stay", "half is not most");
+        let Headline::Set(sentence) = disturb(made(0.5, 0.02, 8), 1) else { panic!() };
+        assert!(sentence.contains("but 16 of 16 runs failed a check"), "{sentence}");
+    }
+
+    #[track_caller]
+    fn check(effect: f64, sd: f64, blocks: u32, kind: &str, words: &str) {
+        let headline = headline(&made(effect, sd, blocks));
+        assert_eq!(headline.kind(), kind, "{headline:?}");
+        assert!(headline.sentence().contains(words), "{headline:?}");
+    }
+
+    fn headline(results: &Results) -> Headline {
+        recommendation(results, &Goal::parse("latency").unwrap()).unwrap().headline
+    }
+
+    fn made(effect: f64, sd: f64, blocks: u32) -> Results {
+        drawn(5, effect, sd, blocks)
+    }
+
+    fn drawn(seed: u64, effect: f64, sd: f64, blocks: u32) -> Results {
+        let mut rng = Rng::from_seed(seed);
+        results(&["off", "20us"], &[rr("rr")], blocks, |setting, _| Figures {
+            rate: 1e5,
+            p99_us: Some(50.0 * noise(&mut rng, sd) * if setting == 1 { effect } else { 1.0 }),
+            service_demand_us: 2.0,
+        })
+    }
+}
