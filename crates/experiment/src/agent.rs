@@ -165,8 +165,8 @@ impl Service<'_> {
         match request {
             Request::Read { knobs } => Ok(Answer::Values { values: self.host.read(&knobs) }),
             Request::Survey => self.host.survey().map(|nic| Answer::Surveyed(Box::new(nic))),
-            Request::Look { span } => {
-                self.host.look(span, self.stop).map(|seen| Answer::Looked(Box::new(seen)))
+            Request::Watch { span } => {
+                self.host.look(span, self.stop).map(|seen| Answer::Watched(Box::new(seen)))
             }
             Request::Set { setting } => self.host.set(&setting).map(|_| Answer::Set),
             Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),

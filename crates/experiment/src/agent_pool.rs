@@ -75,13 +75,13 @@ impl TrialRunner for AgentPool {
 
     fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
         for agent in self.agents().iter_mut() {
-            agent.send(&Request::Look { span })?;
+            agent.send(&Request::Watch { span })?;
         }
         let within = span.as_duration() + ANSWER_WITHIN;
         let mut hosts = Vec::new();
         for agent in self.agents() {
             match agent.receive(within, stop)? {
-                Answer::Looked(seen) => hosts.push(*seen),
+                Answer::Watched(seen) => hosts.push(*seen),
                 other => return Err(agent.unexpected(other)),
             }
         }

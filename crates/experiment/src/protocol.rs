@@ -49,7 +49,7 @@ pub enum Request {
     /// Tell what the interface is, and what can be set of it.
     Survey,
     /// Watch the host, which has no traffic of a trial, and tell what could disturb one.
-    Look {
+    Watch {
         /// How long.
         span: Nanos,
     },
@@ -229,8 +229,8 @@ pub enum Answer {
     },
     /// Answer to [`Request::Survey`].
     Surveyed(Box<Nic>),
-    /// Answer to [`Request::Look`].
-    Looked(Box<Surroundings>),
+    /// Answer to [`Request::Watch`].
+    Watched(Box<Surroundings>),
     /// Answer to [`Request::Set`]: every value was read back.
     Set,
     /// Answer to [`Request::Clock`].
