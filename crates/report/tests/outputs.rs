@@ -3,9 +3,9 @@
 #[path = "../examples/demo_report/results.rs"]
 mod results;
 
-use latput_model::Summary;
+use latput_model::{Headline, Summary};
 use latput_report::{Document, Screen, brief, csv, html, json, markdown, terminal};
-use latput_trial::{Metric, Results};
+use latput_trial::{Finding, HostToday, Metric, Results};
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
 const HOSTILE: &str = "</script><script>alert('x')</script>\",|\n\u{1b}[31m`*";

@@ -71,7 +71,7 @@ pub fn differences(before: &[HostToday], now: &[HostToday]) -> Vec<String> {
             match value(now, &host.host, key) {
                 Some(is) if is == *was => {}
                 Some(is) => {
-                    found.push(format!("{}: {knob} ({place}) was {was} and is {is}", host.host))
+                    found.push(format!("{}: {knob} ({place}) was {was} and is {is}", host.host));
                 }
                 None => found
                     .push(format!("{}: {knob} ({place}) was {was} and cannot be read", host.host)),

@@ -220,7 +220,7 @@ fn line(text: &str) -> String {
 }
 
 fn commented(text: &str) -> String {
-    text.lines().map(|line| format!("# {line}\n")).collect()
+    text.lines().flat_map(|line| ["# ", line, "\n"]).collect()
 }
 
 #[cfg(test)]
