@@ -295,16 +295,69 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 }
 
 #[test]
-fn where_nothing_is_proven_the_advice_is_to_stay() {
-    let (results, mut summary) = demo();
-    let advice = summary.recommendation.as_mut().unwrap();
-    (advice.proven_by, advice.setting, advice.against_first) = (None, 0, None);
-    advice.reason = vec!["Stay with `0us` <&.".to_owned()];
-    let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
-    assert!(text.contains("Recommended: stay with gro-flush-timeout=0us\n"), "{text}");
+fn each_answer_is_the_same_in_all_four_outputs() {
+    let set = Headline::Set("`20us` <& is proven better".to_owned());
+    let stay = Headline::Stay("nothing better was found <&".to_owned());
+    let no_answer = Headline::NoAnswer("too noisy <&".to_owned());
+    check_headline(set, Some(1), "Recommended: set", "gro-flush-timeout=20us", true);
+    check_headline(stay, Some(0), "Recommended: stay with", "today (gro-flush-timeout=0us)", false);
+    check_headline(no_answer.clone(), Some(0), "No answer", "", false);
+    check_headline(no_answer, None, "No answer", "", false); // the goal cannot be judged
+}
+
+#[track_caller]
+fn check_headline(
+    headline: Headline,
+    setting: Option<usize>,
+    words: &str,
+    label: &str,
+    has_command: bool,
+) {
+    let (mut results, mut summary) = demo();
+    results.today = vec![HostToday {
+        host: "a".to_owned(),
+        role: latput_trial::observation::Role::Sut,
+        values: latput_knobs::State::default(),
+    }];
+    results.findings = vec![Finding {
+        name: "steal".to_owned(),
+        hosts: vec!["a".to_owned()],
+        seen: "10 % <& stolen".to_owned(),
+        meaning: "trials pause".to_owned(),
+        remedy: "other CPUs".to_owned(),
+    }];
+    match (setting, summary.recommendation.as_mut()) {
+        (Some(setting), Some(advice)) => {
+            (advice.setting, advice.reason) = (setting, vec!["The reason.".to_owned()]);
+        }
+        _ => summary.recommendation = None,
+    }
+    let kind = headline.kind();
+    let sentence = headline.sentence().replace("<&", "&lt;&amp;").replace('`', "");
+    summary.headline = Some(headline);
+    let title = format!("{words} {label}").trim_end().to_owned();
+    let text = terminal(&results, &summary, Screen { columns: 400, is_terminal: false });
+    let marked = markdown(&results, &summary).replace("\\_", "_").replace("\\`", "");
     let page = html(&results, &summary, None);
-    assert!(page.contains("Stay with <code>gro-flush-timeout=0us</code>"));
-    assert!(page.contains("Stay with <code>0us</code> &lt;&amp;."));
+    let document = Document::new(&results, &summary);
+    assert!(text.contains(&format!("\n{title}\n")), "{text}");
+    assert!(marked.contains(&format!("**{title}**")), "{marked}");
+    let heading = if label.is_empty() { String::new() } else { format!(" <code>{label}</code>") };
+    assert!(page.contains(&format!("<h2>{words}{heading}</h2>")), "{kind}");
+    let tail = sentence.split_once("20us").map_or(&*sentence, |(_, tail)| tail);
+    let upper = |text: &str| text.replacen(&sentence[..1], &sentence[..1].to_uppercase(), 1);
+    for output in [&marked, &page] {
+        let found = output.contains(tail) || output.contains(&upper(tail));
+        assert!(found && output.contains("10 % &lt;&amp; stolen; trials pause; to mend it: other CPUs"), "{output}");
+    }
+    assert!(text.contains("steal: a: 10 % <& stolen"), "{text}");
+    assert_eq!(text.contains("latput set "), has_command, "{text}");
+    assert_eq!(marked.contains("latput set "), has_command, "{marked}");
+    let answer = document.headline.unwrap();
+    assert_eq!((answer.kind.as_str(), document.findings.len()), (kind, 1));
+    let commands = document.recommendation.map_or(0, |advice| advice.commands.len());
+    assert_eq!(commands > 0, has_command);
+    assert!(document.settings[0].today && !document.settings[1].today);
 }
 
 #[test]

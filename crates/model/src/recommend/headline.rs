@@ -137,7 +137,7 @@ impl FailedRuns {
                 }
             }
         }
-        names.sort_by(|a, b| b.1.cmp(&a.1));
+        names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         Self { runs: results.rows.len(), failed, names }
     }
 

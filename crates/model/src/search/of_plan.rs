@@ -337,16 +337,13 @@ fn with_today(factor: &Factor, today: &LabelledSetting) -> (Axis, usize) {
     let numbers: Option<Vec<u64>> =
         factor.levels.iter().map(|level| level.first().and_then(number)).collect();
     let rising = numbers.filter(|numbers| numbers.is_sorted());
-    let at = match (rising, factor.targets.first().and_then(of_today)) {
-        (Some(numbers), Some(now)) => {
-            let at = numbers.partition_point(|number| *number < now);
-            axis.apart = axis.apart.map(|apart| apart + usize::from(at <= apart));
-            at
-        }
-        _ => {
-            axis.apart = axis.apart.or(Some(axis.levels));
-            axis.levels
-        }
+    let at = if let (Some(numbers), Some(now)) = (rising, factor.targets.first().and_then(of_today)) {
+        let at = numbers.partition_point(|number| *number < now);
+        axis.apart = axis.apart.map(|apart| apart + usize::from(at <= apart));
+        at
+    } else {
+        axis.apart = axis.apart.or(Some(axis.levels));
+        axis.levels
     };
     axis.levels += 1;
     (axis, at)
