@@ -108,7 +108,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
-    let (today, refused, seen) = match before(run, &mut *runner) {
+    let Before { today, refused, mut seen } = match before(run, &mut *runner) {
         Ok(before) => before,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
@@ -116,23 +116,19 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
     }
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
-    let (id, results) = match resumable(run, db, &machine, &today, progress)? {
-        Some((id, mut results)) => {
-            let done = results.rows.len();
-            let planned = results.planned_trials;
-            progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-            let known = std::mem::take(&mut results.findings);
-            let new: Vec<Finding> =
-                seen.into_iter().filter(|finding| !known.contains(finding)).collect();
-            results.findings = [known, new].concat();
-            (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
-        }
-        None => {
-            let mut header = header(run, &*runner, today);
-            header.notes.append(&mut skipped);
-            header.findings = seen;
-            (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
-        }
+    let kept = resumable(run, db, &machine, &today, progress)?;
+    let (id, results) = if let Some((id, mut results)) = kept {
+        let done = results.rows.len();
+        let planned = results.planned_trials;
+        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        seen.retain(|finding| !results.findings.contains(finding));
+        results.findings.append(&mut seen);
+        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
+    } else {
+        let mut header = header(run, &*runner, today);
+        header.notes.append(&mut skipped);
+        header.findings = seen;
+        (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let results = Results { source: db.file(), ..results };
     let mut session = Session {
@@ -156,19 +152,23 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     session.end(runner, cause)
 }
 
-/// What is read of the hosts before the first trial: today's values, the settings that are refused, and what
-/// could disturb the trials.
-fn before(
-    run: &Run<'_>,
-    runner: &mut dyn TrialRunner,
-) -> Result<(Vec<HostToday>, BTreeMap<usize, String>, Vec<Finding>), Error> {
+/// What is read of the hosts before the first trial.
+struct Before {
+    today: Vec<HostToday>,
+    /// The settings that are refused, by their index in the plan, with the reason.
+    refused: BTreeMap<usize, String>,
+    /// What could disturb the trials.
+    seen: Vec<Finding>,
+}
+
+fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
     let today = runner.today(&run.plan.knobs(), run.stop)?;
     let first = first_of(run.plan, &today);
     let refused = refusals(run.plan, &runner.receive_sides(), first.as_ref())?;
     let span =
         LOOK.min(Nanos::from_ns(run.plan.shortest_grid().as_ns() / LOOK_SHARE)).max(SHORTEST_LOOK);
     let seen = findings(&runner.look(span, run.stop)?);
-    Ok((today, refused, seen))
+    Ok(Before { today, refused, seen })
 }
 
 /// Today's setting, if the hosts' values are known.

@@ -47,7 +47,7 @@ pub struct Testbed {
     /// Remarks for every result of this testbed.
     pub notes: Vec<String>,
     /// The lab, removed when the testbed is dropped.
-    _lab: Option<(LabLock, Lab)>,
+    lab: Option<(LabLock, Lab)>,
 }
 
 /// The kind of a testbed.
@@ -90,7 +90,7 @@ impl Testbed {
     /// are the user's own.
     pub fn nic(&self, stop: &Stop) -> Result<Option<Nic>, Error> {
         let TestbedKind::Hosts(hosts) = &self.kind else { return Ok(None) };
-        if self._lab.is_some() || self.name == LOOPBACK {
+        if self.lab.is_some() || self.name == LOOPBACK {
             return Ok(None);
         }
         let sut: Vec<HostSpec> =
@@ -116,7 +116,7 @@ impl Testbed {
             name: simulator.name(),
             kind: TestbedKind::Simulator(simulator),
             notes: Vec::new(),
-            _lab: None,
+            lab: None,
         })
     }
 
@@ -126,7 +126,7 @@ impl Testbed {
             name: format!("vm:{spec}"),
             kind: TestbedKind::Guest(spec),
             notes: Vec::new(),
-            _lab: None,
+            lab: None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Testbed {
             name: peer.to_string(),
             kind: TestbedKind::ThirdParty(peer),
             notes: Vec::new(),
-            _lab: None,
+            lab: None,
         })
     }
 
@@ -200,7 +200,7 @@ impl Testbed {
             name: "lab".to_owned(),
             kind: TestbedKind::Hosts(hosts),
             notes,
-            _lab: Some((lock, lab)),
+            lab: Some((lock, lab)),
         })
     }
 
@@ -229,7 +229,7 @@ impl Testbed {
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
-        Self { name: LOOPBACK.to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
+        Self { name: LOOPBACK.to_owned(), kind: TestbedKind::Hosts(hosts), notes, lab: None }
     }
 
     /// Two hosts, with the interfaces that were found between them.
@@ -238,7 +238,7 @@ impl Testbed {
             name: found.name.clone(),
             kind: TestbedKind::Hosts(found.hosts.to_vec()),
             notes: found.said.iter().chain(&found.warnings).cloned().collect(),
-            _lab: None,
+            lab: None,
         }
     }
 
@@ -281,7 +281,7 @@ impl Testbed {
             name: file.to_owned(),
             kind: TestbedKind::Hosts(hosts),
             notes: Vec::new(),
-            _lab: None,
+            lab: None,
         })
     }
 }

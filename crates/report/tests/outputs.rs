@@ -348,7 +348,10 @@ fn check_headline(
     let upper = |text: &str| text.replacen(&sentence[..1], &sentence[..1].to_uppercase(), 1);
     for output in [&marked, &page] {
         let found = output.contains(tail) || output.contains(&upper(tail));
-        assert!(found && output.contains("10 % &lt;&amp; stolen; trials pause; to mend it: other CPUs"), "{output}");
+        assert!(
+            found && output.contains("10 % &lt;&amp; stolen; trials pause; to mend it: other CPUs"),
+            "{output}"
+        );
     }
     assert!(text.contains("steal: a: 10 % <& stolen"), "{text}");
     assert_eq!(text.contains("latput set "), has_command, "{text}");

@@ -337,7 +337,8 @@ fn with_today(factor: &Factor, today: &LabelledSetting) -> (Axis, usize) {
     let numbers: Option<Vec<u64>> =
         factor.levels.iter().map(|level| level.first().and_then(number)).collect();
     let rising = numbers.filter(|numbers| numbers.is_sorted());
-    let at = if let (Some(numbers), Some(now)) = (rising, factor.targets.first().and_then(of_today)) {
+    let at = if let (Some(numbers), Some(now)) = (rising, factor.targets.first().and_then(of_today))
+    {
         let at = numbers.partition_point(|number| *number < now);
         axis.apart = axis.apart.map(|apart| apart + usize::from(at <= apart));
         at
