@@ -286,7 +286,7 @@ impl Layout<'_, '_> {
 fn legend(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
     let mut parts = Vec::new();
-    if view.summary.recommendation.is_some() {
+    if view.settings().into_iter().any(|setting| view.is_recommended(setting)) {
         parts.push("> recommended".to_owned());
     }
     if view.is_every_setting_pareto() {

@@ -51,6 +51,13 @@ impl Nic {
         self.knobs.iter().find(|known| known.knob == knob && known.today().is_ok())
     }
 
+    /// Why a knob that can be set alone must not be varied beside others.
+    fn reason_against(&self, knob: Knob) -> Option<&'static str> {
+        // Seen on kernel 6.18: setting a knob of the NAPI is then refused.
+        (knob == Knob::Gro && self.driver == "veth")
+            .then_some("a veth has its NAPI only while GRO is on, and other factors vary that")
+    }
+
     /// Today's value of a knob that can be set.
     fn today(&self, knob: Knob) -> Option<Value> {
         self.settable(knob)?.today().ok().cloned()

@@ -132,7 +132,7 @@ fn tune_makes_and_saves_a_plan_for_the_nic_of_the_system_under_test() {
     assert_eq!(lab.knobs(), before);
     let text = std::fs::read_to_string(place.path("latput-plan-lat0.toml")).unwrap();
     assert_eq!(lab.b(&["plan", "nic", "lat0"]).expect(0, &[]).out, text);
-    for knob in ["gro-flush-timeout + sut.napi-defer-hard-irqs", "sut.gro", "sut.threaded"] {
+    for knob in ["gro-flush-timeout + sut.napi-defer-hard-irqs", "sut.tso", "sut.threaded"] {
         assert!(text.contains(knob), "{knob}: {text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use latput_trial::Results;
 
-use super::{Judge, ProvenBy, SmallestEffect, Verdict};
+use super::{Comparison, Judge, ProvenBy, SmallestEffect, Verdict};
 use crate::words;
 
 /// The answer of a run to its goal, each with its sentence.
@@ -61,6 +61,9 @@ impl Judge<'_> {
             Verdict::NoneKeeps { .. } => {
                 Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
             }
+            Verdict::Stay { .. } if self.all_are_worse() => {
+                Headline::Stay("every other setting is proven worse".to_owned())
+            }
             Verdict::Stay { .. } if failed.are_most() => Headline::NoAnswer(format!(
                 "{}, and nothing was proven: mend what disturbs the hosts and run again",
                 failed.words()
@@ -73,6 +76,15 @@ impl Judge<'_> {
                 self.stay(objective)
             }
         }
+    }
+
+    /// Whether every other setting's objective is proven worse than the first one's.
+    fn all_are_worse(&self) -> bool {
+        let ratios = self.objective_ratios();
+        let is_worse = |comparison: &Comparison| {
+            !comparison.proven && comparison.ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0))
+        };
+        !ratios.is_empty() && ratios.len() == self.others().len() && ratios.values().all(is_worse)
     }
 
     fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
@@ -177,6 +189,8 @@ mod tests {
             "times the blocks, or quieter hosts, would find one that is 20 % lower",
         );
         check(0.5, 0.02, 1, "no_answer", "too few runs");
+        // Noise hides no better setting where all are known to be worse.
+        check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
     }
 
     #[test]

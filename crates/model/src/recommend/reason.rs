@@ -67,7 +67,7 @@ impl Judge<'_> {
             "the nearest is not proven to differ"
         };
         format!(
-            "No setting is proven better than {first}, so stay with it; {nature}: with {} {}{}.",
+            "No setting is proven better than {first}; {nature}: with {} {}{}.",
             self.label(nearest),
             self.objective_change(nearest),
             self.objective_figures(nearest),

@@ -204,7 +204,7 @@ impl Nic {
         let reason = |knob: &Knob| {
             let known = self.knobs.iter().find(|known| known.knob == *knob);
             let why = match known.map(super::NicKnob::today) {
-                Some(Ok(_)) => return None,
+                Some(Ok(_)) => self.reason_against(*knob)?.to_owned(),
                 Some(Err(why)) => why,
                 None => "not known here".to_owned(),
             };

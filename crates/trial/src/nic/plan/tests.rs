@@ -92,6 +92,8 @@ fn what_cannot_be_varied_is_named_with_the_reason() {
     assert!(text.contains("# - lro: the driver cannot change it\n"), "{text}");
     assert!(text.contains("# - rx-ring: its 1 places have 2 different values"), "{text}");
     assert!(text.contains("\"sut.gro\" = ["), "{text}");
+    nic.driver = "veth".to_owned();
+    assert!(nic.plan().unwrap_err().contains("gro: a veth has its NAPI only while GRO is on"));
     nic.knobs.remove(0);
     let nothing = nic.plan().unwrap_err();
     assert!(
