@@ -82,7 +82,7 @@ impl Args {
             Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let mut plan = run::checked_plan(&file, &text, self.goal.clone())?;
+        let (mut plan, mut text) = self.prepared(&file, text)?;
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
         if let Some(prediction) = &prediction {
@@ -90,18 +90,10 @@ impl Args {
         }
         let open = || self.hosts.open(&on, &plan, context);
         let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
-        let mut text = text;
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             let (file, made) = plan_for(&nic)?;
-            plan = run::checked_plan(&file, &made, self.goal.clone())?;
-            text = made;
+            (plan, text) = self.prepared(&file, made)?;
         }
-        let text = match self.budget {
-            None => text,
-            Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
-        };
-        plan.method.budget = self.budget.or(plan.method.budget);
-        choose_design(&mut plan);
         testbed.notes.extend(prediction.clone());
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
         drop(testbed); // the lab is gone before anything is told
@@ -117,6 +109,18 @@ impl Args {
 }
 
 impl Args {
+    /// The plan of this text with the goal and the budget of the flags, and its design; and the text to keep.
+    fn prepared(&self, file: &str, text: String) -> Result<(Plan, String), CliError> {
+        let mut plan = run::checked_plan(file, &text, self.goal.clone())?;
+        plan.method.budget = self.budget.or(plan.method.budget);
+        choose_design(&mut plan);
+        let text = match self.budget {
+            None => text,
+            Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
+        };
+        Ok((plan, text))
+    }
+
     /// What the words are: at most one plan, and hosts in the place of `--on`.
     fn plan_and_testbed(&self) -> Result<(Option<PathBuf>, Option<String>), CliError> {
         let (hosts, plans): (Vec<&String>, Vec<&String>) =

@@ -102,10 +102,10 @@ impl Judge<'_> {
             ));
         }
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
-        // The smallest effect goes with the square root of the number of blocks.
+        // The smallest effect falls with the square root of the number of blocks, and faster for few.
         let times = (effect.ratio.ln() / limit.ln()).powi(2);
         let times = if times.is_finite() && times < 1e4 {
-            format!("about {} times the blocks", latput_units::text::number(times))
+            format!("at most {} times the blocks", latput_units::text::number(times))
         } else {
             "many more blocks".to_owned()
         };
@@ -197,7 +197,7 @@ mod tests {
     fn the_blocks_that_a_noisy_run_asks_for_are_enough() {
         let Headline::NoAnswer(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
         let words: Vec<&str> = sentence.split(' ').collect();
-        let at = words.iter().position(|word| *word == "about").unwrap();
+        let at = words.iter().position(|word| *word == "most").unwrap();
         let times: f64 = words[at + 1].parse().unwrap();
         let blocks = (6.0 * times).ceil() as u32;
         let (mut answers, mut tried) = (0, 0);
