@@ -26,11 +26,11 @@ mod reason;
 mod recommendation;
 mod smallest;
 
-pub use self::recommendation::{ProvenBy, Recommendation};
+pub use self::recommendation::{Headline, ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
-pub use headline::{Headline, LARGEST_MISSED};
+pub use headline::LARGEST_MISSED;
 pub use smallest::SmallestEffect;
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the

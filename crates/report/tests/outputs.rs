@@ -356,7 +356,7 @@ fn check_headline(
     assert!(text.contains("steal: a: 10 % <& stolen"), "{text}");
     assert_eq!(text.contains("latput set "), has_command, "{text}");
     assert_eq!(marked.contains("latput set "), has_command, "{marked}");
-    let answer = document.headline.unwrap();
+    let answer = document.headline.expect("a goal has an answer");
     assert_eq!((answer.kind.as_str(), document.findings.len()), (kind, 1));
     let commands = document.recommendation.map_or(0, |advice| advice.commands.len());
     assert_eq!(commands > 0, has_command);

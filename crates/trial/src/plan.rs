@@ -10,6 +10,7 @@ use crate::results::LabelledSetting;
 use crate::workload::Workload;
 
 mod file;
+mod today;
 
 /// The plan of `latput tune` without arguments.
 pub const BUILT_IN: &str = include_str!("../../../examples/built-in.toml");

@@ -2,43 +2,15 @@
 
 use latput_trial::Results;
 
-use super::{Comparison, Judge, ProvenBy, SmallestEffect, Verdict};
+use super::recommendation::{Headline, ProvenBy};
+use super::{Comparison, Judge, SmallestEffect, Verdict};
 use crate::words;
-
-/// The answer of a run to its goal, each with its sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Headline {
-    /// Change to a setting that is proven better.
-    Set(String),
-    /// Stay with today's: nothing better was found, and it would probably have been.
-    Stay(String),
-    /// The run can say neither: what it lacks.
-    NoAnswer(String),
-}
 
 /// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
 /// what people change settings for; `docs/tune.md` tells it.
 pub const LARGEST_MISSED: f64 = 0.20;
 /// So many checks are named.
 const MOST_CHECKS: usize = 2;
-
-impl Headline {
-    /// The name in JSON: `set`, `stay` or `no_answer`.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Set(_) => "set",
-            Self::Stay(_) => "stay",
-            Self::NoAnswer(_) => "no_answer",
-        }
-    }
-
-    /// The sentence.
-    pub fn sentence(&self) -> &str {
-        match self {
-            Self::Set(sentence) | Self::Stay(sentence) | Self::NoAnswer(sentence) => sentence,
-        }
-    }
-}
 
 impl Judge<'_> {
     /// The answer by this verdict. A proof stands also where checks failed, because it compares runs of the
@@ -199,7 +171,7 @@ mod tests {
         let words: Vec<&str> = sentence.split(' ').collect();
         let at = words.iter().position(|word| *word == "most").unwrap();
         let times: f64 = words[at + 1].parse().unwrap();
-        let blocks = (6.0 * times).ceil() as u32;
+        let blocks = (1..10_000).find(|blocks| f64::from(*blocks) >= 6.0 * times).unwrap();
         let (mut answers, mut tried) = (0, 0);
         for seed in 0..20 {
             tried += 1;

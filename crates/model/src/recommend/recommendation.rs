@@ -2,7 +2,6 @@
 
 use latput_stats::Estimate;
 
-use super::headline::Headline;
 use super::smallest::SmallestEffect;
 
 /// A recommendation with its reason.
@@ -49,6 +48,35 @@ impl ProvenBy {
         match self {
             Self::Objective => "objective",
             Self::Limit => "limit",
+        }
+    }
+}
+
+/// The answer of a run to its goal, each with its sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Headline {
+    /// Change to a setting that is proven better.
+    Set(String),
+    /// Stay with today's: nothing better was found, and it would probably have been.
+    Stay(String),
+    /// The run can say neither: what it lacks.
+    NoAnswer(String),
+}
+
+impl Headline {
+    /// The name in JSON: `set`, `stay` or `no_answer`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Set(_) => "set",
+            Self::Stay(_) => "stay",
+            Self::NoAnswer(_) => "no_answer",
+        }
+    }
+
+    /// The sentence.
+    pub fn sentence(&self) -> &str {
+        match self {
+            Self::Set(sentence) | Self::Stay(sentence) | Self::NoAnswer(sentence) => sentence,
         }
     }
 }

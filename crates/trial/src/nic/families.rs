@@ -74,7 +74,7 @@ pub(super) const FAMILIES: &[Family] = &[
 const SHORTEST_DELAY: Nanos = Nanos::from_us(10);
 /// Longer delays than this cost more latency than any workload of the plan bears.
 const LONGEST_DELAY: Nanos = Nanos::from_us(500);
-/// Delays beside today's, where today's is none or a mode.
+/// Delays beside today's, where today's is off or a mode.
 const USUAL_DELAYS: [Nanos; 2] = [Nanos::from_us(20), Nanos::from_us(100)];
 /// The factor between a level and today's value.
 const STEP: u64 = 4;

@@ -1,3 +1,5 @@
+//! Plans of drawn interfaces, and the levels of known ones.
+
 use std::collections::BTreeSet;
 
 use latput_knobs::ValueKind;
@@ -176,7 +178,7 @@ fn nic(knobs: &[(Knob, &str)]) -> Nic {
 /// An interface with any knobs, values and limits.
 fn drawn(seed: u64) -> Nic {
     let mut rng = Rng::from_seed(seed);
-    let cpus: CpuSet = (0..1 + rng.next_u64() as u32 % 9).map(CpuId).collect();
+    let cpus: CpuSet = (0..=8).take(1 + drawn_size(&mut rng, 9)).map(CpuId).collect();
     let mut knobs = Vec::new();
     for &knob in Knob::ALL {
         let spec = knob.spec();
@@ -187,20 +189,20 @@ fn drawn(seed: u64) -> Nic {
             ValueKind::Count => Value::Count(number),
             ValueKind::Time => Value::Time(spec.time_unit().saturating_mul(number)),
             ValueKind::Switch => Value::Switch(draw(2) == 0),
-            ValueKind::Cpus => Value::Cpus((0..draw(4) as u32).map(CpuId).collect()),
+            ValueKind::Cpus => Value::Cpus((0..4).take_while(|_| draw(3) > 0).map(CpuId).collect()),
             _ => continue,
         };
         let most = if draw(2) == 0 { spec.max } else { number + draw(4096).min(spec.max - number) };
         knobs.push(NicKnob {
             knob,
             values: if draw(8) == 0 { Vec::new() } else { vec![value] },
-            places: 1 + draw(8) as usize,
+            places: [1, 2, 8][usize::from(draw(2) == 0) + usize::from(draw(2) == 0)],
             obstacle: (draw(4) == 0).then(|| "no\tsuch\nthing".to_owned()),
             range: (spec.min, most),
             resets_link: draw(2) == 0,
         });
     }
-    let lower = if seed % 5 == 0 { vec!["eth9".to_owned()] } else { Vec::new() };
+    let lower = if seed.is_multiple_of(5) { vec!["eth9".to_owned()] } else { Vec::new() };
     Nic {
         interface: "eth0".to_owned(),
         driver: "drawn".to_owned(),
@@ -209,4 +211,8 @@ fn drawn(seed: u64) -> Nic {
         knobs,
         ..Nic::default()
     }
+}
+
+fn drawn_size(rng: &mut Rng, below: u64) -> usize {
+    usize::try_from(rng.next_u64() % below).unwrap()
 }
