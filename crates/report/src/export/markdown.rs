@@ -48,11 +48,12 @@ fn recommendation(view: &View<'_>) -> String {
         let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
         let _ = writeln!(text, "Goal: {}.\n\n{}\n", escaped(&advice.goal), reason.join(" "));
     }
-    for command in view.recommended_commands() {
+    let commands = view.recommended_commands();
+    for command in &commands {
         // Four spaces make code; a fence could be closed by a hostile name.
         let _ = writeln!(text, "    {}", printable(&command.line));
     }
-    if !view.commands(advice.setting).is_empty() {
+    if !commands.is_empty() {
         for (name, line) in next::lines(view.results) {
             let _ = writeln!(text, "    {name}: {}", printable(&line));
         }
