@@ -50,8 +50,9 @@ impl Places {
     fn flags(&self) -> String {
         let remap =
             self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
-        let flags: Vec<String> =
-            std::iter::once("-Ctarget-feature=+crt-static".to_owned()).chain(remap).collect();
+        // Relative relocations in their packed form: 0.6 MB less. The libc within can read them (glibc 2.36).
+        let of_target = ["-Ctarget-feature=+crt-static", "-Clink-arg=-Wl,-z,pack-relative-relocs"];
+        let flags: Vec<String> = of_target.map(str::to_owned).into_iter().chain(remap).collect();
         flags.join("\u{1f}")
     }
 
