@@ -67,7 +67,7 @@ impl Journal {
     }
 }
 
-/// JournalEntry `number`, of which `later` are the newer ones.
+/// The entry with the number `number`; `later` are the newer entries.
 fn entry(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
