@@ -102,6 +102,13 @@ impl From<transaction::RestoreError> for CliError {
     }
 }
 
+impl From<latput_knobs::StoreError> for CliError {
+    fn from(error: latput_knobs::StoreError) -> Self {
+        let code = if error.is_permission() { Code::Permission } else { Code::Failed };
+        Self { code, error: error.into() }
+    }
+}
+
 impl From<latput_vm::Error> for CliError {
     fn from(error: latput_vm::Error) -> Self {
         let code =

@@ -481,8 +481,8 @@ mod tests {
 
     #[test]
     fn another_version_is_told_from_garbage_whatever_else_it_says() {
-        check("{\"request\":\"open\",\"schema\":9,\"version\":\"9.1\",\"new\":[]}\n", "schema 9");
-        check("{\"schema\":9,\"version\":\"9.1\"}\n", "schema 9");
+        check("{\"request\":\"open\",\"schema\":99,\"version\":\"9.1\",\"new\":[]}\n", "schema 99");
+        check("{\"schema\":99,\"version\":\"9.1\"}\n", "schema 99");
         check(&format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}\n"), "malformed");
         check("{\"schema\":-1,\"version\":\"9.1\"}\n", "malformed");
     }

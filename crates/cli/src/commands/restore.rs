@@ -41,8 +41,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
-        let listed =
-            store.list().map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        let listed = store.list()?;
         if let Some(id) = &self.forget {
             return forget(context, &mut store, listed, id);
         }
@@ -56,7 +55,7 @@ impl Args {
                 Ok(kept) if !is_wanted(&kept.interface) => continue,
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
-                Err(error) => Err(CliError { code: Code::Failed, error: error.into() }),
+                Err(error) => Err(error.into()),
             };
             match outcome {
                 Ok(outcome) => done.push(outcome),

@@ -61,7 +61,7 @@ fn how_well_figures_are_to_be_known_is_checked() {
             .run(&["set", "lo", "mtu=9000", "--confirm-within", time])
             .expect(2, &["--confirm-within", "1s to 24h"]);
     }
-    place.run(&["set", "lo", "mtu=9000", "--confirm-within", "60"]).expect(2, &["unit", "2s"]);
+    place.run(&["set", "lo", "mtu=9000", "--confirm-within", "60x"]).expect(2, &["unit", "2s"]);
     place.run(&["report", "--smallest-effect", "2%", "kept.db"]).expect(2, &["--compare"]);
     place.run(&["report", "--compare", "one.db"]).expect(2, &["--compare"]);
 }
@@ -123,8 +123,8 @@ fn a_confirmation_of_nothing_says_so() {
 fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() {
     let same = "install the same version on both";
     check_agent(
-        r#"echo '{"answer":"opened","schema":9,"version":"9.9","new":[1]}'; cat"#,
-        &["host `far`", "latput 9.9", "speaks schema 9", same],
+        r#"echo '{"answer":"opened","schema":99,"version":"9.9","new":[1]}'; cat"#,
+        &["host `far`", "latput 9.9", "speaks schema 99", same],
     );
     check_agent("echo 'Welcome to far!'; cat", &["host `far`", "Welcome to far!", "not a message"]);
     let too_long = ["host `far`", "a line of more than 1048576 bytes"];
@@ -177,7 +177,7 @@ fn check_memory(script: &str, expected: &str) {
 #[test]
 fn an_agent_tells_a_controller_of_another_version_so() {
     let place = Place::new();
-    place.write("open", "{\"request\":\"open\",\"schema\":9,\"version\":\"9.9\",\"new\":1}\n");
+    place.write("open", "{\"request\":\"open\",\"schema\":99,\"version\":\"9.9\",\"new\":1}\n");
     let from = std::fs::File::open(place.path("open")).unwrap();
     let ran = place.command(&["agent", "--stdio"]).stdin(from).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();

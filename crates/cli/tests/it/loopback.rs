@@ -29,7 +29,11 @@ fn the_width_of_tables_is_that_of_the_environment() {
     place.write("plan.toml", plan);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g"]).expect(0, &[]);
     let longest = |columns: &str| {
-        let output = place.command(&["report"]).env("COLUMNS", columns).output().unwrap();
+        let output = place
+            .command(&["report", "latput-results.db"])
+            .env("COLUMNS", columns)
+            .output()
+            .unwrap();
         let text = Ran::from(output).expect(0, &["tcp_rr"]).out.clone();
         let table = text.lines().skip_while(|line| !line.contains("tcp_rr -")).take(5);
         table.map(|line| line.chars().count()).max()

@@ -177,7 +177,8 @@ fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
 /// What `report` makes of `found.db` beside `truth.db`.
 fn predicted_beside_measured(place: &Place) {
     let beside = ["report", "truth.db", "--predicted", "found.db", "--fitted", "tcp_rr@0us"];
-    let words = ["beside sim:", "Kendall tau", "rate: off by at most", "in nine of ten", "0us*"];
+    let words =
+        ["beside sim:", "Kendall tau", "rate: off by at most", "in nine of ten", "today (0us)*"];
     place.run(&beside).expect(0, &words);
     let text = place.run(&[&beside[..], &["--json"]].concat()).expect(0, &[]).out.clone();
     crate::json::check(include_str!("../../../../docs/schema/prediction.json"), &text);

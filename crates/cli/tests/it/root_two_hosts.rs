@@ -31,11 +31,11 @@ fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
     let Some(hosts) = Hosts::up() else { return };
     let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
     let brought = "198.18.9.2: no latput 0.1.0 is there; it was brought";
-    ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "4 trials"]);
+    ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "6 trials"]);
     assert_eq!(left(), Vec::<PathBuf>::new());
-    assert_eq!(hosts.place.trials("latput-results.db"), 4);
+    assert_eq!(hosts.place.trials("latput-results.db"), 6);
     let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
-    again.expect(0, &["4 trials"]);
+    again.expect(0, &["6 trials"]);
     let checked = hosts.run(&["hosts", "saved.toml", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&checked.expect(0, &[]).out).unwrap();
     for host in document["hosts"].as_array().unwrap() {
