@@ -202,5 +202,9 @@ fn parameters_that_a_driver_lacks_or_would_not_take_are_refused() {
     let run = |testbed: &str| place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
     run("vm:e1000e").expect(1, &["interrupt-throttle-rate=50", "0, 1, 3, 4 and 100 to 100000"]);
     place.write("plan.toml", PARAMETERS);
-    run("vm:virtio-net").expect(1, &["virtio-net", "no parameter InterruptThrottleRate"]);
+    // Today's values may have had their trials before.
+    let ran = run("vm:virtio-net");
+    assert!(matches!(ran.code, Some(1 | 6)), "{ran:#?}");
+    let said = "vm:virtio-net: the driver has no parameter InterruptThrottleRate";
+    assert!(ran.err.contains(said), "{ran:#?}");
 }
