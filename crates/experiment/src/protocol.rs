@@ -506,7 +506,7 @@ mod tests {
         let found = match read_line::<Request>(&mut line.as_bytes()) {
             Err(LineError::Malformed { .. }) => "malformed",
             Err(LineError::Closed) => "closed",
-            Err(LineError::OtherVersion { schema: 9, .. }) => "schema 9",
+            Err(LineError::OtherVersion { schema: 99, .. }) => "schema 99",
             other => panic!("{other:?}"),
         };
         assert_eq!(found, expected, "{line}");
