@@ -21,7 +21,8 @@ use anyhow::{Context, Result, ensure};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, find_on_path, output};
 
-const PROGRAMS: &[&str] = &["dpkg-deb", "git", "gzip", "rpmbuild", "sha256sum", "tar"];
+const PROGRAMS: &[&str] =
+    &["dpkg-deb", "git", "gzip", "nm", "readelf", "rpmbuild", "sha256sum", "tar"];
 const SUMS: &str = "SHA256SUMS";
 
 /// What to pack.
@@ -79,6 +80,7 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     let binary = workspace.built()?;
     binary::check_static(&binary)?;
+    binary::check_calls(workspace, tally)?;
     let folder = folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
     let first = Release::of(workspace, &binary, &first)?;

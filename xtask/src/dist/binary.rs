@@ -11,8 +11,13 @@ use crate::workspace::{Workspace, cargo, output};
 
 const PROFILE: &str = "dist";
 const BYTES_MOST: usize = 12_000_000;
-/// Stands in whatever calls the C library's resolver: its configuration (nsswitch.conf(5)).
+/// Stands in a binary that calls the C library's resolver and has link-time optimisation: its configuration
+/// (nsswitch.conf(5)). Without that optimisation the archive's members stay, though nothing calls them.
 const RESOLVER: &str = "/etc/nsswitch.conf";
+/// What loads NSS modules (nss(5)): names of users, hosts and services.
+const NSS_CALLS: &[&str] =
+    &["getaddrinfo", "gethostby", "getnameinfo", "getpw", "getgr", "getserv"];
+const REMEDY: &str = "resolve names by latput-names; nothing may call getaddrinfo or getpwuid_r";
 
 /// Builds it and holds it to what is promised.
 pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
@@ -72,20 +77,32 @@ fn check(binary: &Path, places: &Places) -> Result<()> {
         let place = place.display().to_string();
         ensure!(!holds(&bytes, &place), "{shown} names a folder of this machine: {place}");
     }
+    ensure!(!holds(&bytes, RESOLVER), "{shown} has the C library's resolver: {REMEDY}");
     println!("{shown}: static, stripped, {} bytes", bytes.len());
     Ok(())
 }
 
-/// It needs nothing of the host: no loader, no library, no NSS.
+/// It needs no loader and no library of the host.
 pub fn check_static(binary: &Path) -> Result<()> {
-    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let shown = binary.display();
     let segments = output(Command::new("readelf").arg("-Wl").arg(binary))?;
     ensure!(!segments.contains("INTERP"), "{shown} is not static: it asks for a loader");
     let sections = output(Command::new("readelf").arg("-WS").arg(binary))?;
     ensure!(!sections.contains(".symtab"), "{shown} is not stripped");
-    let remedy = "resolve names by latput-names; nothing else may call getaddrinfo or getpwuid_r";
-    ensure!(!holds(&bytes, RESOLVER), "{shown} has the C library's resolver: {remedy}");
+    Ok(())
+}
+
+/// What a binary calls is read in its dynamic form, which names each call into the C library.
+pub fn check_calls(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mut build = cargo();
+    build.args(["build", "--locked", "--package", "latput"]).current_dir(&workspace.root);
+    tally.run(&mut build)?;
+    let binary = workspace.target.join("debug/latput");
+    let symbols = output(Command::new("nm").args(["-D", "--undefined-only"]).arg(&binary))?;
+    let called = |line: &&str| NSS_CALLS.iter().any(|call| line.contains(&format!(" {call}")));
+    let found: Vec<&str> = symbols.lines().filter(called).map(str::trim).collect();
+    ensure!(found.is_empty(), "{} calls {}: {REMEDY}", binary.display(), found.join(", "));
+    ensure!(symbols.contains(" socket"), "{} names no calls", binary.display());
     Ok(())
 }
 
