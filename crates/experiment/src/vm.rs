@@ -60,10 +60,7 @@ impl Emulated {
         interval: Option<Nanos>,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let failed = |error: latput_vm::Error| Error::Guest {
-            testbed: format!("vm:{spec}"),
-            problem: error.to_string(),
-        };
+        let failed = failed(spec);
         let guest = match Guest::start(spec, &|| stop.is_raised()) {
             Err(_) if stop.is_raised() => return Err(Error::Interrupted),
             other => other.map_err(failed)?,
@@ -86,16 +83,33 @@ impl Emulated {
             let problem = format!("the driver has no parameter {}", wanted.join(" "));
             return Err(Error::Guest { testbed, problem });
         }
-        if let Some(pool) = self.pool.take() {
-            pool.close(stop, &mut |_| {})?;
-        }
         tracing::info!(parameters = wanted.join(" "), "reloading the guest's driver");
-        self.guest
-            .reload(&wanted)
-            .map_err(|error| Error::Guest { testbed, problem: error.to_string() })?;
+        self.reload(&wanted, stop)?;
         self.parameters = wanted;
         self.pool = Some(self.agents.start(&self.guest, stop)?);
         Ok(())
+    }
+
+    /// Ends the agents and loads the driver. Where a guest does not let its agents end, the next boot
+    /// takes its place: all guests of a kind are the same machine.
+    fn reload(&mut self, wanted: &[String], stop: &Stop) -> Result<(), Error> {
+        let failed = failed(self.guest.spec());
+        if let Some(pool) = self.pool.take()
+            && let Err(stuck) = pool.close(stop, &mut |line| tracing::info!("{line}"))
+        {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            tracing::warn!(%stuck, console = self.guest.console(), "booting the guest again");
+            self.guest.end();
+            self.guest = Guest::start(self.guest.spec(), &|| stop.is_raised()).map_err(&failed)?;
+        }
+        self.guest.reload(wanted).map_err(failed)
+    }
+
+    /// Nothing needs to be put back: the guest ends, and its settings with it.
+    fn end(mut self) {
+        self.guest.end();
     }
 
     /// Replaces the error of a broken line by the guest's end, if the guest has ended.
@@ -111,6 +125,11 @@ impl Emulated {
             ),
         }
     }
+}
+
+/// An error of the guest, with the testbed's name.
+fn failed(spec: GuestSpec) -> impl Fn(latput_vm::Error) -> Error {
+    move |error| Error::Guest { testbed: format!("vm:{spec}"), problem: error.to_string() }
 }
 
 /// The hosts of a guest, the system under test first.
@@ -231,15 +250,14 @@ impl TrialRunner for Emulated {
         pool.unsupported(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
-    fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.pool.map_or(Ok(()), |pool| pool.close(stop, tell))
+    /// Like [`Self::abandon`].
+    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.end();
+        Ok(())
     }
 
-    /// Nothing needs to be put back: the guest ends, and its settings with it.
     fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
-        let Self { pool, mut guest, .. } = *self;
-        guest.end();
-        drop(pool);
+        self.end();
         cause
     }
 }
