@@ -21,6 +21,7 @@ mod sim_peers;
 mod tidy;
 mod twin;
 mod vm;
+mod wire;
 mod workspace;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ enum Task {
     BenchPower(power::Options),
     /// Compare busy time with bpftrace's for every kind of workload on the lab (by hand: needs root and an idle machine).
     BenchCpu(busy::Options),
+    /// Compare round trips and the counters of slices with tcpdump's on the lab (by hand: needs root and an idle machine).
+    BenchWire(wire::Options),
     /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
     BenchSearch(search_peers::Options),
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         }
         Task::BenchPower(options) => power::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchCpu(options) => busy::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchWire(options) => wire::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSearch(options) => {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }

@@ -18,7 +18,8 @@ pub const SERVER: &str = "b";
 /// The server's address in the lab.
 pub const SERVER_ADDRESS: &str = "198.18.0.2";
 const CLIENT_ADDRESS: &str = "198.18.0.1";
-const INTERFACE: &str = "lat0";
+/// The interface of both hosts.
+pub const INTERFACE: &str = "lat0";
 const POLL: Duration = Duration::from_millis(10);
 
 /// A lab that is up; dropping it takes it down.
@@ -209,6 +210,12 @@ impl Running {
             bail!("`{}` ended with {status}: {} {}", self.name, errors.trim(), output.trim());
         }
         Ok(output)
+    }
+
+    /// Asks the process to end, and gives what it printed.
+    pub fn end(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+        self.signal(Signal::TERM);
+        self.finish(stop, deadline)
     }
 
     fn signal(&self, signal: Signal) {
