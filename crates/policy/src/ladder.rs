@@ -87,11 +87,8 @@ impl Bounds {
 
     /// How long half of the ring lasts at a rate of packets per second.
     pub fn absorbed(&self, peak_pps: f64) -> Nanos {
-        if peak_pps > 0.0 {
-            Nanos::from_secs_f64((f64::from(self.ring) / 2.0 / peak_pps).min(3600.0))
-        } else {
-            Nanos::from_s(3600)
-        }
+        // No packets at all: for ever, which is cut too.
+        Nanos::from_secs_f64((f64::from(self.ring) / 2.0 / peak_pps).min(3600.0))
     }
 }
 
@@ -119,7 +116,22 @@ mod tests {
         check(520e3, 7, 225.0, 246.2); // half of the ring lasts 246 us
         check(850e3, 6, 128.0, 128.0); // 151 us
         check(20e6, 2, 5.8, 6.4);
+        check(30e6, 1, 4.0, 4.0); // 4.3 us
         check(40e6, 0, 0.0, 0.0); // 3.2 us
+    }
+
+    #[test]
+    fn an_owner_who_allows_the_least_only_gets_one_rung() {
+        let bounds = Bounds { most: Nanos::from_us(4), ..Bounds::default() };
+        assert_eq!((bounds.highest(0.0), bounds.reach(0.0)), (1, 1));
+        assert_eq!(bounds.within(1, 0.0), Nanos::from_us(4));
+    }
+
+    #[test]
+    fn a_ring_without_packets_lasts_an_hour_at_most() {
+        assert_eq!(Bounds::default().absorbed(0.0), Nanos::from_s(3600));
+        assert_eq!(Bounds::default().absorbed(1e-9), Nanos::from_s(3600));
+        assert_eq!(Bounds::default().absorbed(128.0), Nanos::from_s(1));
     }
 
     #[test]

@@ -128,38 +128,21 @@ impl ResponsePolicy {
         {
             return Decision::Keep;
         }
-        let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
-        let elapsed = self.slot.elapsed(now);
+        if gap > self.params.idle_after
+            && let Some(decision) = self.take_gap(observation, gap)
+        {
+            return decision;
+        }
+        self.idle_for = Nanos::ZERO;
         // Only slots of similar length are compared.
-        let is_part = elapsed.saturating_mul(2) < self.sample;
+        let is_part = self.slot.elapsed(now).saturating_mul(2) < self.sample;
         let is_full = if is_part {
             self.is_on_trial_harmful(now)
         } else {
             self.slot.is_full(now, self.patience(), is_sampled, &self.params)
         };
-        // A driver's poll after a long gap begins something new. A daemon's sample is always long.
-        let packets = f64::from(observation.rx.packets);
-        let is_idle = gap > self.params.idle_after && packets < self.idle_packets(gap);
-        // A delay on trial that leaves too few packets for a slot has failed: a slot would never fill.
-        let is_tried = matches!(self.search, DelaySearch::Test(_)) && self.step > 0;
-        let is_first =
-            polls == 1 || is_idle || (is_tried && packets < f64::from(self.params.slot_polls));
-        if (gap > self.params.idle_after && is_first)
-            || (elapsed > self.params.idle_after && !is_full && !is_sampled)
-        {
-            self.idle_for = self.idle_for.saturating_add(gap);
-            // One sample of a daemon may be empty because the machine was paused.
-            if self.idle_for.saturating_mul(2) < self.sample.saturating_mul(3) {
-                if is_idle {
-                    self.slot = Slot::from(now);
-                }
-                return Decision::Keep;
-            }
-            self.idle_for = Nanos::ZERO;
-            return self.handle_idle();
-        }
-        self.idle_for = Nanos::ZERO;
+        let polls = observation.interrupts.max(1);
         if polls >= self.params.sample_polls && !self.is_on_trial() {
             self.sample = gap;
         }
@@ -184,6 +167,29 @@ impl ResponsePolicy {
             return self.change("the ring would overrun");
         }
         decision
+    }
+
+    /// Takes in a poll after a gap in which a driver would have polled; `None` if it is like any other sample of a daemon.
+    fn take_gap(&mut self, observation: &Observation, gap: Nanos) -> Option<Decision> {
+        let packets = f64::from(observation.rx.packets);
+        let is_idle = packets < self.idle_packets(gap);
+        // A delay on trial that leaves too few packets for a slot has failed: a slot would never fill.
+        let is_tried = matches!(self.search, DelaySearch::Test(_)) && self.step > 0;
+        let has_failed = is_tried && packets < f64::from(self.params.slot_polls);
+        // A daemon's sample is always long.
+        if observation.interrupts > 1 && !is_idle && !has_failed {
+            return None;
+        }
+        self.idle_for = self.idle_for.saturating_add(gap);
+        // One sample of a daemon may be empty because the machine was paused.
+        if self.idle_for.saturating_mul(2) < self.sample.saturating_mul(3) {
+            if is_idle {
+                self.slot = Slot::from(observation.now);
+            }
+            return Some(Decision::Keep);
+        }
+        self.idle_for = Nanos::ZERO;
+        Some(self.handle_idle())
     }
 
     /// Whether the observations are a daemon's samples of many polls, and not a driver's polls.

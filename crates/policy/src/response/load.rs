@@ -139,4 +139,122 @@ mod tests {
         assert!(distance(&a, &b, &load, true, &Params::DEFAULT) > 1.0);
         assert!(distance(&a, &b, &load, false, &Params::DEFAULT) <= 0.0);
     }
+
+    const PARAMS: Params = Params::DEFAULT;
+
+    /// Whether two figures are the same but for rounding.
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn the_rate_of_requests_is_a_mean_that_then_follows_by_a_sixteenth() {
+        let after = |learnt: u32, rates: &[f64]| {
+            let mut load = Load { learnt, ..Load::new(&PARAMS) };
+            for &rate in rates {
+                load.take_requests(&Seen { requests: Some(rate), ..Seen::default() }, &PARAMS);
+            }
+            load.requests.unwrap()
+        };
+        assert!(near(after(0, &[100.0, 300.0]), 300.0), "nothing is learnt");
+        assert!(near(after(3, &[100.0, 200.0]), 125.0), "the fourth slot");
+        assert!(near(after(99, &[100.0, 260.0]), 110.0), "many slots");
+        let mut load = Load::new(&PARAMS);
+        load.take_requests(&Seen::default(), &PARAMS);
+        assert_eq!(load.requests, None, "requests that are not counted are not zero");
+    }
+
+    #[test]
+    fn jitter_follows_by_a_hundredth_and_gives_the_likelihood_of_a_laplace_distribution() {
+        let mut load = Load::new(&PARAMS);
+        assert!(near(load.neg_log_likelihood(-0.6), 0.6 / 0.3));
+        for idx in 0..50 {
+            load.jitter_by(if idx % 2 == 0 { 0.7 } else { -0.7 }, &PARAMS);
+        }
+        let expected = 0.7 - 0.4 * 0.99_f64.powi(50);
+        assert!(near(load.neg_log_likelihood(1.4), 1.4 / expected));
+        let mut far = Load::new(&PARAMS);
+        far.jitter_by(-9.0, &PARAMS);
+        assert!(near(far.neg_log_likelihood(1.0), 1.0 / 0.307), "more than 1 counts as 1");
+    }
+
+    #[test]
+    fn scatter_is_the_standard_deviation_of_a_normal_with_that_mean_deviation() {
+        let usual = Seen { bytes_log: 18.0, ..Seen::default() };
+        let at = |deviation: f64| Seen { bytes_log: 18.0 + deviation, ..usual };
+        let mut load = Load::new(&PARAMS);
+        // A quarter towards 0.1, then a fifth.
+        load.scatter_by(&at(0.08), &usual, 0.1);
+        assert!(near(load.scatter[0], 0.0475));
+        load.scatter_by(&at(-0.08), &usual, 0.1);
+        assert!(near(load.scatter[0], 0.058));
+        assert_eq!((load.scatter[1], load.learnt), (0.03, 2), "no small packets were seen");
+        // Many slots on: by the weight. A deviation above 0.5 counts as 0.5.
+        load.learnt = 100;
+        load.scatter = [0.125; 2];
+        let small = |log: f64| Seen { small_log: Some(log), ..usual };
+        load.scatter_by(&small(9.0), &small(7.0), 0.1);
+        assert!(near(load.scatter[1], 0.125 + 0.5 * 0.1) && near(load.scatter[0], 0.1125));
+        load.scatter_by(&small(9.0), &usual, 0.1);
+        assert!(near(load.scatter[1], 0.175), "there is nothing to compare with");
+    }
+
+    #[test]
+    fn a_load_that_scatters_is_another_only_from_five_deviations() {
+        let load = |is_sampled, learnt, scatter| Load {
+            is_sampled,
+            learnt,
+            scatter,
+            ..Load::new(&PARAMS)
+        };
+        let limits = |load: Load| [0, 1].map(|which| load.limit(which, &PARAMS));
+        assert_eq!(limits(load(false, 0, [0.03; 2])), [0.18, 0.4]);
+        assert_eq!(limits(load(true, 5, [0.03; 2])), [0.7, 2.0]);
+        assert_eq!(limits(load(true, 6, [0.03; 2])), [0.18, 0.4]);
+        assert_eq!(limits(load(true, 6, [0.1, 0.05])), [0.5, 0.4]);
+    }
+
+    #[test]
+    fn the_larger_of_two_distances_counts_and_requests_have_none() {
+        let load = Load::new(&PARAMS);
+        let bulk = Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() };
+        let apart = |a: &Seen, b: &Seen| {
+            assert!(near(
+                distance(a, b, &load, true, &PARAMS),
+                distance(b, a, &load, true, &PARAMS)
+            ));
+            distance(a, b, &load, true, &PARAMS)
+        };
+        let more = Seen { bytes_log: 18.09, ..bulk };
+        assert!(near(apart(&bulk, &more), 0.5));
+        let small = |log: f64, of: &Seen| Seen { small_log: Some(log), ..*of };
+        assert!(near(apart(&small(7.0, &bulk), &small(7.3, &bulk)), 0.75));
+        assert!(near(apart(&small(7.0, &bulk), &small(7.1, &more)), 0.5));
+        assert!(near(apart(&small(7.0, &bulk), &bulk), 2.0));
+        let requests = |log: f64| Seen { requests: Some(100.0), ..small(log, &bulk) };
+        assert!(near(apart(&requests(7.0), &requests(3.0)), 0.0));
+    }
+
+    #[test]
+    fn a_step_has_the_mean_of_twelve_slots_and_then_follows_by_a_twelfth() {
+        let mut step = Step::default();
+        let slot = |value: f64| Seen {
+            bytes_log: value,
+            packets_log: 2.0 * value,
+            small_log: (value > 1.5).then_some(3.0 * value),
+            is_bulk: value > 1.5,
+            ..Seen::default()
+        };
+        for value in 1..=12 {
+            step.take(&slot(f64::from(value)), &PARAMS);
+        }
+        assert!(near(step.seen.bytes_log, 6.5) && near(step.seen.packets_log, 13.0));
+        assert_eq!((step.slots, step.seen.is_bulk), (12, true));
+        let small = step.seen.small_log.unwrap();
+        step.take(&slot(18.5), &PARAMS);
+        assert!(near(step.seen.bytes_log, 7.5) && near(step.seen.packets_log, 15.0));
+        assert!(near(step.seen.small_log.unwrap(), small + (55.5 - small) / 12.0));
+        step.take(&slot(1.0), &PARAMS);
+        assert_eq!((step.seen.small_log, step.seen.is_bulk), (None, false));
+    }
 }

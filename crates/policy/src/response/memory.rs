@@ -51,3 +51,68 @@ impl Memory {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::search::Test;
+    use super::*;
+    use crate::ladder::STEPS;
+
+    const PARAMS: Params = Params::DEFAULT;
+
+    /// A load with this rate without a delay, as a logarithm; `step` names it.
+    fn known(bytes_log: f64, step: usize, slots: u32) -> Remembered {
+        let mut load = Load::new(&PARAMS);
+        load.steps[0].seen = Seen { bytes_log, ..Seen::default() };
+        load.steps[0].slots = slots;
+        load.steps[3].slots = 2;
+        let search = DelaySearch::Test(Test::new(0, 1, STEPS));
+        Remembered { load, step, search, hold_slots: 12 }
+    }
+
+    fn seen(bytes_log: f64, error: f64) -> Seen {
+        Seen { bytes_log, error, ..Seen::default() }
+    }
+
+    #[test]
+    fn the_four_newest_loads_are_kept_and_each_is_taken_once() {
+        let mut memory = Memory::default();
+        for step in 1..=5 {
+            memory.keep(known(step as f64, step, 9), &PARAMS);
+        }
+        assert!(memory.recall(&seen(1.0, 0.0), &PARAMS).is_none(), "the oldest is dropped");
+        let found = memory.recall(&seen(2.0, 0.0), &PARAMS).unwrap();
+        assert_eq!(found.step, 2);
+        assert_eq!(found.load.steps[0].slots, 4, "what is old soon gives way");
+        assert_eq!(found.load.steps[3].slots, 2);
+        assert!(memory.recall(&seen(2.0, 0.0), &PARAMS).is_none());
+        assert!(memory.recall(&seen(5.0, 0.0), &PARAMS).is_some());
+    }
+
+    #[test]
+    fn a_load_without_its_rate_without_delay_is_not_kept() {
+        let mut memory = Memory::default();
+        memory.keep(known(18.0, 1, 0), &PARAMS);
+        assert_eq!(memory, Memory::default());
+    }
+
+    #[test]
+    fn the_nearest_load_is_found_and_a_slot_with_an_error_may_be_further_away() {
+        // The limit is 0.18: 0.6 of it is 0.108.
+        let find = |at: f64, error: f64| {
+            let mut memory = Memory::default();
+            memory.keep(known(18.0, 1, 9), &PARAMS);
+            memory.keep(known(18.1, 2, 9), &PARAMS);
+            memory.recall(&seen(at, error), &PARAMS).map(|found| found.step)
+        };
+        assert_eq!(find(18.04, 0.0), Some(1));
+        assert_eq!(find(18.06, 0.0), Some(2));
+        assert_eq!(find(18.20, 0.0), Some(2));
+        assert_eq!(find(18.22, 0.0), None);
+        // Three errors of 0.05 are 0.15; of 0.1 more than the limit itself.
+        assert_eq!(find(18.24, 0.05), Some(2));
+        assert_eq!(find(18.26, 0.05), None);
+        assert_eq!(find(18.27, 0.1), Some(2));
+        assert_eq!(find(18.29, 0.1), None);
+    }
+}

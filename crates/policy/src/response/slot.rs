@@ -229,3 +229,213 @@ impl Spread {
         residuals.max(0.0).sqrt() / self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counts;
+
+    const PARAMS: Params = Params::DEFAULT;
+
+    fn poll(now_us: u64, packets: u32, bytes: u32) -> Observation {
+        let rx = Counts { packets, bytes };
+        Observation { now: Nanos::from_us(now_us), rx, interrupts: 1, ..Observation::default() }
+    }
+
+    /// A slot of polls each `gap_us` after the one before, from zero.
+    fn slot_of(polls: u32, gap_us: u64, packets: u32, bytes: u32) -> (Slot, Nanos) {
+        let mut slot = Slot::from(Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        for _ in 0..polls {
+            let before = now;
+            now = now + Nanos::from_us(gap_us);
+            let observation = poll(now.as_ns() / 1000, packets, bytes);
+            assert!(slot.add(&observation, before, Some(Nanos::ZERO), &PARAMS));
+        }
+        (slot, now)
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn the_error_of_a_rate_is_that_of_its_residuals() {
+        let mut spread = Spread::default();
+        for (bytes, seconds) in [(100.0, 1.0), (300.0, 2.0), (200.0, 1.0)] {
+            spread.add(bytes, seconds);
+        }
+        // 150 a second: the residuals are -50, 0 and 50.
+        assert!(near(spread.error(), 5000.0_f64.sqrt() / 600.0));
+        assert_eq!(spread.samples, 3);
+        let mut even = Spread::default();
+        (0..9).for_each(|_| even.add(100.0, 0.5));
+        assert!(near(even.error(), 0.0), "a closed loop has none");
+        let [mut no_bytes, mut no_time] = [Spread::default(); 2];
+        no_bytes.add(0.0, 1.0);
+        no_time.add(1.0, 0.0);
+        assert!(near(no_bytes.error(), 0.0) && near(no_time.error(), 0.0));
+    }
+
+    #[test]
+    fn one_sample_has_the_error_of_a_poisson_stream() {
+        let mut slot = Slot::from(Nanos::ZERO);
+        let tx = Counts { packets: 75, bytes: 100 };
+        let sample = Observation { tx, interrupts: 500, ..poll(50_000, 25, 100) };
+        slot.add(&sample, Nanos::ZERO, None, &PARAMS);
+        let seen = slot.seen(sample.now, false, &PARAMS).unwrap();
+        assert!(near(seen.error, 0.1));
+        slot.add(&Observation { now: Nanos::from_ms(100), ..sample }, sample.now, None, &PARAMS);
+        let seen = slot.seen(Nanos::from_ms(100), false, &PARAMS).unwrap();
+        assert!(seen.error < 1e-6, "two equal samples have none");
+        assert!(near(Slot::default().by_chance(), 1.0), "no packet counts as one");
+    }
+
+    #[test]
+    fn rates_are_logarithms_of_what_came_in_a_second() {
+        // 30 polls of 4 packets and 800 byte, each 100 us: 3 ms.
+        let (mut slot, now) = slot_of(30, 100, 4, 800);
+        let seen = slot.seen(now, false, &PARAMS).unwrap();
+        assert!(near(seen.bytes_log, 8e6_f64.ln()) && near(seen.packets_log, 4e4_f64.ln()));
+        assert!(near(seen.busiest_pps, 4e4) && !seen.is_bulk && seen.small_log.is_none());
+        // Sent bytes count too, and another vector's packets are its own.
+        let tx = Counts { packets: 1, bytes: 96_000 };
+        let other = Observation { tx, vector: 17, ..poll(6_000, 60, 0) };
+        slot.add(&other, Nanos::from_us(5_000), Some(Nanos::ZERO), &PARAMS);
+        let seen = slot.seen(other.now, false, &PARAMS).unwrap();
+        assert!(near(seen.bytes_log, (120_000.0_f64 / 6e-3).ln()));
+        assert!(near(seen.packets_log, 3e4_f64.ln()) && near(seen.busiest_pps, 2e4));
+        assert!(seen.is_bulk, "what is sent here is bulk");
+        assert_eq!(slot.seen(Nanos::ZERO, false, &PARAMS), None, "no time");
+        assert_eq!(Slot::from(Nanos::ZERO).seen(now, false, &PARAMS), None, "no traffic");
+    }
+
+    #[test]
+    fn traffic_of_1024_byte_frames_is_bulk() {
+        for (bytes, is_bulk) in [(4 * 1024, true), (4 * 1024 - 1, false)] {
+            let (slot, now) = slot_of(30, 100, 4, bytes);
+            assert_eq!(slot.seen(now, false, &PARAMS).unwrap().is_bulk, is_bulk, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn small_packets_are_noticed_from_twelve_and_gone_below_four() {
+        let small_log = |small: u32, had: bool, are_requests: bool| {
+            let mut slot = Slot::from(Nanos::ZERO);
+            let bulk =
+                Observation { rx_small: small, are_requests, ..poll(1_000, 1000, 1_500_000) };
+            slot.add(&bulk, Nanos::ZERO, Some(Nanos::ZERO), &PARAMS);
+            let seen = slot.seen(bulk.now, had, &PARAMS).unwrap();
+            (seen.small_log.map(|log| (log.exp() / 1e3).round()), seen.requests)
+        };
+        assert_eq!(small_log(11, false, false), (None, None));
+        assert_eq!(small_log(12, false, false), (Some(12.0), None));
+        assert_eq!(small_log(3, true, false), (None, None));
+        assert_eq!(small_log(4, true, false), (Some(4.0), None));
+        // Requests may wait: none at all is still the same load, and counts as one.
+        assert_eq!(small_log(0, true, true), (Some(1.0), Some(0.0)));
+        assert_eq!(small_log(11, false, true), (None, Some(11e3)));
+    }
+
+    #[test]
+    fn small_packets_are_those_of_the_direction_of_bulk_and_a_small_part_of_it() {
+        let small = |rx_bytes: u32, tx_bytes: u32, rx_small: u32, tx_small: u32| {
+            let tx = Counts { packets: 1, bytes: tx_bytes };
+            let mut slot = Slot::from(Nanos::ZERO);
+            let both = Observation { tx, rx_small, tx_small, ..poll(1_000, 1, rx_bytes) };
+            slot.add(&both, Nanos::ZERO, Some(Nanos::ZERO), &PARAMS);
+            slot.small()
+        };
+        assert_eq!(small(512 * 20, 100, 20, 7), 20);
+        assert_eq!(small(512 * 20 - 1, 100, 20, 7), 0, "they are most of it");
+        assert_eq!(small(100, 512 * 7, 20, 7), 7);
+        assert_eq!(small(512 * 20, 512 * 20, 20, 7), 20, "received first");
+    }
+
+    #[test]
+    fn polls_of_the_delay_before_do_not_count() {
+        let mut slot = Slot::after_change(2, &PARAMS);
+        for idx in 1..=6 {
+            let now = 10 * idx;
+            let counts =
+                slot.add(&poll(now, 9, 900), Nanos::from_us(now - 10), Some(Nanos::ZERO), &PARAMS);
+            assert!(!counts, "three polls of each of two vectors");
+        }
+        assert_eq!(slot, Slot::from(Nanos::from_us(60)));
+        assert!(slot.add(&poll(70, 9, 900), Nanos::from_us(60), Some(Nanos::ZERO), &PARAMS));
+        assert_eq!((slot.polls, slot.elapsed(Nanos::from_us(70))), (1, Nanos::from_us(10)));
+        // A sample of many polls counts from its beginning.
+        let mut slot = Slot::after_change(1, &PARAMS);
+        let sample = Observation { interrupts: 24, ..poll(50_000, 900, 90_000) };
+        assert!(slot.add(&sample, Nanos::ZERO, None, &PARAMS));
+        assert_eq!(slot.elapsed(sample.now), Nanos::from_ms(50));
+        let mut slot = Slot::after_change(8, &PARAMS);
+        let few = Observation { interrupts: 23, ..sample };
+        assert!(!slot.add(&few, Nanos::ZERO, None, &PARAMS));
+        assert!(!slot.add(&Observation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
+        assert!(slot.add(&Observation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
+    }
+
+    #[test]
+    fn a_gap_of_two_milliseconds_beyond_the_delay_is_a_pause() {
+        let elapsed_us = |gap_us: u64, delay: Option<Nanos>, interrupts: u32| {
+            let mut slot = Slot::from(Nanos::ZERO);
+            let late = Observation { interrupts, ..poll(gap_us, 1, 100) };
+            slot.add(&late, Nanos::ZERO, delay, &PARAMS);
+            let is_spread = slot.spread.samples == 1;
+            assert_eq!(is_spread, slot.paused == Nanos::ZERO);
+            slot.elapsed(late.now).as_ns() / 1000
+        };
+        let delay = Some(Nanos::from_us(100));
+        assert_eq!(elapsed_us(2_100, delay, 1), 2_100);
+        assert_eq!(elapsed_us(2_101, delay, 1), 0);
+        assert_eq!(elapsed_us(9_000, delay, 24), 9_000, "a sample");
+        assert_eq!(elapsed_us(9_000, None, 1), 9_000);
+    }
+
+    #[test]
+    fn a_slot_is_full_with_enough_polls_packets_and_time() {
+        let is_full = |polls: u32, gap_us: u64, scatter: f64| {
+            let (slot, now) = slot_of(polls, gap_us, 1, 100);
+            slot.is_full(now, scatter, false, &PARAMS)
+        };
+        assert!(is_full(24, 25, 0.0) && !is_full(23, 30, 0.0), "24 polls");
+        assert!(!is_full(24, 24, 0.0), "600 us");
+        // Twice the scatter takes four times the packets.
+        assert!(is_full(96, 25, 0.04) && !is_full(95, 25, 0.04));
+        assert!(is_full(192, 25, 9.0) && !is_full(191, 25, 9.0), "eight times at most");
+        // Few polls count after 6 ms; twice that where the scatter is twice as large.
+        assert!(is_full(6, 1_000, 0.0) && !is_full(5, 1_200, 0.0) && !is_full(6, 999, 0.0));
+        assert!(is_full(6, 2_000, 0.04) && !is_full(6, 1_999, 0.04));
+    }
+
+    #[test]
+    fn packets_of_few_polls_fill_a_slot_and_late_samples_need_them() {
+        let slot = |polls: u32, packets: u32| {
+            let mut slot = Slot::from(Nanos::ZERO);
+            let sample = Observation { interrupts: polls, ..poll(50_000, packets, 100 * packets) };
+            slot.add(&sample, Nanos::ZERO, None, &PARAMS);
+            slot
+        };
+        let at = Nanos::from_ms(50);
+        // Four times the packets are wanted: packets count where they are more than polls.
+        let full = |slot: Slot, now, is_sampled| slot.is_full(now, 0.04, is_sampled, &PARAMS);
+        assert!(full(slot(24, 96), Nanos::from_us(600), false));
+        assert!(!full(slot(24, 95), Nanos::from_us(600), false));
+        assert!(full(slot(2, 24), at, true) && !full(slot(2, 23), at, true));
+        assert!(!full(slot(2, 24), at, false));
+    }
+
+    #[test]
+    fn rare_small_packets_make_a_slot_longer() {
+        let is_full = |small: u32| {
+            let mut slot = Slot::from(Nanos::ZERO);
+            let bulk =
+                Observation { interrupts: 100, rx_small: small, ..poll(1_000, 1000, 1_500_000) };
+            slot.add(&bulk, Nanos::ZERO, None, &PARAMS);
+            // Four times as long: 96 packets, or 24 small ones.
+            slot.is_full(bulk.now, 0.04, true, &PARAMS)
+        };
+        assert!(is_full(24) && !is_full(23) && is_full(0));
+    }
+}
