@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::workspace::{Workspace, cargo, output};
+use crate::workspace::{Workspace, cargo, folder_of, output};
 use judge::{Accepted, Outcome, Verdict};
 
 /// Draws of each property test, and where they begin: a survivor of one run is one of the next.
@@ -113,6 +113,9 @@ fn test(workspace: &Workspace, package: &str, shard: Option<&str>) -> Result<Vec
     let mut command = cargo();
     command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
     command.args(shard.map(|shard| format!("--shard={shard}")));
+    // Integration tests take the library, which the unit tests alone do without: half of the compiler's time.
+    let tests = workspace.root.join("crates").join(folder_of(package)).join("tests");
+    command.args(tests.is_dir().then_some("--cargo-test-arg=--tests"));
     // What others need is built once, and not for each copy of the tree.
     command.env("CARGO_TARGET_DIR", folder.join("build")).envs(PROPERTY_TESTS);
     let status =

@@ -1,5 +1,8 @@
 //! The search along the ladder: sequential tests of two steps, holds, and tests of neighbours after a hold.
 
+#[cfg(test)]
+mod tests;
+
 use latput_units::Nanos;
 
 use super::{Params, ResponsePolicy};

@@ -1,5 +1,7 @@
 //! Loads with known answers.
 
+mod gaps;
+mod slots;
 mod turns;
 
 use std::collections::BTreeMap;

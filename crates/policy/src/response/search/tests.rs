@@ -1,0 +1,459 @@
+//! One decision at a time, from rates that are set by hand: 100 000 packets/s of 100 byte without a delay, on rungs
+//! of 0, 4, 8, 16, 32, 64 and 100 us.
+
+use super::*;
+use crate::Moderation;
+use crate::response::{Bounds, Seen};
+
+/// The loss that is allowed.
+const ALLOWED: f64 = 0.02;
+/// Of two steps with eight slots each: the first scatter, halved.
+const ERROR: f64 = 0.015;
+const PPS: f64 = 1e5;
+
+/// A policy whose steps from 0 on lost so much (logarithm) beside no delay, in eight slots each.
+fn policy(losses: &[f64]) -> ResponsePolicy {
+    let mut policy = ResponsePolicy::new(Bounds::default());
+    for (step, loss) in policy.load.steps.iter_mut().zip(losses) {
+        step.slots = 8;
+        step.seen = Seen {
+            bytes_log: (100.0 * PPS).ln() - loss,
+            packets_log: PPS.ln() - loss,
+            ..Seen::default()
+        };
+    }
+    policy
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+fn hold(step: usize, slots: u32) -> DelaySearch {
+    DelaySearch::Hold { step, slots }
+}
+
+/// The steps and the ceiling of the test that goes on.
+fn tested(policy: &ResponsePolicy) -> Option<(usize, usize, usize)> {
+    match policy.search {
+        DelaySearch::Test(Test { low, high, ceiling, .. }) => Some((low, high, ceiling)),
+        DelaySearch::Hold { .. } => None,
+    }
+}
+
+/// Begins a test at its higher step; the next slot is its last, if `is_over`.
+fn on_test(policy: &mut ResponsePolicy, test: Test, is_over: bool) -> Decision {
+    policy.step = test.high;
+    let slots = if is_over { 5 } else { 2 };
+    let test = Test { slots, start: Some(Nanos::ZERO), ..test };
+    policy.test(test, if is_over { Nanos::from_ms(12) } else { Nanos::from_ms(11) })
+}
+
+#[test]
+fn the_loss_of_requests_is_the_posterior_of_a_normal_prior_and_a_measurement() {
+    let params = Params::DEFAULT;
+    let check = |seen, mean: f64, error: f64| {
+        let found = posterior_loss(seen, 0.4, &params);
+        assert!(near(found.0, mean) && near(found.1, error), "{seen:?}: {found:?}");
+    };
+    // The prior is 0.4 with an error of 0.1.
+    check(None, 0.4, 0.1);
+    check(Some((0.2, 0.1)), 0.3, 0.1 / 2.0_f64.sqrt());
+    // Precisions of 100 and 25.
+    check(Some((0.1, 0.2)), (0.4 * 100.0 + 0.1 * 25.0) / 125.0, 1.0 / 125.0_f64.sqrt());
+    check(Some((9.0, 0.1)), 0.6, 0.1 / 2.0_f64.sqrt());
+    check(Some((-9.0, 0.1)), 0.0, 0.1 / 2.0_f64.sqrt());
+    assert!(near(posterior_loss(Some((0.0, 0.0)), 0.0, &params).0, 0.0));
+}
+
+#[test]
+fn a_closed_loop_loses_what_the_longer_delay_adds_to_its_round_trip() {
+    let policy = policy(&[0.0, 0.0, 0.0, 0.0]);
+    assert!(near(policy.closed_loop_loss(0, 1), (14.0_f64 / 10.0).ln()));
+    assert!(near(policy.closed_loop_loss(1, 3), (22.0_f64 / 10.0).ln()));
+}
+
+#[test]
+fn a_loss_of_bytes_is_beyond_what_is_allowed_and_not_yet_spent() {
+    let mut policy = policy(&[0.0, 0.1]);
+    policy.load.steps[1].slots = 2;
+    let [bytes, small] = policy.losses(0, 1);
+    assert!(near(bytes.0, 0.1 - ALLOWED) && near(bytes.1, 0.03 * (0.125_f64 + 0.5).sqrt()));
+    assert_eq!(small, (f64::NEG_INFINITY, 0.0), "there are no small packets");
+    policy.load.steps[0].spent = 0.015;
+    assert!(near(policy.losses(0, 1)[0].0, 0.1 - 0.005));
+}
+
+#[test]
+fn small_packets_beside_bulk_lose_by_themselves() {
+    let mut policy = policy(&[0.0, 0.1]);
+    policy.load.scatter[1] = 0.06;
+    let mut loss = |small: [Option<f64>; 2], bytes: f64, is_sampled: bool| {
+        policy.load.is_sampled = is_sampled;
+        policy.sample = if is_sampled { Nanos::from_ms(50) } else { Nanos::ZERO };
+        policy.load.learnt = 9;
+        for (step, small_log) in policy.load.steps.iter_mut().zip(small) {
+            step.seen.small_log = small_log;
+        }
+        policy.load.steps[1].seen.bytes_log = policy.load.steps[0].seen.bytes_log - bytes;
+        let [_, (loss, error)] = policy.losses(0, 1);
+        assert!(error <= 0.0 || near(error, 2.0 * ERROR));
+        loss
+    };
+    let log = 1e4_f64.ln();
+    assert!(near(loss([Some(log), Some(log - 0.3)], 0.1, false), 0.3 - ALLOWED));
+    assert!(near(loss([Some(log), Some(log - 0.3)], -0.1, false), 0.2 - ALLOWED), "bulk gained");
+    assert!(near(loss([Some(log), None], 0.0, false), 0.4 - ALLOWED), "they have gone");
+    assert!(loss([None, Some(log)], 0.0, false) < -1e9, "they were not there");
+    // Requests lose at most twice what waiting for 4 us costs 10 000/s.
+    let most = 2.0 * 1.04_f64.ln();
+    assert!(near(loss([Some(log), Some(log - 0.3)], 0.1, true), most - ALLOWED));
+    assert!(near(loss([Some(log), Some(log - 0.05)], 0.1, true), 0.05 - ALLOWED));
+    assert!(near(loss([Some(log), Some(log - 0.3)], -0.01, true), most - 0.01 - ALLOWED));
+}
+
+#[test]
+fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
+    let mut policy = policy(&[0.0, 0.0]);
+    policy.load.requests = Some(2e4);
+    let waits = 1.08_f64.ln();
+    let [_, small] = policy.losses(0, 1);
+    assert!(near(small.0, waits - ALLOWED) && near(small.1, waits / 4.0));
+    assert!(policy.delays_requests(0, 1));
+    assert!(!policy.delays_requests(1, 1) && !policy.delays_requests(1, 0));
+    // What bulk gains beyond its error counts for the delay.
+    policy.load.steps[1].seen.bytes_log += 0.1;
+    let [_, gained] = policy.losses(0, 1);
+    assert!(near(gained.0, waits - (0.1 - ERROR) - ALLOWED));
+    assert!(!policy.delays_requests(0, 1));
+    policy.load.steps[1].seen.bytes_log -= 0.2;
+    assert!(near(policy.losses(0, 1)[1].0, waits - ALLOWED), "a loss of bulk is its own");
+    // Seen without any loss, and exactly so.
+    for step in &mut policy.load.steps[..2] {
+        step.seen.small_log = Some(2e4_f64.ln());
+    }
+    let error = policy.load.scatter[1] / 2.0;
+    let precisions = [(4.0 / waits).powi(2), error.powi(-2)];
+    let mean = waits * precisions[0] / (precisions[0] + precisions[1]);
+    assert!(near(policy.losses(0, 1)[1].0, mean - ALLOWED));
+    policy.load.steps[0].slots = 0;
+    assert!(!policy.delays_requests(0, 1), "nothing to compare with");
+    policy.load.steps[0].slots = 8;
+    policy.load.requests = None;
+    assert!(!policy.delays_requests(0, 1));
+}
+
+#[test]
+fn a_step_is_good_or_bad_once_its_loss_is_clear() {
+    use TestResult::{Bad, Good, Open, Unclear};
+    let test = Test::new(0, 1, STEPS);
+    let below = Test { from: Some(1), ..test };
+    let above = Test { from: Some(0), ..test };
+    // Standard errors beyond the allowed loss; each half of one to both sides of a limit.
+    for (errors, first, last, from_below, from_above) in [
+        (-1.1, Good, Good, Good, Good),
+        (-0.9, Open, Good, Good, Open),
+        (0.9, Open, Good, Good, Open),
+        (1.1, Open, Unclear, Open, Bad),
+        (1.9, Open, Unclear, Open, Bad),
+        (2.1, Bad, Bad, Bad, Bad),
+    ] {
+        let policy = policy(&[0.0, ALLOWED + errors * ERROR]);
+        assert_eq!(policy.result_of(test, false), first, "{errors}");
+        assert_eq!(policy.result_of(test, true), last, "{errors}");
+        assert_eq!(policy.result_of(below, false), from_below, "{errors} below");
+        assert_eq!(policy.result_of(above, false), from_above, "{errors} above");
+    }
+}
+
+#[test]
+fn few_samples_that_lose_less_than_a_closed_loop_may_do_so_by_chance() {
+    let chance = |loss: f64, slots: [u32; 2], is_sampled: bool, from: Option<usize>| {
+        let mut policy = policy(&[0.0, loss]);
+        policy.sample = if is_sampled { Nanos::from_ms(50) } else { Nanos::ZERO };
+        for (step, slots) in policy.load.steps.iter_mut().zip(slots) {
+            step.slots = slots;
+        }
+        policy.may_be_chance(Test { from, ..Test::new(0, 1, STEPS) })
+    };
+    // A closed loop loses 0.336, and half of that is a sign of one.
+    assert!(chance(0.16, [2, 8], true, None) && chance(0.16, [8, 2], true, None));
+    assert!(!chance(0.17, [2, 8], true, None), "a closed loop");
+    assert!(!chance(0.16, [3, 3], true, None), "three samples show the scatter");
+    assert!(!chance(0.16, [2, 8], false, None), "a slot of polls shows it by itself");
+    assert!(!chance(0.16, [2, 8], true, Some(0)), "a neighbour");
+    let mut policy = policy(&[0.0, 0.1]);
+    policy.sample = Nanos::from_ms(50);
+    policy.load.steps[1].slots = 2;
+    policy.load.requests = Some(1e5);
+    assert!(!policy.may_be_chance(Test::new(0, 1, STEPS)), "requests wait");
+}
+
+#[test]
+fn a_test_goes_to_the_lower_step_that_was_best_and_to_the_highest_that_was_not_bad() {
+    let policy = policy(&[0.02, 0.01, 0.02, 0.03, 0.02, 0.5, 0.05]);
+    assert_eq!(policy.best_below(4), 1);
+    assert_eq!(policy.best_below(1), 0, "none below had more: three lower, or none");
+    // 6 lost 0.02 more than is allowed, at errors of 0.015; 5 far more.
+    assert_eq!(policy.best_above(3), 6);
+    assert_eq!(policy.best_above(1), 6);
+    let mut steep = policy.clone();
+    steep.load.steps[6].seen.bytes_log -= 0.05;
+    assert_eq!(steep.best_above(1), 4);
+    steep.load.steps[4].slots = 0;
+    assert_eq!((steep.best_above(1), steep.best_above(3)), (3, 4));
+    let mut even = policy;
+    even.load.steps.iter_mut().for_each(|step| step.seen.bytes_log = 1.0);
+    assert_eq!(even.best_below(5), 2, "three lower");
+    even.load.steps[0].seen.bytes_log = 2.0;
+    even.load.steps[0].slots = 0;
+    assert_eq!(even.best_below(5), 2, "a rate that was not measured");
+}
+
+#[test]
+fn a_good_step_is_followed_by_a_higher_one_and_spends_what_it_lost() {
+    let mut policy = policy(&[0.0, 0.012 + ERROR]);
+    on_test(&mut policy, Test::new(0, 1, STEPS), true);
+    assert_eq!((tested(&policy), policy.step), (Some((1, 4, STEPS)), 4), "three rungs up");
+    assert!(near(policy.load.steps[1].spent, 0.012), "beyond its error");
+    // The owner's longest delay is rung 6.
+    let mut policy = self::policy(&[0.0, 0.0, 0.0, 0.0, 0.0]);
+    on_test(&mut policy, Test::new(1, 4, STEPS), true);
+    assert_eq!(tested(&policy), Some((4, 6, STEPS)));
+    // Rung 4 is known to be too high: the middle.
+    let mut policy = self::policy(&[0.0, 0.0]);
+    policy.load.steps[0].spent = 0.01;
+    on_test(&mut policy, Test::new(0, 1, 4), true);
+    assert_eq!(tested(&policy), Some((1, 2, 4)));
+    assert!(near(policy.load.steps[1].spent, 0.01), "nothing was lost on this way");
+    // Nothing is between.
+    let mut policy = self::policy(&[0.0, 0.0, 0.0]);
+    on_test(&mut policy, Test::new(0, 1, 2), true);
+    assert_eq!((policy.search, policy.step), (hold(1, 12), 1));
+    // What is spent is at most what is allowed, and a neighbour below spends nothing.
+    let mut policy = self::policy(&[0.0, 0.02 + ERROR]);
+    policy.load.steps[0].spent = 0.0;
+    policy.load.steps[1].spent = 0.003;
+    on_test(&mut policy, Test { from: Some(1), ..Test::new(0, 1, 2) }, false);
+    assert!(near(policy.load.steps[1].spent, 0.003));
+}
+
+#[test]
+fn a_bad_step_is_followed_by_the_middle_or_ends_the_search() {
+    // Rung 4 loses, rung 1 is good.
+    let mut policy = policy(&[0.0, 0.0, 0.0, 0.0, 0.9]);
+    policy.hold_slots = 48;
+    on_test(&mut policy, Test::new(1, 4, STEPS), false);
+    assert_eq!((tested(&policy), policy.step, policy.hold_slots), (Some((1, 2, 4)), 2, 48));
+    // The test of a lower neighbour: what held was bad, so that the next hold is short.
+    let mut policy = self::policy(&[0.0, 0.0, 0.0, 0.0, 0.9]);
+    policy.hold_slots = 48;
+    on_test(&mut policy, Test { from: Some(4), ..Test::new(1, 4, 5) }, false);
+    assert_eq!((tested(&policy), policy.hold_slots), (Some((1, 2, 4)), 12));
+    // Next to each other.
+    let mut policy = self::policy(&[0.0, 0.9]);
+    policy.hold_slots = 48;
+    on_test(&mut policy, Test { from: Some(1), ..Test::new(0, 1, 2) }, false);
+    assert_eq!((policy.search, policy.step, policy.hold_slots), (hold(0, 12), 0, 24));
+    // A higher neighbour: the step holds on, and twice as long the next time.
+    let mut policy = self::policy(&[0.0, 0.0, 0.9, 0.0, 0.9]);
+    policy.hold_slots = 48;
+    on_test(&mut policy, Test { from: Some(1), ..Test::new(1, 4, STEPS) }, false);
+    assert_eq!((policy.search, policy.step, policy.hold_slots), (hold(1, 48), 1, 96));
+}
+
+#[test]
+fn a_loss_that_is_not_clear_is_tested_higher_up() {
+    let unclear = ALLOWED + 1.5 * ERROR;
+    // At the end of a test.
+    let mut policy = policy(&[0.0, unclear]);
+    on_test(&mut policy, Test::new(0, 1, STEPS), true);
+    assert_eq!((tested(&policy), policy.step), (Some((0, 4, STEPS)), 4));
+    // Where a higher step is known to be bad there is the middle only, and next to each other none.
+    let mut policy = self::policy(&[0.0, 0.0, 0.0, unclear]);
+    on_test(&mut policy, Test::new(0, 3, 5), true);
+    assert_eq!(tested(&policy), Some((0, 1, 3)));
+    let mut policy = self::policy(&[0.0, unclear]);
+    on_test(&mut policy, Test::new(0, 1, 2), true);
+    assert_eq!(policy.search, hold(0, 12));
+    // A neighbour's test ends.
+    let mut policy = self::policy(&[0.0, unclear]);
+    on_test(&mut policy, Test { from: Some(0), ..Test::new(0, 1, STEPS) }, true);
+    assert_eq!(policy.search, hold(0, 12));
+    // The longest delay: there is nothing above.
+    let mut policy = self::policy(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, unclear]);
+    on_test(&mut policy, Test::new(2, 6, STEPS), true);
+    assert_eq!(tested(&policy), Some((2, 4, 6)));
+}
+
+#[test]
+fn an_open_test_alternates_or_climbs_when_nothing_is_lost() {
+    let mut policy = policy(&[0.0, ALLOWED + 0.5 * ERROR]);
+    on_test(&mut policy, Test::new(0, 1, STEPS), false);
+    assert_eq!(tested(&policy), Some((0, 4, STEPS)), "within an error: a longer delay tells more");
+    let lossy = ALLOWED + 1.5 * ERROR;
+    let mut policy = self::policy(&[0.0, lossy]);
+    let decision = on_test(&mut policy, Test::new(0, 1, STEPS), false);
+    assert_eq!((tested(&policy), policy.step), (Some((0, 1, STEPS)), 0));
+    let target = Moderation::delay(Nanos::ZERO);
+    assert_eq!(decision, Decision::Change { target, reason: "a test of a neighbouring delay" });
+    let DelaySearch::Test(test) = policy.search else { panic!("{:?}", policy.search) };
+    assert_eq!((test.slots, test.start), (3, Some(Nanos::ZERO)));
+    policy.test(test, Nanos::from_ms(11));
+    assert_eq!(policy.step, 1, "and back");
+    // Below a ceiling, at the first slot, or at the longest delay there is no climb.
+    let mut policy = self::policy(&[0.0, ALLOWED]);
+    on_test(&mut policy, Test::new(0, 1, 2), false);
+    assert_eq!(tested(&policy), Some((0, 1, 2)));
+    let mut policy = self::policy(&[0.0, ALLOWED]);
+    policy.step = 1;
+    policy.test(Test::new(0, 1, STEPS), Nanos::from_ms(9));
+    assert_eq!((tested(&policy), policy.step), (Some((0, 1, STEPS)), 0));
+    let DelaySearch::Test(test) = policy.search else { panic!("{:?}", policy.search) };
+    assert_eq!((test.slots, test.start), (1, Some(Nanos::from_ms(9))), "the test begins");
+}
+
+#[test]
+fn a_test_is_over_after_six_slots_and_twelve_milliseconds() {
+    let unclear = ALLOWED + 1.5 * ERROR;
+    for (slots, ms, is_over) in [(5, 12, true), (4, 99, false), (5, 11, false)] {
+        let mut policy = policy(&[0.0, unclear]);
+        policy.step = 1;
+        let test = Test { slots, start: Some(Nanos::ZERO), ..Test::new(0, 1, 2) };
+        policy.test(test, Nanos::from_ms(ms));
+        assert_eq!(tested(&policy).is_none(), is_over, "{slots} {ms}");
+    }
+}
+
+#[test]
+fn a_step_without_slots_gets_one_first() {
+    let mut policy = policy(&[0.0]);
+    policy.test(Test::new(0, 1, STEPS), Nanos::ZERO);
+    assert_eq!(policy.step, 1);
+    let mut policy = self::policy(&[0.0, 0.0]);
+    policy.load.steps[0].slots = 0;
+    policy.step = 1;
+    policy.test(Test::new(0, 1, STEPS), Nanos::ZERO);
+    assert_eq!(policy.step, 0);
+}
+
+#[test]
+fn the_ring_bounds_a_test() {
+    // Half of the ring lasts 12.8 us at 10 million packets/s: rung 3 is the highest.
+    let mut policy = policy(&[0.0; 7]);
+    policy.load.peak_pps = 1e7;
+    assert_eq!(policy.highest(), 3);
+    policy.step = 4;
+    policy.test(Test::new(1, 4, 6), Nanos::ZERO);
+    assert_eq!((tested(&policy), policy.step), (Some((1, 3, 6)), 3));
+    policy.test(Test::new(3, 5, STEPS), Nanos::ZERO);
+    assert_eq!((policy.search, policy.step), (hold(3, 12), 3));
+    policy.search = hold(5, 7);
+    policy.continue_search(Nanos::ZERO);
+    assert_eq!(policy.search, hold(3, 24));
+}
+
+#[test]
+fn bulk_that_loses_a_little_without_waiting_is_tested_three_rungs_up() {
+    let far = |change: &dyn Fn(&mut ResponsePolicy, &mut Test)| {
+        let mut policy = policy(&[0.0, 0.1, 0.0, 0.2]);
+        policy.load.steps[0].seen.is_bulk = true;
+        let mut test = Test::new(0, 1, STEPS);
+        change(&mut policy, &mut test);
+        policy.step = test.high;
+        let went = policy.probe_far(test).is_some();
+        assert_eq!(went, policy.step == 3 && tested(&policy) == Some((0, 3, STEPS)));
+        assert!(!went || policy.load.steps[3].slots == 2, "what was seen there is old");
+        went
+    };
+    assert!(far(&|_, _| ()));
+    assert!(!far(&|policy, _| policy.load.steps[0].seen.is_bulk = false), "small packets");
+    assert!(!far(&|policy, _| policy.load.steps[1].seen.bytes_log -= 0.1), "a closed loop");
+    assert!(!far(&|_, test| test.from = Some(1)), "the delay held, and is bad");
+    assert!(!far(&|_, test| test.ceiling = 2), "higher up it was bad");
+    assert!(!far(&|policy, test| (test.low, test.high, policy.step) = (1, 2, 2)), "not the first");
+    assert!(!far(&|policy, _| policy.load.peak_pps = 2.5e7), "the ring allows one rung");
+    assert!(!far(&|policy, _| policy.load.requests = Some(1e5)), "requests wait");
+}
+
+#[test]
+fn a_hold_counts_down_and_then_tests_neighbours_in_turn() {
+    let mut policy = policy(&[0.05, 0.0, 0.0, 0.0, 0.9]);
+    policy.step = 2;
+    policy.search = hold(2, 1);
+    assert_eq!(policy.continue_search(Nanos::ZERO), Decision::Keep);
+    assert_eq!((policy.search, policy.settled_at), (hold(2, 0), Some(2)));
+    policy.continue_search(Nanos::ZERO);
+    // Below first; three lower, but not below none.
+    let below = Test { from: Some(2), ..Test::new(0, 2, 3) };
+    assert_eq!((policy.search, policy.step), (DelaySearch::Test(below), 0));
+    assert_eq!(policy.load.steps[0].slots, 2, "its slots are old");
+    policy.step = 2;
+    policy.search = hold(2, 0);
+    policy.continue_search(Nanos::ZERO);
+    let above = Test { from: Some(2), ..Test::new(2, 3, STEPS) };
+    assert_eq!((policy.search, policy.step), (DelaySearch::Test(above), 3));
+    policy.step = 2;
+    policy.search = hold(2, 0);
+    policy.continue_search(Nanos::ZERO);
+    assert_eq!(policy.step, 0, "and so on");
+    // At the ends of the ladder there is one neighbour.
+    for (step, up, other) in [(0, false, 1), (6, true, 3)] {
+        let mut policy = self::policy(&[0.0, 0.9]);
+        (policy.step, policy.search, policy.up) = (step, hold(step, 0), up);
+        policy.load.steps[6] = policy.load.steps[0];
+        policy.load.steps[0].slots = if step == 6 { 0 } else { 8 };
+        policy.load.steps[6].slots = if step == 6 { 8 } else { 0 };
+        policy.continue_search(Nanos::ZERO);
+        assert_eq!(policy.step, other);
+    }
+    let mut policy = self::policy(&[0.0]);
+    policy.load.peak_pps = 4e7;
+    policy.search = hold(0, 0);
+    assert_eq!(policy.continue_search(Nanos::ZERO), Decision::Keep);
+    assert_eq!(policy.search, hold(0, 12), "the ring allows no delay at all");
+}
+
+#[test]
+fn a_hold_that_delays_requests_is_halved_until_there_is_none() {
+    let mut policy = policy(&[0.0; 5]);
+    policy.load.requests = Some(1e5);
+    policy.step = 4;
+    policy.search = hold(4, 9);
+    policy.continue_search(Nanos::ZERO);
+    assert_eq!((tested(&policy), policy.step), (Some((0, 2, 4)), 2));
+    policy.step = 1;
+    policy.search = hold(1, 9);
+    policy.continue_search(Nanos::ZERO);
+    assert_eq!((policy.search, policy.step), (hold(0, 12), 0));
+}
+
+#[test]
+fn each_hold_is_twice_as_long_to_a_bound_that_is_lower_beside_requests() {
+    let lengths = |requests: Option<f64>| {
+        let mut policy = policy(&[0.0]);
+        policy.load.requests = requests;
+        let holds = (0..8).map(|_| {
+            policy.settle(0, "");
+            let DelaySearch::Hold { slots, .. } = policy.search else { panic!("no hold") };
+            slots
+        });
+        holds.collect::<Vec<u32>>()
+    };
+    assert_eq!(lengths(None), [12, 24, 48, 96, 192, 384, 400, 400]);
+    assert_eq!(lengths(Some(1.0)), [12, 24, 48, 50, 50, 50, 50, 50]);
+    assert_eq!(lengths(Some(0.9)), lengths(None), "they have gone");
+}
+
+#[test]
+fn the_first_test_goes_up_where_a_higher_step_was_not_bad() {
+    let up = |losses: &[f64], settled_at: Option<usize>| {
+        let mut policy = policy(losses);
+        policy.settled_at = settled_at;
+        policy.settle(0, "");
+        policy.up
+    };
+    assert!(up(&[0.0, 0.9, 0.0], None));
+    assert!(!up(&[0.0, 0.0], None), "the next one is not higher up");
+    assert!(!up(&[0.0, 0.9, 0.0], Some(0)), "it was tested already");
+}

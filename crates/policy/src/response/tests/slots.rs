@@ -1,0 +1,244 @@
+//! What one slot teaches: scatter, an outlier, another load, and what comes back from memory.
+
+use super::*;
+
+const LOG: f64 = 16.0;
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+/// A slot that is so far from the usual.
+fn slot(deviation: f64) -> Seen {
+    Seen { bytes_log: LOG + deviation, packets_log: 11.0 + deviation, ..Seen::default() }
+}
+
+/// A driver's policy that holds `step` and has seen `slots` slots there, and without a delay.
+fn knows(step: usize, slots: u32) -> ResponsePolicy {
+    let mut policy = policy();
+    for known in [0, step] {
+        policy.load.steps[known].seen = slot(0.0);
+        policy.load.steps[known].slots = slots;
+    }
+    (policy.step, policy.settled_at) = (step, Some(step));
+    policy.search = DelaySearch::Hold { step, slots: 100 };
+    policy
+}
+
+/// Whether the last of these slots was another load.
+fn forgets(policy: &mut ResponsePolicy, deviations: &[f64], coarse: bool) -> bool {
+    for deviation in deviations {
+        policy.learn(&slot(*deviation), coarse, Nanos::from_s(1));
+    }
+    policy.settled_at.is_none()
+}
+
+#[test]
+fn two_outliers_are_another_load_if_they_agree_by_half_of_their_deviation() {
+    // The limit is 0.18.
+    assert!(!forgets(&mut knows(0, 8), &[0.17, 0.17], false));
+    assert!(!forgets(&mut knows(0, 8), &[0.2], false));
+    assert!(forgets(&mut knows(0, 8), &[0.2, 0.39], false));
+    assert!(!forgets(&mut knows(0, 8), &[0.2, 0.41], false));
+    assert!(forgets(&mut knows(0, 8), &[-0.2, -0.3], false));
+    assert!(!forgets(&mut knows(0, 8), &[0.2, -0.2], false));
+    assert!(!forgets(&mut knows(0, 8), &[0.2, 0.0, 0.2], false), "not in a row");
+}
+
+#[test]
+fn a_sample_of_many_polls_is_another_load_by_itself_where_the_step_is_known() {
+    assert!(forgets(&mut knows(0, 8), &[0.4], true) && !forgets(&mut knows(0, 8), &[0.35], true));
+    assert!(!forgets(&mut knows(0, 8), &[0.4], false));
+    assert!(forgets(&mut knows(0, 1), &[0.4], true));
+    assert!(forgets(&mut knows(3, 2), &[0.4], true) && !forgets(&mut knows(3, 1), &[0.4], true));
+}
+
+#[test]
+fn scatter_is_learnt_from_usual_slots_and_from_the_third_outlier_on() {
+    let mut policy = knows(0, 8);
+    policy.learn(&slot(0.2), false, Nanos::from_s(1));
+    policy.learn(&slot(-0.2), false, Nanos::from_s(1));
+    assert!(near(policy.load.scatter[0], 0.03), "two may be another load's");
+    assert!(near(policy.patience(), 0.0), "slots are short meanwhile");
+    policy.learn(&slot(0.2), false, Nanos::from_s(1));
+    assert!(near(policy.load.scatter[0], 0.03 + (0.25 - 0.03) / 4.0));
+    assert!(near(policy.load.steps[0].seen.bytes_log, LOG) && policy.load.steps[0].slots == 8);
+    // A usual slot, and then the outlier before it: it did not come twice.
+    let mut policy = knows(0, 8);
+    policy.learn(&slot(0.2), false, Nanos::from_s(1));
+    policy.learn(&slot(0.1), false, Nanos::from_s(1));
+    let usual = 0.03 + (0.125 - 0.03) / 4.0;
+    assert!(near(policy.load.scatter[0], usual + (0.25 - usual) / 5.0));
+    assert_eq!((policy.outlier, policy.outlier_slots), (None, 0));
+    assert!(near(policy.patience(), policy.load.scatter[0]));
+    assert_eq!(policy.load.steps[0].slots, 9);
+    // Many slots on each counts by a tenth, and outliers by a fifth.
+    let mut policy = knows(0, 8);
+    policy.load.learnt = 100;
+    policy.learn(&slot(0.1), false, Nanos::from_s(1));
+    assert!(near(policy.load.scatter[0], 0.03 + (0.125 - 0.03) / 10.0));
+    let mut policy = knows(0, 8);
+    policy.load.learnt = 100;
+    assert!(!forgets(&mut policy, &[0.2, -0.2, 0.2], false));
+    assert!(near(policy.load.scatter[0], 0.03 + (0.25 - 0.03) / 5.0));
+}
+
+#[test]
+fn the_first_slot_of_a_load_gives_the_scatter_if_its_own_error_is_larger() {
+    for (error, scatter) in [(0.1, 0.1), (0.01, 0.03)] {
+        let mut policy = policy();
+        policy.learn(&Seen { error, ..slot(0.0) }, false, Nanos::from_s(1));
+        assert!(near(policy.load.scatter[0], scatter));
+        policy.learn(&Seen { error: 0.9, ..slot(0.0) }, false, Nanos::from_s(1));
+        assert!(policy.load.scatter[0] <= scatter, "later ones show it by how far they are apart");
+    }
+}
+
+#[test]
+fn a_daemon_s_first_sample_is_dropped_if_the_second_has_far_more() {
+    let second = |sample_ms: u64, step: usize, deviation: f64| {
+        let mut policy = knows(step, 1);
+        policy.sample = Nanos::from_ms(sample_ms);
+        policy.learn(&slot(deviation), false, Nanos::from_s(1));
+        let Step { seen, slots, .. } = policy.load.steps[0];
+        (((seen.bytes_log - LOG) * 1e6).round() / 1e6, slots)
+    };
+    assert_eq!(second(50, 0, 0.5), (0.5, 1), "a part of a sample");
+    assert_eq!(second(50, 0, 0.1), (0.05, 2), "the mean");
+    assert_eq!(second(50, 0, -0.5), (-0.25, 2), "less is no beginning");
+    assert_eq!(second(0, 0, 0.5), (0.0, 1), "polls are whole: an outlier");
+    assert_eq!(second(50, 3, 0.5), (0.0, 1), "another step's slot");
+    let mut policy = knows(0, 2);
+    policy.sample = Nanos::from_ms(50);
+    policy.learn(&slot(0.5), false, Nanos::from_s(1));
+    assert_eq!(policy.load.steps[0].slots, 3, "two are a beginning already");
+}
+
+#[test]
+fn a_daemon_tests_a_delay_from_its_second_sample_on() {
+    for (sample_ms, slots) in [(0, 1), (50, 2)] {
+        let mut policy = policy();
+        policy.sample = Nanos::from_ms(sample_ms);
+        let moved: Vec<usize> = (0..slots)
+            .map(|_| {
+                policy.learn(&slot(0.0), false, Nanos::from_s(1));
+                policy.step
+            })
+            .collect();
+        assert_eq!(moved.last(), Some(&1), "{moved:?}");
+        assert!(moved[..moved.len() - 1].iter().all(|step| *step == 0), "{moved:?}");
+    }
+    // Under a delay one is enough, and where the search ended before.
+    let mut policy = knows(0, 8);
+    policy.sample = Nanos::from_ms(50);
+    (policy.step, policy.search) = (1, DelaySearch::Test(Test::new(0, 1, STEPS)));
+    policy.settled_at = None;
+    policy.learn(&slot(0.0), false, Nanos::from_s(1));
+    assert!(matches!(policy.search, DelaySearch::Test(Test { slots: 1, .. })));
+    let mut policy = knows(0, 0);
+    policy.sample = Nanos::from_ms(50);
+    policy.learn(&slot(0.0), false, Nanos::from_s(1));
+    assert_eq!(policy.search, DelaySearch::Hold { step: 0, slots: 99 });
+}
+
+#[test]
+fn small_packets_once_seen_are_looked_for() {
+    let mut policy = knows(0, 0);
+    let beside = Seen { small_log: Some(7.0), ..slot(0.0) };
+    for _ in 0..2 {
+        policy.learn(&beside, false, Nanos::from_s(1));
+        assert!(policy.load.has_small_packets);
+    }
+}
+
+#[test]
+fn a_load_that_returns_goes_on_where_it_was() {
+    let mut policy = knows(3, 8);
+    policy.hold_slots = 96;
+    policy.load.peak_pps = 5e4;
+    (policy.last, policy.sample) = (Some(Nanos::from_s(1)), Nanos::from_ms(50));
+    policy.applied = policy.current().delay;
+    let other = policy.forget("another");
+    assert_eq!(other, Decision::Change { target: Moderation::default(), reason: "another" });
+    assert_eq!((policy.step, policy.settled_at, policy.hold_slots), (0, None, 12));
+    assert_eq!((policy.last, policy.sample), (Some(Nanos::from_s(1)), Nanos::from_ms(50)));
+    policy.load.peak_pps = 7e4;
+    let back = policy.learn(&slot(0.01), false, Nanos::from_s(1));
+    assert!(matches!(back, Decision::Change { reason: "an earlier load is back", .. }));
+    assert_eq!((policy.step, policy.hold_slots, policy.is_restored), (3, 96, true));
+    assert_eq!(policy.search, DelaySearch::Hold { step: 3, slots: 100 });
+    assert!(near(policy.load.peak_pps, 7e4), "the higher of both");
+    // A slot confirms it, so that it is kept once more.
+    policy.learn(&slot(0.0), false, Nanos::from_s(1));
+    assert!(!policy.is_restored);
+    policy.forget("another");
+    policy.learn(&slot(0.0), false, Nanos::from_s(1));
+    assert_eq!(policy.step, 3);
+    // No slot confirmed it: it was mistaken for this one.
+    policy.forget("another");
+    for step in [0, 1] {
+        policy.learn(&slot(0.0), false, Nanos::from_s(1));
+        assert_eq!(policy.step, step, "the search begins");
+    }
+}
+
+#[test]
+fn a_higher_rate_than_before_bounds_what_comes_back() {
+    let mut policy = knows(6, 8);
+    policy.forget("another");
+    policy.load.peak_pps = 1e7;
+    policy.learn(&slot(0.0), false, Nanos::from_s(1));
+    assert_eq!(policy.step, 3, "half of the ring lasts 12.8 us");
+}
+
+#[test]
+fn a_test_of_a_neighbour_is_not_resumed_and_an_unfinished_search_is() {
+    let neighbour = Test { from: Some(2), ..Test::new(2, 3, STEPS) };
+    for (settled_at, search, step) in [
+        (Some(2), DelaySearch::Hold { step: 2, slots: 12 }, 2),
+        (None, DelaySearch::Test(neighbour), 3),
+    ] {
+        let mut policy = knows(3, 8);
+        (policy.search, policy.settled_at) = (DelaySearch::Test(neighbour), settled_at);
+        policy.forget("another");
+        policy.learn(&slot(0.0), false, Nanos::from_s(1));
+        assert_eq!((policy.search, policy.step), (search, step));
+    }
+}
+
+#[test]
+fn requests_beside_bulk_that_returns_are_counted_anew() {
+    let back = |requests: Option<f64>, slots: u32| {
+        let mut policy = knows(3, 8);
+        (policy.load.requests, policy.hold_slots) = (requests, 96);
+        policy.search = DelaySearch::Hold { step: 3, slots };
+        policy.forget("another");
+        policy.load.requests = Some(7.0);
+        policy.learn(&slot(0.0), false, Nanos::from_s(1));
+        (policy.load.requests, policy.search, policy.hold_slots, policy.up)
+    };
+    let hold = |slots| DelaySearch::Hold { step: 3, slots };
+    assert_eq!(back(Some(2000.0), 90), (Some(7.0), hold(12), 12, true));
+    assert_eq!(back(Some(2000.0), 5), (Some(7.0), hold(5), 12, true));
+    assert_eq!(back(None, 90), (None, hold(90), 96, false));
+}
+
+#[test]
+fn ninety_six_polls_are_a_coarse_sample() {
+    for (polls, forgets) in [(95, false), (96, true)] {
+        let mut policy = knows(0, 8);
+        policy.load.learnt = 9;
+        policy.last = Some(Nanos::from_s(1));
+        policy.slot = Slot::from(Nanos::from_s(1));
+        // 0.4 more than usual.
+        let bytes =
+            u32::try_from(Nanos::from_secs_f64((LOG + 0.4).exp() * 10e-12).as_ns()).unwrap();
+        policy.step(&Observation {
+            now: Nanos::from_ms(1_010),
+            rx: Counts { packets: 600, bytes },
+            interrupts: polls,
+            ..Observation::default()
+        });
+        assert_eq!(policy.settled_at.is_none(), forgets, "{polls}");
+    }
+}
