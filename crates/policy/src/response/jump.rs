@@ -87,8 +87,10 @@ mod tests {
         let mut found = Vec::new();
         for (idx, rate) in rates.into_iter().enumerate() {
             let bytes = usual_bytes / 100 * rate;
-            let rx = Counts { packets: bytes / 1500, bytes };
-            let observation = Observation { now: delay, rx, ..Observation::default() };
+            // Both directions count.
+            let rx = Counts { packets: bytes / 1500, bytes: bytes / 2 };
+            let tx = Counts { packets: 0, bytes: bytes - bytes / 2 };
+            let observation = Observation { now: delay, rx, tx, ..Observation::default() };
             if run.add(&observation, Nanos::ZERO, &expected, load, &Params::DEFAULT) {
                 found.push(idx);
                 *run = RateJump::default();

@@ -54,6 +54,20 @@ fn a_sample_of_many_polls_is_another_load_by_itself_where_the_step_is_known() {
 }
 
 #[test]
+fn frames_tell_loads_apart_for_a_driver_and_not_in_samples_after_merging() {
+    for (sample_ms, is_another) in [(0, true), (50, false)] {
+        let mut policy = knows(0, 8);
+        policy.sample = Nanos::from_ms(sample_ms);
+        policy.load.learnt = 9;
+        for _ in 0..2 {
+            let merged = Seen { packets_log: 11.4, ..slot(0.0) };
+            policy.learn(&merged, false, Nanos::from_s(1));
+        }
+        assert_eq!(policy.settled_at.is_none(), is_another, "{sample_ms}");
+    }
+}
+
+#[test]
 fn scatter_is_learnt_from_usual_slots_and_from_the_third_outlier_on() {
     let mut policy = knows(0, 8);
     policy.learn(&slot(0.2), false, Nanos::from_s(1));
