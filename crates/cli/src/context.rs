@@ -1,5 +1,9 @@
 //! The context of every command: the output format and the stop flag.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use latput_linux::confine;
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -38,4 +42,20 @@ impl Context {
         signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
         Ok(Self { json, stop })
     }
+}
+
+/// Gives up the rights that a command on files has no use for: all but reading files, and writing in the folders of `files`.
+/// To be called before the first file is opened, and before a thread is started.
+pub(crate) fn keep_only_files<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), CliError> {
+    let folder = |file: &Path| match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    // A name may be a link's: the file beside which SQLite writes is elsewhere.
+    let both =
+        |file: &Path| [Some(folder(file)), file.canonicalize().ok().map(|file| folder(&file))];
+    let folders: BTreeSet<PathBuf> = files.into_iter().flat_map(both).flatten().collect();
+    Ok(confine::keep_files(&folders.iter().map(PathBuf::as_path).collect::<Vec<_>>())?)
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use latput_experiment::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
 /// The table in `--help`.
@@ -74,11 +75,23 @@ impl From<latput_experiment::Error> for CliError {
     }
 }
 
-impl From<latput_experiment::agent::Error> for CliError {
-    fn from(error: latput_experiment::agent::Error) -> Self {
+impl From<agent::Error> for CliError {
+    fn from(error: agent::Error) -> Self {
         let code = match error {
-            latput_experiment::agent::Error::Line(_) => Code::Failed,
-            latput_experiment::agent::Error::Host(_) => Code::Stranded,
+            agent::Error::Host(_) => Code::Stranded,
+            agent::Error::Line(_) | agent::Error::Rights(_) | agent::Error::Keeper(_) => {
+                Code::Failed
+            }
+        };
+        Self { code, error: error.into() }
+    }
+}
+
+impl From<keeper::Error> for CliError {
+    fn from(error: keeper::Error) -> Self {
+        let code = match error {
+            keeper::Error::Host(_) => Code::Stranded,
+            keeper::Error::Start(_) | keeper::Error::AgentKilled(_) => Code::Failed,
         };
         Self { code, error: error.into() }
     }

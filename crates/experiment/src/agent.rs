@@ -1,38 +1,51 @@
-//! The agent (`latput agent --stdio`): sets the knobs of one host, runs its part of the traffic and
-//! reads its counters, on requests over stdin and stdout.
+//! The agent of one host: talks to the controller over stdin and stdout, and runs its part of the traffic.
 //!
-//! Before it ends, it stops its traffic and puts every knob back. That holds when the controller
-//! tells it to end, when the line is closed or silent, on a signal and on a panic. Only kill -9
-//! skips it. Then the checkpoint is still on disk, and `latput restore` puts the host back.
+//! It has no rights. What is about the host, the knobs and the counters, its keeper does ([`crate::keeper`]), which started
+//! it. Before it ends, it stops its traffic and lets the keeper put every knob back. That holds when the controller tells
+//! it to end, when the line is closed or silent, and on a signal. Where it is killed or hangs, the keeper does so by
+//! itself. Only kill -9 of the keeper skips it. Then the checkpoint is still on disk, and `latput restore` puts the
+//! host back.
 
+mod keeper_line;
 mod line;
-mod look;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::thread;
 
 use latput_knobs::ChangeOutcome;
-use latput_linux::CounterSnapshot;
+use latput_linux::confine::{self, Barriers};
+use latput_linux::{CounterSnapshot, process};
 use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
-    Stop, Window,
+    Stop, Window, use_rights_of,
 };
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use crate::host::{CountedSlice, HostSession, chain};
+use crate::host::{CountedSlice, chain};
 use crate::interval::HostInterval;
+use crate::keeper;
+use crate::keeper::operation::{Count, Counted};
+use crate::keeper::rights::KeepersRights;
 use crate::protocol::{
-    Answer, Failure, Finished, HostSlice, LineError, Look, Open, Part, Request, SCHEMA, Turns,
+    Answer, Failure, Finished, HostSlice, LineError, Look, Open, Opened, Part, Request, SCHEMA,
     failed,
 };
 
+use self::keeper_line::KeeperLine;
 use self::line::{ControllerLine, LineEnd};
 
 /// The reason why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// It could not give up its rights, or has no keeper.
+    #[error("cannot begin without rights")]
+    Rights(#[from] latput_linux::Error),
+    /// Its keeper cannot be talked to.
+    #[error("cannot talk to the keeper")]
+    Keeper(#[source] io::Error),
     /// The control line failed. The host is as it was.
     #[error("the controller sent {}; the host is as it was", chain(.0))]
     Line(LineError),
@@ -41,68 +54,42 @@ pub enum Error {
     Host(Failure),
 }
 
-/// Serves one controller until it closes the line, is silent for the lease, asks to end, or `stop` is raised.
-pub fn serve<R, W>(input: R, output: W, stop: &Stop) -> Result<(), Error>
+/// Gives up all rights. Then serves one controller until it closes the line, is silent for the lease, asks to end, or
+/// `stop` is raised. `kept` are the sockets to the keeper: its line and its rights.
+pub fn serve<R, W>(input: R, output: W, kept: [RawFd; 2], stop: &Stop) -> Result<(), Error>
 where
     R: Read + Send + 'static,
     W: Write + Send + 'static,
 {
+    let barriers = confine::give_up_all()?;
+    let [link, rights] = kept;
+    let (link, rights) = (process::take_over(link)?, process::take_over(rights)?);
+    use_rights_of(Box::new(KeepersRights::new(rights).map_err(Error::Keeper)?));
+    let mut keeper = KeeperLine::open(link, stop).map_err(Error::Keeper)?;
     let mut line = ControllerLine::open(input, output, stop);
-    let other_version = |version: &str, schema: u32| {
-        failed(format!(
-            "the controller is latput {version} and speaks schema {schema}, this agent is latput {} \
-             and speaks {SCHEMA}: install the same version on both",
-            env!("CARGO_PKG_VERSION")
-        ))
-    };
-    let first = loop {
-        match line.next() {
-            Ok(Request::Look(look)) if look.schema == SCHEMA => {
-                let seen = look::look(&look).map(Box::new);
-                line.send(&seen.map_or_else(Answer::Failed, Answer::Seen));
-            }
-            Ok(Request::Clock) => line.send(&Answer::Clock { now: latput_load::now() }),
-            other => break other,
-        }
-    };
-    let opened = match first {
-        Ok(Request::Open(open)) if open.schema == SCHEMA => {
-            line.set_lease(open.lease);
-            HostSession::open(open)
-        }
-        Ok(
-            Request::Open(Open { version, schema, .. })
-            | Request::Look(Look { version, schema, .. }),
-        )
-        | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
-            Err(other_version(&version, schema))
-        }
-        Ok(Request::Close) | Err(LineEnd::Closed | LineEnd::Told) => return Ok(()),
-        Ok(_) => Err(failed("the first request must be `open`")),
-        Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
-    };
+    let Some(opened) = open(&mut line, &mut keeper)? else { return Ok(()) };
     let mut service = match opened {
-        Ok((host, opened)) => {
+        Ok((address, mut opened)) => {
+            opened.notes.extend(remark(barriers));
+            let cpus = opened.cpus.clone();
+            let _noted_by_the_keeper = process::bind_thread(&cpus);
             line.send(&Answer::Opened(Box::new(opened)));
-            Service { host, stop, prepared: Prepared::default(), has_connected: false }
+            Service {
+                keeper,
+                address,
+                cpus,
+                stop,
+                prepared: Prepared::default(),
+                has_connected: false,
+            }
         }
         Err(failure) => {
             line.end(&Answer::Failed(failure));
             return Ok(());
         }
     };
-    let ended = loop {
-        match line.next() {
-            Ok(Request::Close) => break LineEnd::Closed,
-            Ok(request) => {
-                let mut tell = |interval| line.send(&Answer::Progress(interval));
-                let answer = service.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
-                line.send(&answer);
-            }
-            Err(ended) => break ended,
-        }
-    };
-    match service.host.close() {
+    let ended = service.serve(&mut line)?;
+    match service.keeper.close() {
         Ok(left) => line.end(&Answer::Closed { why: ended.to_string(), left }),
         Err(failure) => {
             line.end(&Answer::Failed(failure.clone()));
@@ -115,9 +102,66 @@ where
     }
 }
 
-/// An agent with its host.
+/// The address and the facts of the host that the controller opens, or why it cannot be; `None` if the controller ended
+/// before.
+type OpenedHost = Option<Result<(IpAddr, Opened), Failure>>;
+
+/// Answers what comes before `open`, and opens the host.
+fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost, Error> {
+    let other_version = |version: &str, schema: u32| {
+        Some(Err(failed(format!(
+            "the controller is latput {version} and speaks schema {schema}, this agent is latput {} \
+             and speaks {SCHEMA}: install the same version on both",
+            env!("CARGO_PKG_VERSION")
+        ))))
+    };
+    let first = loop {
+        match line.next() {
+            Ok(Request::Look(look)) if look.schema == SCHEMA => {
+                let seen = keeper.ask(Request::Look(look));
+                line.send(&seen.unwrap_or_else(Answer::Failed));
+            }
+            Ok(Request::Clock) => line.send(&Answer::Clock { now: latput_load::now() }),
+            other => break other,
+        }
+    };
+    Ok(match first {
+        Ok(Request::Open(open)) if open.schema == SCHEMA => {
+            line.set_lease(open.lease);
+            keeper.set_lease(open.lease);
+            let address = open.address;
+            Some(match keeper.ask(Request::Open(open)) {
+                Ok(Answer::Opened(opened)) => Ok((address, *opened)),
+                Ok(_) => Err(failed("the keeper has not opened the host")),
+                Err(failure) => Err(failure),
+            })
+        }
+        Ok(
+            Request::Open(Open { version, schema, .. })
+            | Request::Look(Look { version, schema, .. }),
+        )
+        | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
+            other_version(&version, schema)
+        }
+        Ok(Request::Close) | Err(LineEnd::Closed | LineEnd::Told) => None,
+        Ok(_) => Some(Err(failed("the first request must be `open`"))),
+        Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
+    })
+}
+
+/// What is weaker here than elsewhere.
+fn remark(barriers: Barriers) -> Option<String> {
+    let remark = "the process that talks to the controller and makes the traffic has no capability, but is still user \
+                  0, and the kernel has no Landlock: files of user 0 are not closed to it";
+    (!barriers.close_files()).then(|| remark.to_owned())
+}
+
+/// An agent with an open host.
 struct Service<'a> {
-    host: HostSession,
+    keeper: KeeperLine,
+    /// The address that the data ports are bound to.
+    address: IpAddr,
+    cpus: CpuSet,
     stop: &'a Stop,
     prepared: Prepared,
     /// Whether this host has connected to the system under test before.
@@ -157,32 +201,43 @@ impl TrafficResult {
 }
 
 impl Service<'_> {
+    /// Answers requests until there are no more; the reason why. The error is a keeper that is lost.
+    fn serve(&mut self, line: &mut ControllerLine) -> Result<LineEnd, Error> {
+        loop {
+            match line.next() {
+                Ok(Request::Close) => return Ok(LineEnd::Closed),
+                Ok(request) => {
+                    let mut tell = |interval| line.send(&Answer::Progress(interval));
+                    let answer = self.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
+                    if let Some(failure) = self.keeper.lost() {
+                        line.end(&Answer::Failed(failure.clone()));
+                        return Err(Error::Host(failure.clone()));
+                    }
+                    line.send(&answer);
+                }
+                Err(ended) => return Ok(ended),
+            }
+        }
+    }
+
     fn answer(
         &mut self,
         request: Request,
         tell: &mut dyn FnMut(HostInterval),
     ) -> Result<Answer, Failure> {
         match request {
-            Request::Read { knobs } => Ok(Answer::Values { values: self.host.read(&knobs) }),
-            Request::Survey => self.host.survey().map(|nic| Answer::Surveyed(Box::new(nic))),
-            Request::Watch { span } => {
-                self.host.look(span, self.stop).map(|seen| Answer::Watched(Box::new(seen)))
-            }
-            Request::Set { setting } => self.host.set(&setting).map(|_| Answer::Set),
-            Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),
+            Request::Read { .. }
+            | Request::Survey
+            | Request::Watch { .. }
+            | Request::Set { .. }
+            | Request::Link => self.keeper.ask(request),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
             Request::Go { at, warmup, duration, interval, turns } => {
-                if turns.as_ref().is_some_and(|turns| !turns.is_whole()) {
-                    return Err(failed("a slice has no setting"));
-                }
-                let window = Window::starting_after(at, warmup, duration).and_then(|window| {
-                    turns.as_ref().map_or(Ok(window), |turns| window.in_slices(turns.slices))
-                });
-                let window = window.map_err(|error| failed(chain(&error)))?;
-                self.go(window, turns.as_ref(), interval, tell)
+                let wanted = Count { at, warmup, duration, turns, may_end_early: false };
+                self.go(keeper::window(&wanted)?, wanted, interval, tell)
             }
             Request::Abort => {
                 self.prepared = Prepared::default();
@@ -196,9 +251,9 @@ impl Service<'_> {
 
     fn receive(&mut self, parts: Vec<Part>) -> Result<Answer, Failure> {
         self.prepared = Prepared::default(); // a port of a trial that never ran is closed first
-        let any_port = (self.host.address(), 0).into();
+        let any_port = (self.address, 0).into();
         for Part { workload, key } in parts {
-            let cpus = self.host.cpus().clone();
+            let cpus = self.cpus.clone();
             let reflector = Reflector::open(any_port, key, &workload, cpus)
                 .map_err(|error| traffic_failed(&error))?;
             self.prepared.receivers.push(reflector);
@@ -214,7 +269,7 @@ impl Service<'_> {
         (peer, port): (IpAddr, u16),
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::default();
-        let cpus = self.host.cpus().clone();
+        let cpus = self.cpus.clone();
         let generator = Generator::connect(peer, port, &key, workload, cpus);
         let generator = generator.map_err(|error| self.connect_failed(&error))?;
         self.has_connected = true;
@@ -239,11 +294,11 @@ impl Service<'_> {
         Ok(Answer::Probing)
     }
 
-    /// Runs the prepared traffic in other threads while this one reads counters.
+    /// Runs the prepared traffic in other threads while the keeper reads counters.
     fn go(
         &mut self,
         window: Window,
-        turns: Option<&Turns>,
+        wanted: Count,
         interval: Option<Nanos>,
         tell: &mut dyn FnMut(HostInterval),
     ) -> Result<Answer, Failure> {
@@ -260,28 +315,24 @@ impl Service<'_> {
         let sent = prepared.sender.as_ref().map(Generator::progress);
         let units = || sent.as_ref().map(Progress::units);
         let stop = self.stop;
-        let cpus = self.host.cpus().clone();
-        let (outcome, observed) = thread::scope(|scope| {
+        let cpus = self.cpus.clone();
+        let (outcome, counted) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
             let mut watch = IntervalReporter::new(window, interval, &units, tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
-            let observed = if let Some(turns) = turns {
-                self.host.take_turns(window, turns, stop, &mut look)
-            } else {
-                let observed = self.host.observe(window, stop, &progress, &mut look);
-                observed.map(|(host, drift)| (vec![(host, Nanos::ZERO)], drift))
-            };
+            let may_end_early = progress.iter().any(|part| part.goal().is_some());
+            let is_over = || progress.iter().all(|part| part.ended_early().is_some());
+            let counted = self.keeper.count(Count { may_end_early, ..wanted }, &is_over, &mut look);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
-            Ok::<_, Failure>((outcome, observed))
+            Ok::<_, Failure>((outcome, counted))
         })?;
         // The traffic's error comes first: it tells more than the counters'.
         let outcome = outcome?;
-        let (hosts, drift) = observed?;
-        let left = self.host.take_left();
-        let finished = Finished { slices: outcome.beside(hosts), late, drift, left };
+        let Counted { slices, drift, left } = counted?;
+        let finished = Finished { slices: outcome.beside(slices), late, drift, left };
         Ok(Answer::Finished(Box::new(finished)))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use latput_linux::{
     Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
     process, surroundings,
 };
-use latput_load::{Progress, Stop, Window};
+use latput_load::{Stop, Window};
 use latput_trial::Surroundings;
 use latput_trial::nic::Nic;
 use latput_trial::observation::HostObservation;
@@ -122,14 +121,6 @@ impl HostSession {
         let was_linked = is_linked(&open.interface).map_err(broken)?;
         let host = Self { open, cpus, kernel, sampler, session, watch, was_linked, wanted, left };
         Ok((host, opened))
-    }
-
-    pub(crate) const fn address(&self) -> IpAddr {
-        self.open.address
-    }
-
-    pub(crate) const fn cpus(&self) -> &CpuSet {
-        &self.cpus
     }
 
     /// Waits until the interface's link is up, if it was up at the start.
@@ -256,23 +247,19 @@ impl HostSession {
     }
 
     /// Counts over the window, and reports the knobs that changed in it. The window ends early when
-    /// the `traffic` of this host has reached its count. `watch` receives each snapshot of the
+    /// the traffic has reached its count, if it has one: `is_reached`. `watch` receives each snapshot of the
     /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
-        traffic: &[Progress],
+        is_reached: Option<&dyn Fn() -> bool>,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
-        let counts = traffic.iter().any(|part| part.goal().is_some());
-        let piece = if counts { COUNT_LOOK_EVERY } else { GLANCE_EVERY };
-        let is_over = || {
-            let is_done = counts && traffic.iter().all(|part| part.ended_early().is_some());
-            is_done || stop.is_raised()
-        };
+        let piece = if is_reached.is_some() { COUNT_LOOK_EVERY } else { GLANCE_EVERY };
+        let is_over = || is_reached.is_some_and(|is_reached| is_reached()) || stop.is_raised();
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);

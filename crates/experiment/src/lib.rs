@@ -3,7 +3,7 @@
 //!
 //! Read [`session`] first. Then read [`simulator`] for simulated trials, or `agent_pool` for trials
 //! on hosts (`vm` for those of a guest), with [`controller`] and [`agent`], the two ends of the
-//! control line. [`protocol`] has their messages, and [`results_db`] keeps finished trials.
+//! control line, and [`keeper`], which does what needs rights. [`protocol`] has their messages, and [`results_db`] keeps finished trials.
 
 pub mod agent;
 mod agent_pool;
@@ -20,6 +20,8 @@ pub mod host_spec;
 pub mod host_view;
 pub mod hosts;
 pub mod interval;
+pub mod keeper;
+mod lease;
 pub mod protocol;
 mod refusal;
 pub mod results_db;

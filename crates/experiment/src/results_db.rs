@@ -167,6 +167,8 @@ impl ResultsDb {
         }
         let until = Instant::now() + patience;
         db.progress_handler(STEPS, Some(move || Instant::now() >= until)).map_err(failed)?;
+        // A reader may be allowed to write beside the file only.
+        db.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
         Ok(Self { path: path.to_owned(), db, writer: None })
     }
 

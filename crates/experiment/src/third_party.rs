@@ -115,7 +115,7 @@ fn run(
             }
             outcome
         });
-        let observed = host.observe(window, &halt, &[], &mut |_| {});
+        let observed = host.observe(window, &halt, None, &mut |_| {});
         let outcome = traffic.join().unwrap_or_else(|panic| resume_unwind(panic));
         match outcome {
             Err(latput_peers::Error::Stopped) => Err(Error::Interrupted),

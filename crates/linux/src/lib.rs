@@ -4,12 +4,13 @@
 //! [`Namespace::run_in`] and [`Namespace::enter_process`] change which that is.
 #![allow(
     unsafe_code,
-    reason = "namespaces, one socket option, ethtool's ioctl, another process's CPU clock and bpf(2) have no safe \
-              wrapper"
+    reason = "namespaces, one socket option, ethtool's ioctl, another process's CPU clock, bpf(2) and Landlock have no \
+              safe wrapper"
 )]
 
 pub mod bpf;
 pub mod checkpoint;
+pub mod confine;
 pub mod control;
 pub mod counters;
 pub mod effect;

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use latput_units::{Clock, CpuId, CpuSet, Nanos};
+use rustix::io::FdFlags;
+use rustix::net::AddressFamily;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
@@ -142,6 +145,32 @@ pub fn detach(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec it makes two system calls and allocates nothing.
     unsafe { command.pre_exec(detach) }
+}
+
+/// Hands open files over to a command, under the same numbers.
+pub fn hand_over(command: &mut Command, files: Vec<OwnedFd>) -> &mut Command {
+    let keep_open = move || {
+        files.iter().try_for_each(|file| Ok(rustix::io::fcntl_setfd(file, FdFlags::empty())?))
+    };
+    // SAFETY: between fork and exec it makes one system call a file and allocates nothing.
+    unsafe { command.pre_exec(keep_open) }
+}
+
+/// Takes a Unix socket that was handed over under this number.
+pub fn take_over(number: RawFd) -> Result<OwnedFd, Error> {
+    let wrong = |problem: &str| Error::Other(format!("open file {number} {problem}"));
+    if number <= 2 {
+        return Err(wrong("is not one that was handed over"));
+    }
+    // SAFETY: it is only borrowed here, to see what it is; a number that is not open is an error.
+    let file = unsafe { BorrowedFd::borrow_raw(number) };
+    if rustix::net::sockopt::socket_domain(file) != Ok(AddressFamily::UNIX) {
+        return Err(wrong("is no Unix socket"));
+    }
+    rustix::io::fcntl_setfd(file, FdFlags::CLOEXEC)
+        .map_err(|errno| Error::system("keep a socket that was handed over", errno))?;
+    // SAFETY: this process was started with it and has not taken it yet: nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// The id of this boot: a checkpoint of an earlier one has nothing left to restore.

@@ -7,14 +7,14 @@ mod icmp;
 mod stamp;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use latput_trial::Probe;
 use latput_units::{Bytes, CpuSet, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Socket, Type};
 
 use self::icmp::{Echo, Version};
 use crate::clock::{Window, now, timespec};
@@ -23,6 +23,7 @@ use crate::key::random;
 use crate::kind::udp::sharpen_sleep;
 use crate::limits;
 use crate::outcome::ProbeOutcome;
+use crate::rights;
 use crate::workers::bind_to;
 
 /// Longest wait for answers after the window.
@@ -60,28 +61,18 @@ impl Prober {
     /// Opens an echo socket toward `peer` for `rate_hz` requests a second with `payload` bytes
     /// each.
     pub(crate) fn with_payload(peer: IpAddr, rate_hz: u32, payload: Bytes) -> Result<Self, Error> {
-        let (version, domain, protocol) = match peer {
-            IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
-            IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
-        };
-        // A datagram socket needs no capability where net.ipv4.ping_group_range allows it. A raw
-        // one needs CAP_NET_RAW.
-        let datagram = Socket::new(domain, Type::DGRAM, Some(protocol));
-        let raw = datagram.is_err();
-        let socket = datagram.or_else(|_| Socket::new(domain, Type::RAW, Some(protocol))).map_err(
-            |source| match source.kind() {
-                io::ErrorKind::PermissionDenied => Error::ProbePermission { source },
-                _ => Error::io("open an ICMP socket", source),
-            },
-        )?;
-        socket
-            .connect(&SockAddr::from(SocketAddr::new(peer, 0)))
-            .map_err(|source| Error::io("direct the ICMP socket to the peer", source))?;
+        let version = if peer.is_ipv4() { Version::V4 } else { Version::V6 };
+        let failed = |source| Error::io("open an ICMP socket", source);
+        let socket = rights::echo_socket(peer).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => Error::ProbePermission { source },
+            _ => failed(source),
+        })?;
+        let is_raw = socket.r#type().map_err(failed)? == Type::RAW;
         stamp::enable(&socket);
         Ok(Self {
             socket,
             version,
-            with_ip_header: raw && version == Version::V4,
+            with_ip_header: is_raw && version == Version::V4,
             tag: u64::from_ne_bytes(random()?),
             interval: Nanos::from_ns(1_000_000_000 / u64::from(rate_hz)),
             bytes: icmp::HEADER + limits::size(payload),

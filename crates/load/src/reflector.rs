@@ -199,3 +199,6 @@ fn not_bound(address: SocketAddr, source: io::Error) -> Error {
         _ => Error::io("listen on the data port", source),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,13 +17,14 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
+use crate::rights::{self, PrivilegedOption, write_option};
 
 /// Time without an acknowledgement after which a connection counts as lost.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 /// Longest blocking call on a datagram socket. The thread then checks for the end of the run.
 const DATAGRAM_WAIT: Duration = Duration::from_millis(20);
 /// Requested size of a datagram socket's buffers: 5 ms of 10 Gbit/s, in the kernel's accounting.
-const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
+const DATAGRAM_BUFFER_BYTES: u32 = 16 << 20;
 /// `SO_MEMINFO` of `include/uapi/asm-generic/socket.h`, which libc lacks.
 const SO_MEMINFO: c_int = 55;
 
@@ -55,24 +56,24 @@ pub(crate) fn reset_on_close(socket: &impl AsFd) -> Result<(), Error> {
 pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), Error> {
     let fd = socket.as_fd();
     if let Some(asked) = options.send_buffer {
-        let names = ("SO_SNDBUF", "net.core.wmem_max");
-        buffer(fd, asked, (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), names)?;
+        let names = (libc::SO_SNDBUF, "SO_SNDBUF", "net.core.wmem_max");
+        buffer(fd, asked, PrivilegedOption::SendBuffer, names)?;
     }
     if let Some(asked) = options.receive_buffer {
-        let names = ("SO_RCVBUF", "net.core.rmem_max");
-        buffer(fd, asked, (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), names)?;
+        let names = (libc::SO_RCVBUF, "SO_RCVBUF", "net.core.rmem_max");
+        buffer(fd, asked, PrivilegedOption::ReceiveBuffer, names)?;
     }
     if let Some(name) = &options.congestion {
         congestion(fd, name)?;
     }
     if let Some(time) = options.busy_poll {
-        let micros = c_int::try_from(time.as_ns().div_ceil(1000)).unwrap_or(c_int::MAX);
+        let micros = u32::try_from(time.as_ns().div_ceil(1000)).unwrap_or(u32::MAX);
         let otherwise = ", or raise the sysctl net.core.busy_read to as much";
-        set_permitted(fd, libc::SO_BUSY_POLL, micros, ("SO_BUSY_POLL", otherwise))?;
+        set_permitted(fd, &PrivilegedOption::BusyPoll(micros), ("SO_BUSY_POLL", otherwise))?;
     }
     if options.prefer_busy_poll {
-        let option = libc::SO_PREFER_BUSY_POLL;
-        set_permitted(fd, option, 1, ("SO_PREFER_BUSY_POLL", ""))?;
+        let option = PrivilegedOption::PreferBusyPoll;
+        set_permitted(fd, &option, ("SO_PREFER_BUSY_POLL", ""))?;
     }
     Ok(())
 }
@@ -81,44 +82,46 @@ pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), E
 fn buffer(
     fd: BorrowedFd<'_>,
     asked: Bytes,
-    (forced, plain): (c_int, c_int),
-    (option, sysctl): (&'static str, &'static str),
+    forced: impl Fn(u32) -> PrivilegedOption,
+    (plain, option, sysctl): (c_int, &'static str, &'static str),
 ) -> Result<(), Error> {
     let failed = |source| Error::io("set the size of a socket's buffers", source);
     let bytes = c_int::try_from(asked.get()).unwrap_or(c_int::MAX);
     let raw = fd.as_raw_fd();
-    write_option(raw, libc::SOL_SOCKET, forced, bytes)
-        .or_else(|_| write_option(raw, libc::SOL_SOCKET, plain, bytes))
-        .map_err(failed)?;
-    let granted = read_words::<1>(raw, libc::SOL_SOCKET, plain, 0).unwrap_or(u64::MAX) / 2;
-    if granted < asked.get() {
-        return Err(Error::BufferTooLarge { option, asked, granted: Bytes::new(granted), sysctl });
+    let granted = || read_words::<1>(raw, libc::SOL_SOCKET, plain, 0).unwrap_or(u64::MAX) / 2;
+    write_option(raw, libc::SOL_SOCKET, plain, bytes).map_err(failed)?;
+    if granted() < asked.get() {
+        // Without the right the smaller size stays, and is reported.
+        let _refused = rights::set(fd, &forced(bytes.unsigned_abs()));
+    }
+    if granted() < asked.get() {
+        let granted = Bytes::new(granted());
+        return Err(Error::BufferTooLarge { option, asked, granted, sysctl });
     }
     Ok(())
 }
 
 fn congestion(fd: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
-    match rustix::net::sockopt::set_tcp_congestion(fd, name) {
-        Ok(()) => Ok(()),
-        Err(Errno::NOENT | Errno::INVAL) => {
-            Err(Error::NoCongestionControl { name: name.to_owned() })
+    rights::set(fd, &PrivilegedOption::Congestion(name.to_owned())).map_err(|source| {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::INVAL) => {
+                Error::NoCongestionControl { name: name.to_owned() }
+            }
+            Some(Errno::PERM) => Error::OptionPermission {
+                option: "this TCP congestion control",
+                otherwise: ", or add it to the sysctl net.ipv4.tcp_allowed_congestion_control",
+            },
+            _ => Error::io("set a socket's congestion control", source),
         }
-        Err(Errno::PERM) => Err(Error::OptionPermission {
-            option: "this TCP congestion control",
-            otherwise: ", or add it to the sysctl net.ipv4.tcp_allowed_congestion_control",
-        }),
-        Err(errno) => Err(Error::io("set a socket's congestion control", errno)),
-    }
+    })
 }
 
 fn set_permitted(
     fd: BorrowedFd<'_>,
-    option: c_int,
-    value: c_int,
+    option: &PrivilegedOption,
     (name, otherwise): (&'static str, &'static str),
 ) -> Result<(), Error> {
-    let set = write_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, value);
-    set.map_err(|source| match Errno::from_io_error(&source) {
+    rights::set(fd, option).map_err(|source| match Errno::from_io_error(&source) {
         Some(Errno::PERM) => Error::OptionPermission { option: name, otherwise },
         Some(Errno::NOPROTOOPT) => Error::NoOption { option: name },
         _ => Error::io("set a socket's busy polling", source),
@@ -131,9 +134,12 @@ pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
     use rustix::net::sockopt;
     let failed = |source| Error::io("set the options of a UDP socket", source);
     // Only CAP_NET_ADMIN may exceed net.core.rmem_max. Drops at a small buffer are reported.
-    sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAM_BUFFER_BYTES)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, DATAGRAM_BUFFER_BYTES))
-        .map_err(|errno| failed(errno.into()))?;
+    rights::set(socket.as_fd(), &PrivilegedOption::ReceiveBuffer(DATAGRAM_BUFFER_BYTES))
+        .or_else(|_| {
+            let bytes = DATAGRAM_BUFFER_BYTES as usize;
+            Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
+        })
+        .map_err(failed)?;
     socket.set_read_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
     socket.set_write_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
     let (level, name, value) = if socket.local_addr().map_err(failed)?.is_ipv6() {
@@ -193,19 +199,6 @@ fn read_words<const N: usize>(socket: RawFd, level: c_int, name: c_int, idx: usi
     };
     let filled = usize::try_from(length).ok()? / size_of::<u32>();
     (answer == 0).then(|| words.get(..filled)?.get(idx).copied().map(u64::from))?
-}
-
-pub(crate) fn write_option(
-    socket: RawFd,
-    level: c_int,
-    name: c_int,
-    value: c_int,
-) -> io::Result<()> {
-    let length = socklen_t::try_from(size_of_val(&value)).expect("an int has a few bytes");
-    // SAFETY: the kernel reads `length` bytes, the size of `value`, which lives until the call returns.
-    let answer =
-        unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), length) };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! `latput agent`: the agent on a host, started by latput itself.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::process::ExitCode;
+
+use latput_experiment::{agent, keeper};
 
 use crate::context::Context;
 use crate::exit::CliError;
@@ -11,17 +14,23 @@ use crate::exit::CliError;
 #[command(after_help = "\
 It listens on no port for control: whoever may start it may control it. When its stdin closes, or nothing has
 come for 10 s (`lease` in the testbed file), it ends its traffic, puts every knob back that it changed, and
-ends.")]
+ends. It is two processes: the one that reads the control line and makes the traffic has no rights.")]
 pub(crate) struct Args {
     /// Speak over stdin and stdout; required.
     #[arg(long, required = true)]
     stdio: bool,
+    /// The sockets to the keeper, which starts this.
+    #[arg(long, hide = true, num_args = 2)]
+    kept: Vec<RawFd>,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let Self { stdio: _ } = self; // clap has seen to it
-        latput_experiment::agent::serve(io::stdin(), io::stdout(), &context.stop)?;
-        Ok(ExitCode::SUCCESS)
+        let Self { stdio: _, kept } = self; // clap has seen to it
+        if let [line, rights] = kept[..] {
+            agent::serve(io::stdin(), io::stdout(), [line, rights], &context.stop)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(keeper::run(&context.stop)?.into())
     }
 }

@@ -10,7 +10,7 @@ use latput_reproduce::calibrate::{Cells, Fit, FitPlan, HeldOut, calibrate, error
 
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::{output, parallel};
 
@@ -56,6 +56,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files(self.held_out.iter().chain([&self.output]).map(PathBuf::as_path))?;
         let systems = systems(&self.profile)?;
         let mut files = Vec::new();
         for path in &self.cells {

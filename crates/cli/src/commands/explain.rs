@@ -12,7 +12,7 @@ use latput_trial::metric::Scale;
 use latput_trial::{Results, Row};
 
 use crate::commands::model::fit::wanted;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::document::model::ExplainDocument;
 use crate::exit::CliError;
 use crate::output;
@@ -45,6 +45,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files([self.file.as_path()])?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let loads = wanted(&results, &self.workload)?;

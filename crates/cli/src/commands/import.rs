@@ -11,7 +11,7 @@ use latput_model::Summary;
 use latput_trial::Results;
 
 use crate::commands::report;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -47,6 +47,7 @@ enum ImportedProgram {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files([self.output.as_path()])?;
         let format = match self.program {
             ImportedProgram::Iperf3 => ImportFormat::Iperf3,
             ImportedProgram::Netperf => ImportFormat::Netperf,

@@ -14,7 +14,7 @@ use latput_report::{comparison, csv, html, json, markdown, prediction, terminal}
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
 
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::percent;
@@ -85,6 +85,8 @@ enum ReportFormat {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
+        keep_only_files(self.file.iter().chain(&self.output).map(PathBuf::as_path).chain(named))?;
         if let [first, second] = self.compare.as_slice() {
             return self.compare(context, first, second);
         }
@@ -187,15 +189,19 @@ impl Args {
     }
 }
 
+/// The file and the run that `FILE` or `FILE#N` names.
+fn file_of(name: &str) -> (&Path, Option<i64>) {
+    let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
+    match number {
+        Some((file, id)) if !Path::new(name).exists() => (Path::new(file), Some(id)),
+        _ => (Path::new(name), None),
+    }
+}
+
 /// The run named by `FILE` or `FILE#N`.
 fn load(name: &str) -> Result<Results, CliError> {
-    let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
-    let (file, id) = match number {
-        Some((file, id)) if !Path::new(name).exists() => (file, Some(id)),
-        _ => (name, None),
-    };
-    let results_db = ResultsDb::open(Path::new(file))?;
-    Ok(results_db.load_chosen(id)?)
+    let (file, id) = file_of(name);
+    Ok(ResultsDb::open(file)?.load_chosen(id)?)
 }
 
 /// The settings that both results have, by label; if each has only one setting, those two.

@@ -12,7 +12,7 @@ use latput_reproduce::{Experiment, Provenance, Systems, delay_mtu, html};
 use latput_sim::{Invalid, Profile};
 
 use crate::commands::run::read_text;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
@@ -59,6 +59,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files(self.output.iter().chain(&self.report).map(PathBuf::as_path))?;
         let systems = systems(&self.profile)?;
         match &self.cells {
             Some(path) => self.predict(path, &systems, context),

@@ -58,6 +58,33 @@ fn no_output_goes_through_a_planted_name() {
     assert!(!place.path("missing").exists());
 }
 
+/// The page does not fit into the pipe: the process waits there with the rights that it has left.
+#[test]
+fn a_command_on_a_strangers_file_keeps_no_right_but_to_files() {
+    let place = place();
+    if !is_root(&place) {
+        return;
+    }
+    let (from, to) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&to, 4096).unwrap();
+    let command = ["report", "kept.db", "--format", "html"];
+    let mut child = place.command(&command).stdout(to).spawn().unwrap();
+    let line = |name: &str| {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().to_owned()
+    };
+    let dac_override = "0000000000000002";
+    crate::wait_until("rights to be given up", || line("CapEff:") == dac_override);
+    for name in ["CapPrm:", "CapBnd:"] {
+        assert_eq!(line(name), dac_override, "{name}");
+    }
+    assert_eq!(line("CapInh:"), "0000000000000000");
+    assert_eq!(line("NoNewPrivs:"), "1");
+    drop(from);
+    assert!(child.wait().unwrap().success(), "a reader that goes away is no error");
+}
+
 #[test]
 fn plans_and_testbeds_have_a_bound() {
     let place = Place::new();

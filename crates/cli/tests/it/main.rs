@@ -29,6 +29,7 @@ mod root_published;
 mod root_runs;
 mod root_service;
 mod root_settings;
+mod root_ssh_faults;
 mod root_today;
 mod root_two_hosts;
 mod root_undo;

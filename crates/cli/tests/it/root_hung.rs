@@ -42,7 +42,7 @@ fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
     let before = seen();
     let mut run = hosts.start();
     let begun = Instant::now();
-    signal("STOP", agent("load1"));
+    hang("load1");
     wait_until("the others to be put back", || {
         let now = seen();
         now[0] == before[0] && now[2] == before[2]
@@ -73,7 +73,7 @@ fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command(
     let mut run = hosts.start();
     let begun = Instant::now();
     for host in ["load1", "load2"] {
-        signal("STOP", agent(host));
+        hang(host);
     }
     wait_until("`latput restore`", || run.said().contains("running `latput restore`"));
     let mut most_kb = 0;
@@ -109,8 +109,7 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
     let hosts = Hosts::up("");
     let before = seen();
     let mut run = hosts.start();
-    let pid = agent("load1");
-    signal("STOP", pid);
+    hang("load1");
     interrupt(run.child.id());
     wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
     assert!(run.is_running());
@@ -125,7 +124,9 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
     assert!(!said.contains("host `load2`") && !said.contains("host `sut`"), "{said}");
     let now = seen();
     assert_eq!((&now[0], &now[2]), (&before[0], &before[2]));
-    signal("CONT", pid);
+    for pid in processes_in("load1") {
+        signal("CONT", pid);
+    }
     wait_until("the third host to be put back", || seen() == before);
 }
 
@@ -167,6 +168,51 @@ fn a_controller_that_only_waits_keeps_its_hosts() {
     let plan = PLAN.replace("\"2s\"", "\"5s\"").replace("min = 200, max = 200", "min = 1, max = 1");
     hosts.place.write("plan.toml", &plan);
     hosts.place.run(&["run", "plan.toml", "--on", "hosts.toml"]).expect(0, &["2 trials"]);
+    assert_eq!(seen(), before);
+}
+
+/// The process that reads what the controller and the traffic send has no rights, and the one that has them notices
+/// when it hangs.
+#[test]
+fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("");
+    let before = seen();
+    let mut run = hosts.start();
+    for host in HOSTS {
+        let Agent { keeper, agent } = Agent::of(host);
+        for sets in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            assert_eq!(status(agent, sets), "0000000000000000", "{host} {sets}");
+        }
+        assert_eq!(status(agent, "NoNewPrivs:"), "1");
+        assert_eq!(status(agent, "Groups:"), "");
+        assert_ne!(status(agent, "Uid:").split(' ').next(), Some("0"));
+        assert_eq!(status(keeper, "Uid:"), "0 0 0 0");
+    }
+    signal("STOP", Agent::of("load1").agent);
+    wait_until("its keeper to put the host back", || seen()[1] == before[1]);
+    let (code, said) = run.end();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("host `load1`: its agent"), "{said}");
+    assert_eq!(seen(), before);
+    assert!(processes_in("load1").is_empty());
+}
+
+#[test]
+fn a_keeper_that_hangs_is_told_and_its_host_is_restored() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("");
+    let before = seen();
+    let mut run = hosts.start();
+    signal("STOP", Agent::of("load1").keeper);
+    let (code, said) = run.end();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("its keeper") && said.contains("nothing for 2s"), "{said}");
+    assert!(said.contains("running `latput restore` on load1"), "{said}");
     assert_eq!(seen(), before);
 }
 
@@ -299,14 +345,52 @@ fn seen() -> Vec<String> {
     HOSTS.into_iter().map(of).collect()
 }
 
-/// The process of a host's agent.
-fn agent(host: &str) -> u32 {
+/// Stops both processes of a host's agent.
+fn hang(host: &str) {
+    let Agent { keeper, agent } = Agent::of(host);
+    signal("STOP", keeper);
+    signal("STOP", agent);
+}
+
+/// The two processes of a host's agent.
+struct Agent {
+    /// Has the rights.
+    keeper: u32,
+    /// Talks to the controller, and makes the traffic.
+    agent: u32,
+}
+
+impl Agent {
+    fn of(host: &str) -> Self {
+        let [one, other] = processes_in(host)[..] else {
+            panic!("two processes in {host}: {:?}", processes_in(host))
+        };
+        let is_kept = |pid: u32| words_of(pid).iter().any(|word| word == "--kept");
+        assert_ne!(is_kept(one), is_kept(other));
+        if is_kept(one) {
+            Self { keeper: other, agent: one }
+        } else {
+            Self { keeper: one, agent: other }
+        }
+    }
+}
+
+fn processes_in(host: &str) -> Vec<u32> {
     let inside = Command::new("ip").args(["netns", "pids", host]).output().unwrap();
     let inside = String::from_utf8(inside.stdout).unwrap();
-    let [agent] = inside.split_whitespace().collect::<Vec<_>>()[..] else {
-        panic!("one process in {host}: {inside}")
-    };
-    agent.parse().unwrap()
+    inside.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn words_of(pid: u32) -> Vec<String> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split('\0').map(str::to_owned).collect()
+}
+
+/// A line of `/proc/PID/status`.
+fn status(pid: u32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn signal(name: &str, pid: u32) {
@@ -323,11 +407,7 @@ fn is_zombie(pid: u32) -> bool {
 fn processes_with(word: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc").unwrap();
     let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| line.split('\0').any(|part| part == word))
-    })
-    .collect()
+    pids.filter(|pid: &u32| words_of(*pid).iter().any(|part| part == word)).collect()
 }
 
 #[track_caller]

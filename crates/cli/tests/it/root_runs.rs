@@ -317,6 +317,25 @@ fn every_kind_of_traffic_flows_over_ipv6() {
     assert_eq!(usize::try_from(place.trials("kept.db")).unwrap(), 2 * kinds.len());
 }
 
+/// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
+#[test]
+fn what_the_traffic_has_no_right_to_is_given_by_the_keeper() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    for kind in ["tcp_rr", "tcp_crr", "udp_rr"] {
+        let workload = [
+            &["measure", "lab", "--workload", kind, "name=rights", "probe_hz=100"][..],
+            &["send_buffer_bytes=4000000", "receive_buffer_bytes=8000000"],
+            &["busy_poll=50us", "prefer_busy_poll=on"],
+            &["--duration", "100ms", "--repetitions", "1..1"],
+        ];
+        place.run(&workload.concat()).expect(0, &["rate"]);
+    }
+}
+
 /// The far end's link is down for a second from the moment it is told to start its first trial.
 #[test]
 fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {

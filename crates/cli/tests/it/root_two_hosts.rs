@@ -212,8 +212,8 @@ fn two_users_at_once_do_not_meet() {
 }
 
 /// Two hosts on a bridge, an sshd in each, and what the controller needs to reach them.
-struct Hosts {
-    place: Place,
+pub(crate) struct Hosts {
+    pub(crate) place: Place,
     sshds: Vec<Child>,
     path: String,
 }
@@ -221,8 +221,12 @@ struct Hosts {
 impl Hosts {
     /// `None` where something is missing, which is said.
     fn up() -> Option<Self> {
-        if needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip") || needs_static()
-        {
+        if needs_static() { None } else { Self::with_sshds() }
+    }
+
+    /// The same where no latput needs to be brought.
+    pub(crate) fn with_sshds() -> Option<Self> {
+        if needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip") {
             return None;
         }
         isolate();
@@ -259,7 +263,7 @@ impl Hosts {
         Some(hosts)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.place.command(args);
         command.env("PATH", &self.path);
         command
@@ -280,7 +284,7 @@ fn left() -> Vec<PathBuf> {
     folder.map(|entry| entry.unwrap().path()).collect()
 }
 
-fn queue_lengths() -> Vec<String> {
+pub(crate) fn queue_lengths() -> Vec<String> {
     let of = |host: &&str| {
         let shown = Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
         let shown = String::from_utf8(shown.stdout).unwrap();
@@ -356,7 +360,7 @@ fn script(path: &Path, text: &str) {
 }
 
 #[track_caller]
-fn ip(args: &[&str]) {
+pub(crate) fn ip(args: &[&str]) {
     let ran = Command::new("ip").args(args).output().unwrap();
     assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }

@@ -6,8 +6,6 @@
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -15,15 +13,13 @@ use std::time::Duration;
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use crate::protocol::{self, Answer, LEASE, LineError, Request};
+use crate::lease::Lease;
+use crate::protocol::{self, Answer, LineError, Request};
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Most time for writing the last answer.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
-/// Parts of a lease. The lease counts only while this process runs: a stopped process has not lost
-/// its controller.
-const PARTS_OF_LEASE: u32 = 20;
 
 /// The reason why there are no more requests.
 #[derive(Debug)]
@@ -57,7 +53,7 @@ enum Outgoing {
 pub(super) struct ControllerLine {
     requests: Receiver<Result<Request, LineError>>,
     answers: Sender<Outgoing>,
-    lease_ns: Arc<AtomicU64>,
+    lease: Lease,
     stop: Stop,
 }
 
@@ -70,31 +66,28 @@ impl ControllerLine {
     {
         let (request_to, requests) = mpsc::channel();
         let (answers, to_write) = mpsc::channel();
-        let (heard, is_over) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
-        let lease_ns = Arc::new(AtomicU64::new(LEASE.as_ns()));
+        let lease = Lease::new();
         thread::spawn(move || write(output, &to_write));
         let reader = Reader {
             to: request_to.clone(),
             answers: answers.clone(),
-            heard: Arc::clone(&heard),
-            is_over: Arc::clone(&is_over),
+            lease: lease.clone(),
             stop: stop.clone(),
         };
         thread::spawn(move || reader.read(input));
-        let lease = Arc::clone(&lease_ns);
-        let stopped = stop.clone();
+        let (waited, stopped) = (lease.clone(), stop.clone());
         thread::spawn(move || {
-            if let Some(lease) = outlived(&lease, &heard, &is_over) {
-                let _ended_already = request_to.send(Err(LineError::Silent(lease)));
+            if let Some(length) = waited.outlived() {
+                let _ended_already = request_to.send(Err(LineError::Silent(length)));
                 stopped.raise();
             }
         });
-        Self { requests, answers, lease_ns, stop: stop.clone() }
+        Self { requests, answers, lease, stop: stop.clone() }
     }
 
     /// Sets the lease.
     pub(super) fn set_lease(&self, lease: Nanos) {
-        self.lease_ns.store(lease.as_ns(), Ordering::Relaxed);
+        self.lease.set_length(lease);
     }
 
     /// The next request other than a ping; pings are answered already.
@@ -131,8 +124,7 @@ impl ControllerLine {
 struct Reader {
     to: Sender<Result<Request, LineError>>,
     answers: Sender<Outgoing>,
-    heard: Arc<AtomicBool>,
-    is_over: Arc<AtomicBool>,
+    lease: Lease,
     stop: Stop,
 }
 
@@ -141,7 +133,7 @@ impl Reader {
         let mut input = BufReader::new(input);
         loop {
             let request = protocol::read_line::<Request>(&mut input);
-            self.heard.store(true, Ordering::Relaxed);
+            self.lease.hear();
             if matches!(request, Ok(Request::Ping)) {
                 let _gone = self.answers.send(Outgoing::Line(protocol::line(&Answer::Alive)));
                 continue;
@@ -149,7 +141,7 @@ impl Reader {
             let is_broken = request.is_err();
             let is_last = is_broken || matches!(request, Ok(Request::Close));
             if is_last {
-                self.is_over.store(true, Ordering::Relaxed);
+                self.lease.end();
             }
             let is_gone = self.to.send(request).is_err();
             if is_broken {
@@ -172,21 +164,6 @@ fn write(mut output: impl Write, to_write: &Receiver<Outgoing>) {
             break;
         }
     }
-}
-
-/// Waits until nothing was heard for the lease, and returns it; `None` if the line has ended
-/// before.
-fn outlived(lease_ns: &AtomicU64, heard: &AtomicBool, is_over: &AtomicBool) -> Option<Nanos> {
-    let mut silent_parts = 0;
-    while silent_parts < PARTS_OF_LEASE {
-        let lease = Nanos::from_ns(lease_ns.load(Ordering::Relaxed));
-        thread::sleep(lease.as_duration() / PARTS_OF_LEASE);
-        if is_over.load(Ordering::Relaxed) {
-            return None;
-        }
-        silent_parts = if heard.swap(false, Ordering::Relaxed) { 0 } else { silent_parts + 1 };
-    }
-    Some(Nanos::from_ns(lease_ns.load(Ordering::Relaxed)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use socket2::Socket;
 
 use crate::clock::{self, from_timespec};
-use crate::socket::write_option;
+use crate::rights::write_option;
 
 /// Room for one control message with a time.
 const CONTROL_BYTES: usize = 64;

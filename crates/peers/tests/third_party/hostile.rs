@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
-use latput_peers::{Error, Peer};
+use latput_peers::{Error, Peer, PeerResult};
 use latput_units::Nanos;
 
 use crate::{WINDOW, free_port, load, measure};
@@ -90,6 +90,41 @@ fn lengths_and_documents_of_a_lying_server_are_refused() {
 }
 
 #[test]
+fn numbers_that_no_test_has_are_no_crash() {
+    let deep = "[".repeat(100_000);
+    for text in [
+        "{\"cpu_util_total\":NaN}",
+        "{\"cpu_util_total\":Infinity}",
+        "{\"streams\":[{\"id\":1,\"bytes\":1e999}]}",
+        "{\"streams\":[{\"id\":\"one\"}]}",
+        deep.as_str(),
+    ] {
+        check_results(1, &framed(text), |error| matches!(error, Error::Malformed { .. }));
+    }
+    for bytes in ["-1", "1e300", "18446744073709551615"] {
+        let stream = format!(
+            "{{\"id\":1,\"bytes\":{bytes},\"retransmits\":{bytes},\"jitter\":{bytes},\"errors\":{bytes},\
+             \"packets\":{bytes},\"start_time\":0,\"end_time\":{bytes}}}"
+        );
+        let text = format!(
+            "{{\"cpu_util_total\":{bytes},\"cpu_util_user\":{bytes},\"cpu_util_system\":{bytes},\
+             \"sender_has_retransmits\":{bytes},\"streams\":[{stream}]}}"
+        );
+        let _figures_or_refusal = results_of(1, &framed(&text));
+    }
+}
+
+#[test]
+fn words_without_end_are_not_read_to_the_end() {
+    for (program, word) in [("iperf3", [0x48; 4096]), ("netperf", [0x48; 4096])] {
+        let endless = move |mut line: TcpStream| while line.write_all(&word).is_ok() {};
+        check(program, endless, |error| {
+            matches!(error, Error::Malformed { .. } | Error::TooOld { .. })
+        });
+    }
+}
+
+#[test]
 fn what_is_no_netserver_is_named() {
     check("netperf", drop, |error| matches!(error, Error::PeerGone { .. }));
     check(
@@ -154,6 +189,11 @@ fn check(
 /// A server that does all as it should until its results.
 #[track_caller]
 fn check_results(streams: usize, results: &[u8], expected: impl FnOnce(&Error) -> bool) {
+    let error = results_of(streams, results).unwrap_err();
+    assert!(expected(&error), "{error}");
+}
+
+fn results_of(streams: usize, results: &[u8]) -> Result<PeerResult, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("iperf3://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let results = results.to_owned();
@@ -172,11 +212,9 @@ fn check_results(streams: usize, results: &[u8], expected: impl FnOnce(&Error) -
         line.read_exact(&mut [0]).unwrap();
         line.write_all(&[13]).unwrap();
         read_document(&mut line);
-        line.write_all(&results).unwrap();
-        line.write_all(&[14]).unwrap();
+        let _refused_before_its_end = line.write_all(&results).and_then(|()| line.write_all(&[14]));
     });
-    let error = measure(&url, "tcp_stream").unwrap_err();
-    assert!(expected(&error), "{error}");
+    measure(&url, "tcp_stream")
 }
 
 fn read_document(line: &mut TcpStream) {

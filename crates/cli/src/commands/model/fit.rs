@@ -10,7 +10,7 @@ use latput_model::{Term, fit};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::document::model::FitDocument;
 use crate::exit::CliError;
 use crate::output;
@@ -51,6 +51,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files([self.file.as_path()])?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let wanted = wanted(&results, &self.workload)?;

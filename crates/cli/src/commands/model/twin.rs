@@ -10,7 +10,7 @@ use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};
 use crate::commands::report::cells_of;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
@@ -53,6 +53,7 @@ impl Args {
         if !(1..=40).contains(&self.name.len()) || self.name.contains(char::is_control) {
             return Err(CliError::usage("--name must have 1 to 40 printable characters"));
         }
+        keep_only_files([self.file.as_path(), &self.output])?;
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
         let wanted = cells_of(&results, "--cell", &self.cell)?;

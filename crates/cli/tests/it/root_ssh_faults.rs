@@ -1,0 +1,226 @@
+//! Faults of the network between a controller and its hosts, which it reaches by a real ssh: each host is put back, and the
+//! exit code is that of the table.
+
+use std::fs::File;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use crate::root_two_hosts::{Hosts, ip, queue_lengths};
+use crate::{agents_of, interrupt, kill, wait_until};
+
+/// More trials than any of these tests runs through; each changes both hosts.
+const PLAN: &str = r#"
+schema = 1
+name = "faults"
+[factors]
+"sut.txqueuelen" = [501]
+"generator.txqueuelen" = [502]
+[[workload]]
+kind = "tcp_rr"
+[method]
+design = "blocks"
+repetitions = { min = 500, max = 500 }
+warmup = "50ms"
+duration = "500ms"
+"#;
+const CHANGED: [&str; 2] = ["501", "502"];
+/// The lease of these tests is 2 s.
+const HALF_A_LEASE: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_cut_that_heals_after_the_lease_ends_the_run_with_both_hosts_as_they_were() {
+    let Some(mut run) = Run::start() else { return };
+    set_link("server", "down");
+    wait_until("the server to put itself back", || queue_lengths() == run.before);
+    set_link("server", "up");
+    let said = run.end(6);
+    assert!(said.contains("host `sut`"), "{said}");
+}
+
+#[test]
+fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
+    let Some(mut run) = Run::start() else { return };
+    set_link("server", "down");
+    wait_until("the server to put itself back", || queue_lengths() == run.before);
+    wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
+    interrupt(run.child.id());
+    interrupt_until_it_ends(&mut run.child);
+    let said = run.end(5);
+    assert!(said.contains("host `sut` may still be changed"), "{said}");
+    assert!(said.contains("ssh root@198.18.9.1") && said.contains("restore"), "{said}");
+    assert!(!said.contains("host `generator` may"), "{said}");
+}
+
+/// What the host sends is lost, and what it is sent arrives.
+#[test]
+fn a_line_that_is_half_open_is_lost_like_one_that_is_cut() {
+    let Some(mut run) = Run::start() else { return };
+    ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
+    wait_until("both hosts to be put back", || queue_lengths() == run.before);
+    ip(&["-n", "server", "route", "del", "blackhole", "198.18.9.254/32"]);
+    run.end(6);
+}
+
+#[test]
+fn a_delay_shorter_than_the_lease_costs_nothing_and_a_longer_one_the_run() {
+    let Some(mut run) = Run::start() else { return };
+    let trials = run.trials();
+    for ssh in agents_of(run.child.id()) {
+        signal("STOP", ssh);
+    }
+    thread::sleep(HALF_A_LEASE);
+    for ssh in agents_of(run.child.id()) {
+        signal("CONT", ssh);
+    }
+    wait_until("the run to go on", || run.trials() > trials + 1);
+    wait_until("both to be changed", || queue_lengths() == CHANGED);
+    let ssh = agents_of(run.child.id());
+    for ssh in &ssh {
+        signal("STOP", *ssh);
+    }
+    wait_until("both hosts to be put back", || queue_lengths() == run.before);
+    for ssh in ssh {
+        signal("CONT", ssh);
+    }
+    run.end(6);
+}
+
+#[test]
+fn an_interface_that_flaps_each_second_leaves_nothing_changed() {
+    let Some(mut run) = Run::start() else { return };
+    for _ in 0..4 {
+        set_link("server", "down");
+        thread::sleep(Duration::from_millis(500));
+        set_link("server", "up");
+        thread::sleep(Duration::from_millis(500));
+    }
+    interrupt(run.child.id());
+    run.end(6);
+}
+
+/// Its processes keep the namespace: only its name is gone.
+#[test]
+fn a_namespace_that_loses_its_name_is_put_back_all_the_same() {
+    let Some(mut run) = Run::start() else { return };
+    let sshd = Command::new("ip").args(["netns", "pids", "client"]).output().unwrap();
+    let sshd = String::from_utf8(sshd.stdout).unwrap();
+    let sshd = sshd.split_whitespace().next().unwrap().to_owned();
+    let trials = run.trials();
+    ip(&["netns", "del", "client"]);
+    wait_until("the run to go on", || run.trials() > trials);
+    interrupt(run.child.id());
+    run.end_with(6);
+    let shown = Command::new("nsenter")
+        .args(["-t", &sshd, "-n", "ip", "link", "show", "eth0"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(&format!("qlen {}", run.before[1])), "{shown}");
+}
+
+/// The interface of one host is gone, and with it what was changed: the other host is put back.
+#[test]
+fn an_interface_that_is_deleted_ends_the_run_and_the_other_host_is_put_back() {
+    let Some(mut run) = Run::start() else { return };
+    ip(&["-n", "client", "link", "del", "eth0"]);
+    wait_until("the server to be put back", || run.is_put_back("server", 0));
+    wait_until("the run to end", || run.child.try_wait().unwrap().is_some());
+    let code = run.child.wait().unwrap().code();
+    assert!(matches!(code, Some(5 | 6)), "{code:?} {}", run.said());
+    assert!(run.said().contains("generator"), "{}", run.said());
+}
+
+/// A run under way, which has changed both hosts.
+struct Run {
+    hosts: Hosts,
+    child: Child,
+    before: Vec<String>,
+}
+
+impl Run {
+    /// `None` where something is missing, which is said.
+    fn start() -> Option<Self> {
+        let hosts = Hosts::with_sshds()?;
+        let latput = env!("CARGO_BIN_EXE_latput");
+        let host = |name: &str, role: &str, number: u8| {
+            format!(
+                "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\naddress = \"198.18.9.{number}\"\n\
+                 latput = \"{latput}\"\nvia = [\"ssh\", \"root@198.18.9.{number}\"]\n"
+            )
+        };
+        let testbed = [host("sut", "sut", 1), host("generator", "generator", 2)].concat();
+        hosts.place.write("hosts.toml", &format!("schema = 1\nlease = \"2s\"\n{testbed}"));
+        hosts.place.write("plan.toml", PLAN);
+        let before = queue_lengths();
+        let to = |name: &str| File::create(hosts.place.path(name)).unwrap();
+        let mut command =
+            hosts.command(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
+        let child = command.stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap();
+        wait_until("a trial", || hosts.place.trials("kept.db") > 0);
+        wait_until("both to be changed", || queue_lengths() == CHANGED);
+        Some(Self { hosts, child, before })
+    }
+
+    fn trials(&self) -> i64 {
+        self.hosts.place.trials("kept.db")
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.hosts.place.path("stderr")).unwrap()
+    }
+
+    fn is_put_back(&self, host: &str, idx: usize) -> bool {
+        let shown = Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        shown.contains(&format!("qlen {}", self.before[idx]))
+    }
+
+    /// Waits for the end with this exit code; returns what was said.
+    #[track_caller]
+    fn end_with(&mut self, code: i32) -> String {
+        wait_until("the run to end", || self.child.try_wait().unwrap().is_some());
+        let said = self.said();
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
+        said
+    }
+
+    /// The same, and sees that both hosts are as they were.
+    #[track_caller]
+    fn end(&mut self, code: i32) -> String {
+        let said = self.end_with(code);
+        assert_eq!(queue_lengths(), self.before, "{said}");
+        said
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            for ssh in agents_of(self.child.id()) {
+                signal("CONT", ssh);
+                kill(ssh);
+            }
+            kill(self.child.id());
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn interrupt_until_it_ends(child: &mut Child) {
+    wait_until("the run to end", || {
+        interrupt(child.id());
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap().is_some()
+    });
+}
+
+/// The port of a host at the bridge.
+fn set_link(host: &str, state: &str) {
+    ip(&["link", "set", host, state]);
+}
+
+fn signal(name: &str, pid: u32) {
+    // One that has ended needs no signal.
+    let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+}

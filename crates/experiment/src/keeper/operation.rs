@@ -1,0 +1,69 @@
+//! What an agent's process asks of its keeper, and what that answers: the whole list.
+
+use latput_trial::observation::{HostObservation, InterfaceCounters};
+use latput_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{Answer, Request, Turns};
+
+/// A message to the keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Message {
+    /// Do this, and reply.
+    Do(Box<Operation>),
+    /// The traffic has reached its count, which ends the counting.
+    CountReached,
+    /// End what is being done.
+    Halt,
+    /// The agent is alive; the keeper replies the same.
+    Alive,
+}
+
+/// What a keeper does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Operation {
+    /// A request that is about the host and not about traffic. Any other is refused.
+    Host(Request),
+    /// Count over the window, or in each of its slices.
+    Count(Count),
+}
+
+/// The window to count in, as in [`Request::Go`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Count {
+    pub(crate) at: Nanos,
+    pub(crate) warmup: Nanos,
+    pub(crate) duration: Nanos,
+    pub(crate) turns: Option<Turns>,
+    /// Whether [`Message::CountReached`] may come.
+    pub(crate) may_end_early: bool,
+}
+
+/// A message from the keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Reply {
+    /// It is done, or has failed.
+    Answer(Answer),
+    /// The interface's counters, while it counts.
+    Snapshot { at: Nanos, interface: InterfaceCounters },
+    /// It has counted.
+    Counted(Counted),
+    /// The keeper is alive.
+    Alive,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Counted {
+    /// Of each slice, or of the window: the counters, and the duration of the change before.
+    pub(crate) slices: Vec<(HostObservation, Nanos)>,
+    /// Knobs that changed meanwhile, in sentences.
+    pub(crate) drift: Vec<String>,
+    /// Knobs that were left to somebody else, in sentences.
+    pub(crate) left: Vec<String>,
+}

@@ -1,0 +1,159 @@
+//! Gives up rights of this process for good, before it reads what strangers wrote.
+//!
+//! Capabilities are not all that user 0 has: it owns the files of sysfs and `/proc/sys`, and may write them without any.
+//! So a process that needs nothing of the host becomes another user, and Landlock closes the files to it.
+
+mod landlock;
+
+use std::fs;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Gid, Signal, Uid, geteuid, set_parent_process_death_signal};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+
+use self::landlock::{Access, Ruleset};
+use crate::error::Error;
+
+/// A user that owns nothing and is nobody's: from the range that systemd's table of users leaves unused
+/// (<https://systemd.io/UIDS-GIDS>). User 65534 would be shared with other programs, which could end the process.
+const NOBODYS: u32 = 2_147_445_857;
+/// `nobody`, for user namespaces that map no other.
+const NOBODY: u32 = 65_534;
+
+/// What keeps a process without capabilities from the host's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Barriers {
+    /// It is not user 0.
+    pub is_other_user: bool,
+    /// Landlock is in force: no file can be written, made or run.
+    pub has_landlock: bool,
+}
+
+impl Barriers {
+    /// Whether files of user 0 cannot be written.
+    pub const fn close_files(self) -> bool {
+        self.is_other_user || self.has_landlock
+    }
+}
+
+/// Gives up every capability and the user, and closes all files to this process. It ends with the process that started it. To be
+/// called before another thread is started.
+pub fn give_up_all() -> Result<Barriers, Error> {
+    require_one_thread()?;
+    let is_root = geteuid().is_root();
+    set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
+    // Reads of /proc stay: a thread counts its open files.
+    let has_landlock =
+        Ruleset::new(Access::all()).allow(Path::new("/proc"), Access::reads()).enforce()?;
+    drop_from_bounding_set(CapabilitySet::empty())?;
+    if is_root {
+        become_nobody()?;
+    }
+    keep_only(CapabilitySet::empty())?;
+    // The change of the user has cleared it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("follow the end of the process that started this", errno))?;
+    Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
+}
+
+/// Keeps of this process's rights only those to read files and to write beneath `folders`. To be called before another
+/// thread is started, and before a stranger's file is opened.
+///
+/// `CAP_DAC_OVERRIDE` stays, so that root's report of a user's file in the user's folder goes on working; Landlock
+/// bounds what it can write.
+pub fn keep_files(folders: &[&Path]) -> Result<(), Error> {
+    require_one_thread()?;
+    set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
+    let ruleset = Ruleset::new(Access::writes().and(Access::specials()).and(Access::execute()));
+    let ruleset =
+        folders.iter().fold(ruleset, |ruleset, folder| ruleset.allow(folder, Access::writes()));
+    ruleset.enforce()?;
+    drop_from_bounding_set(CapabilitySet::DAC_OVERRIDE)?;
+    keep_only(CapabilitySet::DAC_OVERRIDE)
+}
+
+/// The calls below change one thread, and those that it starts later.
+fn require_one_thread() -> Result<(), Error> {
+    // Without /proc nobody can tell.
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads == 1 {
+        return Ok(());
+    }
+    Err(Error::Other(format!("rights are given up by one thread, and there are {threads}")))
+}
+
+/// Empties the bounding set except for `kept`, where the process may.
+fn drop_from_bounding_set(kept: CapabilitySet) -> Result<(), Error> {
+    let sets = own_capabilities()?;
+    if !sets.effective.contains(CapabilitySet::SETPCAP) {
+        return Ok(()); // with no_new_privs no program gives a capability anyway
+    }
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(capability) {
+            continue;
+        }
+        match remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            Err(Errno::INVAL) => break, // the kernel has no more
+            Err(errno) => {
+                return Err(Error::system("drop a capability from the bounding set", errno));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn become_nobody() -> Result<(), Error> {
+    let sets = own_capabilities()?;
+    if !sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        return Ok(());
+    }
+    let failed = |errno| Error::system("become a user without rights", errno);
+    set_thread_groups(&[])
+        .or_else(|errno| refused_in_namespace(errno).ok_or(errno))
+        .map_err(failed)?;
+    for number in [NOBODYS, NOBODY] {
+        let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
+        let group_set = set_thread_res_gid(group, group, group);
+        match group_set.and_then(|()| set_thread_res_uid(user, user, user)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INVAL) => {} // not in the map of this user namespace
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// A user namespace may deny `setgroups`; then the groups stay.
+fn refused_in_namespace(errno: Errno) -> Option<()> {
+    (errno == Errno::PERM).then_some(())
+}
+
+/// Gives up all capabilities except those of `kept` that the process has, and sees that they are gone.
+fn keep_only(kept: CapabilitySet) -> Result<(), Error> {
+    let failed = |errno| Error::system("give up capabilities", errno);
+    let has = own_capabilities()?;
+    let sets = CapabilitySets {
+        effective: has.effective & kept,
+        permitted: has.permitted & kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    clear_ambient_capability_set().map_err(failed)?;
+    set_capabilities(None, sets).map_err(failed)?;
+    let left = own_capabilities()?;
+    if kept.contains(left.permitted | left.effective | left.inheritable) {
+        return Ok(());
+    }
+    Err(Error::Other(format!("capabilities are left that were given up: {left:?}")))
+}
+
+fn own_capabilities() -> Result<CapabilitySets, Error> {
+    capabilities(None)
+        .map_err(|errno| Error::system("read the capabilities of this process", errno))
+}
