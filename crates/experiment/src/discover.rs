@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
+use latput_linux::interfaces;
 use latput_load::Stop;
 use latput_trial::observation::Role;
 
@@ -205,22 +206,7 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
 /// What an interface is that lies on others, and whose the knobs are.
 pub(crate) fn stacked(interface: &InterfaceView) -> Option<String> {
     let InterfaceView { name, kind, beneath, is_virtual_function, .. } = interface;
-    if *is_virtual_function {
-        return Some(format!(
-            "{name} is a virtual function: its card, the link and part of the knobs belong to whoever has the \
-             physical function"
-        ));
-    }
-    if beneath.is_empty() {
-        return None;
-    }
-    let beneath: Vec<&str> = beneath.iter().map(String::as_str).collect();
-    let beneath = beneath.join(", ");
-    Some(format!(
-        "{name} is a {} on {beneath}: queues, rings, coalescing and interrupts belong to {beneath}, and must be set \
-         there; {name} has its own MTU, offloads and queueing discipline",
-        kind.as_deref().unwrap_or("virtual interface")
-    ))
+    interfaces::whose_knobs(name, kind.as_deref(), beneath, *is_virtual_function)
 }
 
 /// A testbed file of the two hosts.
@@ -279,19 +265,5 @@ mod tests {
             read.sort_by_key(|host| host.role != Role::Sut);
             assert_eq!(read, hosts, "{text}");
         }
-    }
-
-    #[test]
-    fn what_lies_on_another_interface_names_it() {
-        let bond = InterfaceView {
-            name: "bond0".to_owned(),
-            kind: Some("bond".to_owned()),
-            beneath: ["eth0".to_owned(), "eth1".to_owned()].into(),
-            ..InterfaceView::default()
-        };
-        assert!(stacked(&bond).unwrap().contains("bond0 is a bond on eth0, eth1"));
-        assert_eq!(stacked(&InterfaceView::default()), None);
-        let function = InterfaceView { is_virtual_function: true, ..InterfaceView::default() };
-        assert!(stacked(&function).unwrap().contains("virtual function"));
     }
 }

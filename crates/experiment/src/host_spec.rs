@@ -67,8 +67,8 @@ impl HostSpec {
         }
     }
 
-    /// How long the first answer of its agent may take.
-    pub(crate) const fn first_answer_within(&self) -> Duration {
+    /// How long the first answer of its latput may take.
+    pub const fn first_answer_within(&self) -> Duration {
         if self.may_be_brought { BROUGHT_WITHIN } else { FIRST_ANSWER_WITHIN }
     }
 

@@ -16,6 +16,8 @@ const SSH: [&str; 6] = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeou
 const SSH_SCHEME: &str = "ssh://";
 const NAMESPACE_SCHEME: &str = "netns://";
 const COMMAND_SCHEME: &str = "exec:";
+/// This host, whichever of its interfaces is meant: in the name of a testbed of two hosts.
+const THIS_HOST: &str = "this host";
 /// Before the interface or the address that is meant, as in the zone of an IPv6 address.
 const AT: char = '%';
 /// `IFNAMSIZ` without the NUL (`include/uapi/linux/if.h`).
@@ -88,6 +90,9 @@ impl Target {
                 return Err(refuse("it names no namespace"));
             }
             return Ok(Self { reach: Reach::Namespace(name.to_owned()), at });
+        }
+        if word == THIS_HOST {
+            return Ok(Self { reach: Reach::Here, at: None });
         }
         let at = at(word).ok_or_else(|| refuse("this is neither a host nor an interface"))?;
         Ok(Self { reach: Reach::Here, at: Some(at) })
@@ -171,7 +176,7 @@ impl fmt::Display for Target {
             }
             Reach::Namespace(name) => write!(f, "{NAMESPACE_SCHEME}{name}"),
             Reach::Command(words) => write!(f, "{COMMAND_SCHEME}{}", words.join(" ")),
-            Reach::Here if self.at.is_none() => f.write_str("this host"),
+            Reach::Here if self.at.is_none() => f.write_str(THIS_HOST),
             Reach::Here => Ok(()),
         }?;
         let is_here = matches!(self.reach, Reach::Here);
@@ -266,6 +271,7 @@ mod tests {
             ("exec:kubectl exec -i pod --", command("kubectl exec -i pod --"), None),
             ("exec:docker exec -i web%eth0", command("docker exec -i web"), on("eth0")),
             ("eth0", Reach::Here, on("eth0")),
+            ("this host", Reach::Here, None),
         ] {
             let target = Target::parse(word).unwrap();
             assert_eq!(target, Target { reach, at }, "{word}");

@@ -7,7 +7,7 @@ mod name;
 
 use latput_units::cpu;
 
-use crate::spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind, plain};
+use crate::spec::{BYTE, Group, KnobSpec, Rounding, Scope, Tier, ValueKind, plain};
 use crate::value::Named;
 
 pub use name::UnknownKnob;
@@ -98,23 +98,23 @@ knobs! {
     RxJumboRing = "rx-jumbo-ring", RINGS, "256": ring(),
     /// size of a receive buffer
     RxBufLen = "rx-buf-len", RINGS, "2048":
-        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
     /// size of a completion queue entry
     CqeSize = "cqe-size", RINGS, "64":
-        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
     /// push descriptors to the NIC instead of letting it fetch them
     TxPush = "tx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
     /// the same for receive descriptors
     RxPush = "rx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
     /// how much of a packet may be pushed with its descriptor
     TxPushBufLen = "tx-push-buf-len", RINGS, "96":
-        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
     // IPv4 would allow 68, but below 1280 (RFC 8200, section 5) the kernel removes the interface's IPv6
     // addresses, and no checkpoint brings those back. The largest is the loopback interface's; IFLA_MAX_MTU
     // of others is less. Many drivers close and open their queues for a new MTU.
     /// largest packet of the interface
     Mtu = "mtu", "rtnetlink IFLA_MTU", "1500":
-        count("byte", 65_536).min(1280).disruptive(PER_NAPI).group(Group::Link),
+        count(BYTE, 65_536).min(1280).disruptive(PER_NAPI).group(Group::Link),
     /// negotiate flow control (802.3x) with the other end
     PauseAutoneg = "pause-autoneg", PAUSE, "on": link_switch().negotiated(),
     /// obey PAUSE frames of the other end
@@ -185,10 +185,10 @@ knobs! {
         plain(ValueKind::Qdisc).tier(Tier::Brief).group(Group::Queueing),
     /// bytes that a transmit queue of the NIC may always hold (BQL)
     BqlLimitMin = "bql-limit-min", "sysfs queues/tx-N/byte_queue_limits/limit_min", "0":
-        count("byte", 1_879_048_192).group(Group::Queueing),
+        count(BYTE, 1_879_048_192).group(Group::Queueing),
     /// bytes that a transmit queue of the NIC may hold at most (BQL)
     BqlLimitMax = "bql-limit-max", "sysfs queues/tx-N/byte_queue_limits/limit_max", "30000":
-        count("byte", 1_879_048_192).group(Group::Queueing),
+        count(BYTE, 1_879_048_192).group(Group::Queueing),
     /// receive queues over which the NIC spreads flows by their hash
     RssTable = "rss-table", "ethtool netlink RSS", "equal 4":
         plain(ValueKind::Table).tier(Tier::Brief).group(Group::Steering),
@@ -274,7 +274,7 @@ knobs! {
     /// the transmit timer starts anew with each completion
     CqeModeTx = "cqe-mode-tx", COALESCE, "off": coalescing_switch(),
     /// most bytes of an aggregate of sent packets
-    TxAggrMaxBytes = "tx-aggr-max-bytes", COALESCE, "4096": count("byte", MANY).coalescing(),
+    TxAggrMaxBytes = "tx-aggr-max-bytes", COALESCE, "4096": count(BYTE, MANY).coalescing(),
     /// most packets of an aggregate of sent packets
     TxAggrMaxFrames = "tx-aggr-max-frames", COALESCE, "8": count("packet", MANY).coalescing(),
     /// longest wait for an aggregate of sent packets

@@ -79,6 +79,9 @@ pub struct Exported {
     pub file: String,
     /// The knobs that the format cannot hold.
     pub elsewhere: Vec<Elsewhere>,
+    /// Whether that is all of them, so that the text has comments only.
+    #[serde(skip)]
+    pub is_empty: bool,
 }
 
 impl Target {
@@ -164,7 +167,7 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     let head = if format == Format::Ethtool { "#!/bin/sh\n" } else { "" };
     let origin: String = origin.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
-    Exported { text, file, elsewhere }
+    Exported { text, file, elsewhere, is_empty: words.is_empty() }
 }
 
 /// One line of a configuration: in which section it goes, and what it says.

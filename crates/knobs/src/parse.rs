@@ -1,10 +1,10 @@
 //! Reading values and `knob=value` pairs, with errors that say what would have been right.
 
-use latput_units::CpuSet;
+use latput_units::{Bytes, CpuSet};
 
 use crate::catalogue::{Knob, UnknownKnob};
 use crate::qdisc::{QdiscError, QdiscProblem};
-use crate::spec::ValueKind;
+use crate::spec::{BYTE, ValueKind};
 use crate::value::Value;
 
 /// How much of a wrong text an error repeats, in characters.
@@ -85,7 +85,9 @@ impl Knob {
             return Ok(Value::Named(named));
         }
         let value = match kind {
-            ValueKind::Count => parse_count(text).map(Value::Count),
+            ValueKind::Count => parse_count(text)
+                .or_else(|| text.parse().ok().filter(|_| spec.unit == BYTE).map(Bytes::get))
+                .map(Value::Count),
             ValueKind::Time => match parse_count(text) {
                 None | Some(0) => text.parse().ok().map(Value::Time),
                 Some(count) if spec.names_unit() => {
@@ -186,6 +188,8 @@ mod tests {
         check(Knob::GroFlushTimeout, "1s", "1s");
         check(Knob::Mtu, "1500", "1500");
         check(Knob::Mtu, " 9_000 ", "9000");
+        check(Knob::BqlLimitMax, "64k", "65536");
+        check(Knob::BqlLimitMax, "1.5KiB", "1536");
         check(Knob::NapiDeferHardIrqs, "2147483647", "2147483647");
         for (text, value) in [("on", "on"), ("true", "on"), ("1", "on"), ("off", "off")] {
             check(Knob::Gro, text, value);
@@ -215,7 +219,7 @@ mod tests {
         let mtu = "give a whole number of bytes from 1280 to 65536, such as `1500`";
         check_error(Knob::Mtu, "68", "is too small", mtu);
         check_error(Knob::Mtu, "99999999999999999999999999", "is too large", mtu);
-        check_error(Knob::Mtu, "1500B", "is not a whole number", mtu);
+        check_error(Knob::Mtu, "1500us", "is not a whole number", mtu);
         check_error(Knob::Mtu, "+1500", "is not a whole number", mtu);
         check_error(Knob::Mtu, "_", "is not a whole number", mtu);
         check_error(Knob::NapiDeferHardIrqs, "2147483648", "is too large", "from 0 to 2147483647");

@@ -8,6 +8,9 @@ use crate::catalogue::Knob;
 pub use crate::value::ValueKind;
 use crate::value::{Named, Value};
 
+/// The unit of sizes, which may be written `64k` too.
+pub(crate) const BYTE: &str = "byte";
+
 /// One knob's entry in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnobSpec {

@@ -64,6 +64,38 @@ fn interface(link: Link, addresses: &mut BTreeMap<u32, Vec<IpAddr>>) -> Interfac
     }
 }
 
+/// What this interface of this host lies on, as [`whose_knobs`] says it.
+pub fn whose_knobs_here(name: &str) -> Option<String> {
+    let found = collect().ok()?.into_iter().find(|interface| interface.name == name)?;
+    whose_knobs(name, found.kind.as_deref(), &found.beneath, found.is_virtual_function)
+}
+
+/// What an interface is that lies on others, and whose the knobs are, in a sentence; `None` for one that stands by
+/// itself.
+pub fn whose_knobs(
+    name: &str,
+    kind: Option<&str>,
+    beneath: &BTreeSet<String>,
+    is_virtual_function: bool,
+) -> Option<String> {
+    if is_virtual_function {
+        return Some(format!(
+            "{name} is a virtual function: its card, the link and part of the knobs belong to whoever has the \
+             physical function"
+        ));
+    }
+    if beneath.is_empty() {
+        return None;
+    }
+    let beneath: Vec<&str> = beneath.iter().map(String::as_str).collect();
+    let beneath = beneath.join(", ");
+    Some(format!(
+        "{name} is a {} on {beneath}: queues, rings, coalescing and interrupts belong to {beneath}, and must be set \
+         there; {name} has its own MTU, offloads and queueing discipline",
+        kind.unwrap_or("virtual interface")
+    ))
+}
+
 /// The share of the time of all CPUs that was not idle between two readings; `None` where they cannot be had.
 pub fn busy_ratio(between: impl FnOnce()) -> Option<f64> {
     let before = cpu_times()?;
@@ -98,6 +130,16 @@ mod tests {
         assert!(
             found.iter().all(|interface| interface.name != "lo" && !interface.driver.is_empty())
         );
+    }
+
+    #[test]
+    fn what_lies_on_others_names_them() {
+        let ports: BTreeSet<String> = ["eth0".to_owned(), "eth1".to_owned()].into();
+        let bond = whose_knobs("bond0", Some("bond"), &ports, false).unwrap();
+        assert!(bond.contains("bond0 is a bond on eth0, eth1"), "{bond}");
+        assert_eq!(whose_knobs("eth0", None, &BTreeSet::new(), false), None);
+        let function = whose_knobs("eth0", None, &BTreeSet::new(), true).unwrap();
+        assert!(function.contains("virtual function"), "{function}");
     }
 
     #[test]

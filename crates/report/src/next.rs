@@ -8,6 +8,8 @@ use crate::printable::printable;
 const SIMULATED: &str = "sim:";
 const GUEST: &str = "vm:";
 const LAB: &str = "lab";
+/// Behind what is done on each host: how to get there is `apply`'s to say.
+const EACH: &str = ", on each host: `apply` prints the whole line";
 
 /// One line: its name and its text.
 pub(crate) type NextLine = (&'static str, String);
@@ -26,8 +28,8 @@ fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {
     }
     vec![
         ("apply", format!("latput apply {file} --confirm-within 60s")),
-        ("undo", "latput undo".to_owned()),
-        ("keep", format!("latput keep {file}")),
+        ("undo", format!("latput undo{EACH}")),
+        ("keep", format!("latput keep{EACH}")),
     ]
 }
 
@@ -55,8 +57,8 @@ mod tests {
             lines,
             [
                 "apply: latput apply 'my results.db' --confirm-within 60s",
-                "undo: latput undo",
-                "keep: latput keep 'my results.db'"
+                "undo: latput undo, on each host: `apply` prints the whole line",
+                "keep: latput keep, on each host: `apply` prints the whole line"
             ]
         );
         for gone in ["lab", "sim:server-10g", "vm:igb"] {

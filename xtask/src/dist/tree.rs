@@ -18,6 +18,9 @@ const COMPLETIONS: [(&str, &str); 2] = [
     ("fish", "share/fish/vendor_completions.d/latput.fish"),
 ];
 
+/// The folders of `docs` that are for users.
+const GUIDE: [&str; 2] = ["", "owners"];
+
 /// Puts them into `usr`; zsh looks for completions in `zsh_folder`, which distributions call differently.
 pub fn make(release: &Release, usr: &Path, zsh_folder: &str) -> Result<()> {
     let root = &release.workspace.root;
@@ -33,11 +36,13 @@ pub fn make(release: &Release, usr: &Path, zsh_folder: &str) -> Result<()> {
     manual(release, usr)?;
     // The unit and the help refer to the guide.
     let doc = usr.join("share/doc/latput");
-    for entry in fs::read_dir(root.join("docs"))? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if Path::new(&name).extension().is_some_and(|it| it == "md") {
-            put(&doc.join(name), &fs::read(entry.path())?, 0o644)?;
+    for folder in GUIDE {
+        for entry in fs::read_dir(root.join("docs").join(folder))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if Path::new(&name).extension().is_some_and(|it| it == "md") {
+                put(&doc.join(folder).join(name), &fs::read(entry.path())?, 0o644)?;
+            }
         }
     }
     for licence in LICENCES {

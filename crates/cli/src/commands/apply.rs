@@ -24,11 +24,14 @@ use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
+use crate::targets::{self, HostArgs};
 
 /// The time to reach every host again after all were changed, where the caller gives none.
 const SETTLED_WITHIN: &str = "60s";
-/// Most time of one command on one host.
-const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+/// The same where latput may have to be taken to each.
+const BROUGHT_WITHIN: &str = "10min";
+/// Most time of one command on one host, once its latput has begun.
+const ANSWER_WITHIN: Duration = Duration::from_secs(105);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Put the recommendation of a results file in force on the hosts that it was measured on.
@@ -54,9 +57,11 @@ pub(crate) struct Args {
     /// Run number in the results file; by default the newest run.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// The testbed file; by default the one that the results name.
+    /// The testbed file, or `HOST,HOST`; by default what the results name.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// The interface of the system under test, if it is not the measured one.
     #[arg(long, value_name = "IFACE")]
     interface: Option<String>,
@@ -87,17 +92,22 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let results = ResultsDb::open(&self.file)?.load_chosen(self.run)?;
         let Some(chosen) = self.chosen(&results)? else { return Ok(ExitCode::SUCCESS) };
-        let parts = self.parts(&results, chosen)?;
+        let parts = self.parts(&results, chosen, context)?;
         if parts.is_empty() {
             let label = &results.settings[chosen].label;
             output::print(&format!("nothing to apply: setting `{label}` changes no knob\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.confirm {
-            return confirm_all(context, &parts).map(|()| ExitCode::SUCCESS);
+            confirm_all(context, &parts)?;
+            print_next(&parts)?;
+            return Ok(ExitCode::SUCCESS);
         }
         let within = match self.confirm_within {
             Some(within) => Some(format!("{}ns", within.as_ns())),
+            None if parts.iter().any(|part| part.host.may_be_brought) => {
+                Some(BROUGHT_WITHIN.into())
+            }
             None => (parts.len() > 1).then(|| SETTLED_WITHIN.to_owned()),
         };
         self.set_all(context, &parts, within.as_deref())?;
@@ -109,14 +119,10 @@ impl Args {
             Some(within) => output::remark(&format!(
                 "latput: everything goes back in {within} unless `latput apply {file} --confirm` comes"
             )),
-            None if parts.len() > 1 => confirm_all(context, &parts)?,
+            None if within.is_some() => confirm_all(context, &parts)?,
             None => {}
         }
-        let hosts: Vec<&str> = parts.iter().map(|part| part.host.name.as_str()).collect();
-        output::print(&format!(
-            "undo:  latput undo, on {}\nkeep:  latput keep {file}, on {0}\n",
-            hosts.join(" and ")
-        ))?;
+        print_next(&parts)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -142,28 +148,13 @@ impl Args {
     }
 
     /// The hosts that the setting changes.
-    fn parts(&self, results: &Results, setting: usize) -> Result<Vec<Part>, CliError> {
-        let name = self.on.as_deref().unwrap_or(&results.testbed);
-        let gone = |what: &str| {
-            let message = format!(
-                "`{name}` {what}: give the testbed file of your hosts with --on, or `latput set` the values on \
-                 one host"
-            );
-            CliError::usage(message)
-        };
-        match name {
-            "lab" => return Err(gone("was made for the run and is gone")),
-            "loopback" => return Err(gone("has no interface to set")),
-            name if name.starts_with("sim:") => return Err(gone("is a simulation")),
-            name if name.contains("://") => {
-                return Err(gone("names hosts, and no file that says which interfaces they have"));
-            }
-            name if name.starts_with("vm") && !Path::new(name).is_file() => {
-                return Err(gone("was a guest and is gone"));
-            }
-            _ => {}
-        }
-        let testbed = Testbed::from_file(Path::new(name))?;
+    fn parts(
+        &self,
+        results: &Results,
+        setting: usize,
+        context: &Context,
+    ) -> Result<Vec<Part>, CliError> {
+        let testbed = self.testbed(results, context)?;
         let TestbedKind::Hosts(hosts) = testbed.kind else { return Ok(Vec::new()) };
         let by_role = &results.settings[setting].by_role;
         let mut parts = Vec::new();
@@ -175,6 +166,31 @@ impl Args {
             parts.push(self.part(results, host, setting)?);
         }
         Ok(parts)
+    }
+
+    /// The hosts of `--on`, or those that the results name, if they are still there.
+    fn testbed(&self, results: &Results, context: &Context) -> Result<Testbed, CliError> {
+        let name = self.on.as_deref().unwrap_or(&results.testbed);
+        let gone = |what: &str| {
+            let message = format!(
+                "`{name}` {what}: give the testbed file of your hosts with --on, or `latput set` the values on \
+                 one host"
+            );
+            CliError::usage(message)
+        };
+        match name {
+            "lab" => return Err(gone("was made for the run and is gone")),
+            "loopback" => return Err(gone("has no interface to set")),
+            name if name.starts_with(targets::SIMULATED) => return Err(gone("is a simulation")),
+            name if name.starts_with("vm") && !Path::new(name).is_file() => {
+                return Err(gone("was a guest and is gone"));
+            }
+            _ => {}
+        }
+        match self.hosts.hosts(name, context)? {
+            Some(testbed) => Ok(testbed),
+            None => Ok(Testbed::from_file(Path::new(name))?),
+        }
     }
 
     fn part(&self, results: &Results, host: HostSpec, setting: &Setting) -> Result<Part, CliError> {
@@ -307,6 +323,19 @@ fn confirm_all(context: &Context, parts: &[Part]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// How to take the change back and how to keep it over a reboot, on each host.
+fn print_next(parts: &[Part]) -> Result<(), CliError> {
+    let next = |part: &Part| {
+        let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
+        let keep: Vec<String> =
+            ["keep".to_owned(), part.interface.clone()].into_iter().chain(values).collect();
+        let undo = ["undo".to_owned()];
+        format!("undo:  {}\nkeep:  {}\n", part.command_line(&undo), part.command_line(&keep))
+    };
+    output::print(&parts.iter().map(next).collect::<String>())?;
+    Ok(())
+}
+
 /// The number in the journal, of the JSON of `latput confirm`.
 fn entry_of(output: &Output) -> Option<u64> {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -324,12 +353,13 @@ impl Part {
             command.spawn().map_err(|error| failed(format!("cannot start its latput: {error}")))?;
         // A command that ends at once does not read it.
         let _unread = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
-        let deadline = Instant::now() + ANSWER_WITHIN;
+        let within = self.host.first_answer_within() + ANSWER_WITHIN;
+        let deadline = Instant::now() + within;
         while child.try_wait()?.is_none() {
             if Instant::now() > deadline || context.stop.is_raised_again() {
                 let _ended = child.kill();
                 let _status = child.wait();
-                let seconds = ANSWER_WITHIN.as_secs();
+                let seconds = within.as_secs();
                 return Err(failed(format!("its latput has not ended within {seconds} s")));
             }
             std::thread::sleep(LOOK_EVERY);
@@ -346,6 +376,17 @@ impl Part {
             }
         }
         Ok(())
+    }
+
+    /// What to type here to run latput with `args` on the host. This program is called by its name.
+    fn command_line(&self, args: &[String]) -> String {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let words = self.host.words(&args);
+        let own = std::env::current_exe().unwrap_or_default();
+        let word = |word: &String| {
+            if Path::new(word) == own { "latput".to_owned() } else { shell_word(word) }
+        };
+        words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
     fn failure(&self, output: &Output) -> CliError {

@@ -74,7 +74,7 @@ impl Args {
         let source = self.source.as_deref().unwrap_or_default();
         let Wanted { interface, mut setting, origin } = self.of.wanted(source, &self.knobs)?;
         let target = self.of.target(&interface)?;
-        let Choice { format, why } = match self.format {
+        let Choice { mut format, mut why } = match self.format {
             Some(format) => Choice { format, why: "as --format says".to_owned() },
             None => choose::format(&self.root, &interface)?,
         };
@@ -86,7 +86,13 @@ impl Args {
             return Err(CliError::usage(message));
         }
         let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
-        let exported = export::export(format.format(), &target, &setting, &origin);
+        let mut exported = export::export(format.format(), &target, &setting, &origin);
+        if exported.is_empty && self.format.is_none() {
+            why = format!("{} has no word for any of it", format.format());
+            format = ExportFormat::Udev;
+            spell_out(&interface, &mut setting);
+            exported = export::export(format.format(), &target, &setting, &origin);
+        }
         let (files, unkept) = files::contents(&self.root, format, &interface, &exported)?;
         let record = Record::read(&self.root, &interface)?;
         let writing = Writing::plan(&self.root, &interface, record, files)?;

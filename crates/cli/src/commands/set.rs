@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_knobs::transaction::{self, Change};
+use latput_knobs::transaction::{self, ApplyError, Change};
 use latput_knobs::{Setting, parse_assignment};
-use latput_linux::{LinuxKernel, facts};
+use latput_linux::{LinuxKernel, facts, interfaces};
 use latput_units::Nanos;
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
@@ -69,6 +69,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        self.change(context).map_err(|error| with_owner(error, &self.interface))
+    }
+
+    fn change(&self, context: &Context) -> Result<ExitCode, CliError> {
         let mut setting = Setting::new();
         for text in &self.texts()? {
             let (knob, value) =
@@ -124,6 +128,15 @@ impl Args {
         let mut text = String::new();
         std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
         Ok(text.lines().map(str::to_owned).collect())
+    }
+}
+
+/// Adds whose a knob is that an interface lacks which lies on another.
+fn with_owner(failed: CliError, interface: &str) -> CliError {
+    let lacks = matches!(failed.error.downcast_ref(), Some(ApplyError::Unsupported { .. }));
+    match lacks.then(|| interfaces::whose_knobs_here(interface)).flatten() {
+        Some(owner) => CliError::new(failed.code, format!("{:#}; {owner}", failed.error)),
+        None => failed,
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_knobs::{Capability, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
-use latput_linux::{LinuxKernel, Surveyed, facts};
+use latput_linux::{LinuxKernel, Surveyed, facts, interfaces};
 
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
@@ -21,6 +21,8 @@ const NAME: usize = 22;
 const VALUE: usize = 18;
 const RANGE: usize = 23;
 const TIER: usize = 13;
+/// The fact that tells whose the knobs of an interface are that lies on others.
+const OWNER: &str = "lies on";
 
 /// Show the knobs of an interface: value, range, whether each can be set here, and the disturbance
 /// by a change.
@@ -101,8 +103,10 @@ fn read(interface: &str) -> Result<ShowDocument, CliError> {
         }
         knobs.push(shown(&kernel, interface, surveyed));
     }
+    let owner = interfaces::whose_knobs_here(interface).map(|owner| (OWNER.to_owned(), owner));
     let facts = facts::collect(interface)
         .into_iter()
+        .chain(owner)
         .map(|(name, value)| ShownFact { name, value })
         .collect();
     Ok(ShowDocument { schema: 1, interface: interface.to_owned(), knobs, facts })
@@ -157,6 +161,9 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
         }
     }
     text.push('\n');
+    for owner in document.facts.iter().filter(|fact| fact.name == OWNER) {
+        let _ = writeln!(text, "{}", owner.value);
+    }
     let mut group = "";
     let mut hidden = 0;
     for knob in &document.knobs {

@@ -7,6 +7,7 @@ use latput_experiment::Testbed;
 use latput_experiment::simulator::Simulator;
 use latput_linux::files;
 use latput_model::Summary;
+use latput_report::shell_word;
 use latput_trial::Plan;
 use latput_trial::nic::Nic;
 use latput_trial::plan::{self, Design, MAX_SEARCHED};
@@ -99,6 +100,13 @@ impl Args {
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
+        if summary.headline.is_none() {
+            output::remark(&format!(
+                "No answer: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
+                 throughput, cpu, balanced)",
+                shell_word(&self.output.display().to_string())
+            ));
+        }
         report::write_html(&self.report, &ended.results, &summary)?;
         output::remark(&format!("report: {}", self.report.display()));
         if let Some(prediction) = &prediction {

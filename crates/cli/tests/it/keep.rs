@@ -108,6 +108,17 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
     }
 }
 
+/// A .link file without a word in it would take the place of the one that counts.
+#[test]
+fn of_a_setting_that_a_format_has_no_word_for_only_rules_are_written() {
+    let place = host(&[]);
+    let keep = ["keep", "nic7", "napi-defer-hard-irqs=100", "gro-flush-timeout=50us"];
+    let ran = place.run(&[&keep[..], &["--root", "root", "--yes"]].concat());
+    ran.expect(0, &["systemd.link(5) has no word for any of it", "ATTR{gro_flush_timeout}"]);
+    assert!(place.path("root/etc/udev/rules.d/90-latput-nic7.rules").is_file());
+    assert!(!place.path("root/etc/systemd").exists());
+}
+
 #[test]
 fn a_second_setting_replaces_the_first_and_remove_goes_back_before_both() {
     let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);

@@ -50,7 +50,12 @@ fn every_host_gets_the_setting_and_undo_takes_it_back_on_each() {
         .run(&[&apply[..], &["--dry-run"]].concat())
         .expect(0, &["a: would change lat0 mtu", "b: would"]);
     assert_eq!(mtus(&lab), [false, false], "a dry run changes nothing");
-    let words = ["a: changed lat0 mtu", "confirmed: lat0 of b", "undo:  latput undo, on a and b"];
+    let words = [
+        "a: changed lat0 mtu",
+        "confirmed: lat0 of b",
+        "undo:  latput lab exec a -- latput undo",
+        "keep:  latput lab exec b -- latput keep lat0 mtu=1400",
+    ];
     place.run(&apply).expect(0, &words);
     assert_eq!(mtus(&lab), [true, true]);
     for host in [Lab::a, Lab::b] {

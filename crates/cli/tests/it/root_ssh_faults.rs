@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use crate::root_two_hosts::{Hosts, ip, queue_lengths};
+use crate::two_hosts::{Hosts, ip, queue_lengths};
 use crate::{agents_of, interrupt, kill, wait_until};
 
 /// More trials than any of these tests runs through; each changes both hosts.

@@ -16,7 +16,8 @@ use crate::host_spec::HostSpec;
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
 /// Most time to wait for an agent whose host needs no putting back.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// Most time of `latput restore`, on all hosts in parallel.
+/// No `latput restore` begins later, on all hosts in parallel. One that may have to take latput along first has
+/// the time for that.
 const RESTORE_WITHIN: Duration = Duration::from_secs(15);
 /// Time between two attempts, because an agent that was cut off may be putting its host back
 /// itself.
@@ -159,12 +160,23 @@ impl Restore {
         }
     }
 
+    /// Most time of it, from the begin of the first attempt.
+    fn within(&self) -> Duration {
+        self.spec.first_answer_within().max(RESTORE_WITHIN)
+    }
+
+    /// Whether it is worth waiting for.
+    fn has_time(&self, begun: Instant) -> bool {
+        let within = if self.process.is_some() { self.within() } else { RESTORE_WITHIN };
+        !self.is_done && begun.elapsed() < within
+    }
+
     /// Kills it if it still runs.
     fn end(&mut self) {
         if let Some((mut process, errors)) = self.process.take() {
             process.kill();
             let said = LastLines::said(&errors);
-            let seconds = RESTORE_WITHIN.as_secs();
+            let seconds = self.within().as_secs();
             self.why = format!("`latput restore` did not end there within {seconds} s");
             if !said.is_empty() {
                 self.why = format!("{}; it said: {said}", self.why);
@@ -182,14 +194,14 @@ fn restore(
     tell(&format!(
         "latput: running `latput restore` on {} (at most {} s)",
         hosts.join(", "),
-        RESTORE_WITHIN.as_secs()
+        restores.iter().map(Restore::within).max().unwrap_or_default().as_secs()
     ));
-    let deadline = Instant::now() + RESTORE_WITHIN;
-    while restores.iter().any(|restore| !restore.is_done) && Instant::now() < deadline {
+    let begun = Instant::now();
+    while restores.iter().any(|restore| restore.has_time(begun)) {
         if stop.is_raised_again() {
             return Err(Hurried); // what has begun goes on without anybody who waits
         }
-        restores.iter_mut().for_each(Restore::step);
+        restores.iter_mut().filter(|restore| restore.has_time(begun)).for_each(Restore::step);
         thread::sleep(LOOK_EVERY);
     }
     restores.iter_mut().for_each(Restore::end);

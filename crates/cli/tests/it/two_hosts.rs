@@ -1,0 +1,244 @@
+//! For tests: two namespaces with an sshd each and without latput, reached from a third.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::{Place, Ran, needs_program, wait_until};
+
+pub(crate) const PLAN: &str = r#"
+schema = 1
+name = "short"
+[factors]
+txqueuelen = [500, 501]
+[[workload]]
+kind = "tcp_rr"
+[method]
+design = "blocks"
+repetitions = { min = 2, max = 2 }
+warmup = "50ms"
+duration = "200ms"
+"#;
+pub(crate) const SERVER: &str = "ssh://root@198.18.9.1";
+pub(crate) const CLIENT: &str = "ssh://root@198.18.9.2";
+
+/// Two hosts on a bridge, an sshd in each, and what the controller needs to reach them.
+pub(crate) struct Hosts {
+    pub(crate) place: Place,
+    sshds: Vec<Child>,
+    /// Where its commands find programs.
+    pub(crate) path: String,
+}
+
+impl Hosts {
+    /// `None` where something is missing, which is said.
+    pub(crate) fn up() -> Option<Self> {
+        if needs_static() { None } else { Self::with_sshds() }
+    }
+
+    /// The same where no latput needs to be brought.
+    pub(crate) fn with_sshds() -> Option<Self> {
+        if needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip") {
+            return None;
+        }
+        isolate();
+        let place = Place::new();
+        place.write("plan.toml", PLAN);
+        std::fs::create_dir("/run/sshd").unwrap();
+        // What is brought lies in a folder of this test's own.
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none", "/dev/shm"]).status();
+        assert!(mounted.unwrap().success());
+        ip(&["link", "add", "hub0", "type", "bridge"]);
+        ip(&["address", "add", "198.18.9.254/24", "dev", "hub0"]);
+        ip(&["link", "set", "hub0", "up"]);
+        for (host, number) in [("server", 1), ("client", 2)] {
+            ip(&["netns", "add", host]);
+            join_bridge(host, number);
+            ip(&["-n", host, "link", "set", "lo", "up"]);
+        }
+        make_keys(&place);
+        let folder = place.path("bin");
+        std::fs::create_dir(&folder).unwrap();
+        let config = place.path("ssh_config");
+        script(&folder.join("ssh"), &format!("exec /usr/bin/ssh -F {} \"$@\"", config.display()));
+        let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", folder.display());
+        Some(Self { place, sshds: Vec::new(), path }.with_sshds_again())
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("PATH", &self.path);
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        let said = std::fs::File::create(self.place.path("stderr")).unwrap();
+        self.command(args).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+    }
+
+    /// What the last one said that was started.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.place.path("stderr")).unwrap()
+    }
+
+    /// The same with the configuration of sshd as it is now.
+    pub(crate) fn with_sshds_again(mut self) -> Self {
+        self.end_sshds();
+        self.sshds = ["server", "client"].map(|host| self.sshd(host, "")).into();
+        Self::wait_for_sshds();
+        self
+    }
+
+    /// The same with a boot id and a `/run` of its own for each host.
+    pub(crate) fn with_own_boots(mut self) -> Self {
+        self.end_sshds();
+        self.sshds = ["server", "client"].map(|host| self.boot(host)).into();
+        Self::wait_for_sshds();
+        self
+    }
+
+    /// The server's link is gone, then all that runs there; then it is up again with an interface and a boot id that
+    /// are new.
+    pub(crate) fn reboot_server(&mut self) {
+        ip(&["-n", "server", "link", "set", "eth0", "down"]);
+        let pids = Command::new("ip").args(["netns", "pids", "server"]).output().unwrap();
+        for pid in String::from_utf8(pids.stdout).unwrap().split_whitespace() {
+            crate::kill(pid.parse().unwrap());
+        }
+        let _ended = self.sshds[0].wait();
+        ip(&["-n", "server", "link", "del", "eth0"]);
+        join_bridge("server", 1);
+        self.sshds[0] = self.boot("server");
+        Self::wait_for_sshds();
+    }
+
+    /// An sshd in a host that has just been switched on.
+    fn boot(&self, host: &str) -> Child {
+        static BOOTS: AtomicU32 = AtomicU32::new(0);
+        let number = BOOTS.fetch_add(1, Ordering::Relaxed);
+        let id = format!("00000000-0000-4000-8000-{number:012}\n");
+        let file = format!("boot-{host}-{number}");
+        self.place.write(&file, &id);
+        let file = self.place.path(&file).display().to_string();
+        let mounts = format!(
+            "mount -t tmpfs none /run && mkdir /run/sshd && mount --bind {file} /proc/sys/kernel/random/boot_id && "
+        );
+        self.sshd(host, &mounts)
+    }
+
+    /// An sshd in a host, after `before`.
+    fn sshd(&self, host: &str, before: &str) -> Child {
+        let config = self.place.path("sshd_config").display().to_string();
+        let command = format!("{before}exec /usr/sbin/sshd -D -e -f {config}");
+        Command::new("ip")
+            .args(["netns", "exec", host, "sh", "-c", &command])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn wait_for_sshds() {
+        wait_until("both sshd", || {
+            ["198.18.9.1:22", "198.18.9.2:22"]
+                .iter()
+                .all(|at| std::net::TcpStream::connect(at).is_ok())
+        });
+    }
+
+    fn end_sshds(&mut self) {
+        for sshd in &mut self.sshds {
+            let _ = sshd.kill();
+            let _ = sshd.wait();
+        }
+    }
+}
+
+/// What was brought to the hosts of this test and is still there.
+pub(crate) fn left() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
+    folder.map(|entry| entry.unwrap().path()).collect()
+}
+
+pub(crate) fn queue_lengths() -> Vec<String> {
+    let of = |host: &&str| {
+        let shown = Command::new("ip").args(["-n", host, "link", "show", "eth0"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        shown.split("qlen ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    ["server", "client"].iter().map(of).collect()
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.end_sshds();
+    }
+}
+
+/// Joins a host to the bridge by a new `eth0`.
+fn join_bridge(host: &str, number: u8) {
+    ip(&["link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
+    ip(&["link", "set", host, "master", "hub0", "up"]);
+    ip(&["-n", host, "address", "add", &format!("198.18.9.{number}/24"), "dev", "eth0"]);
+    ip(&["-n", host, "link", "set", "eth0", "up"]);
+}
+
+/// Keys that live as long as the test, and the configurations that name them.
+fn make_keys(place: &Place) {
+    let path = |name: &str| place.path(name).display().to_string();
+    for key in ["host_key", "user_key"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)])
+            .status();
+        assert!(made.unwrap().success());
+    }
+    std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
+    let key = std::fs::read_to_string(path("host_key.pub")).unwrap();
+    place.write("known_hosts", &format!("198.18.9.1 {key}198.18.9.2 {key}"));
+    place.write(
+        "sshd_config",
+        &format!(
+            "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nPermitRootLogin prohibit-password\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\n",
+            path("host_key"),
+            path("authorized_keys")
+        ),
+    );
+    place.write(
+        "ssh_config",
+        &format!(
+            "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\n\
+             StrictHostKeyChecking yes\n",
+            path("user_key"),
+            path("known_hosts")
+        ),
+    );
+}
+
+/// Whether the calling test must end because there is no static latput; says so.
+fn needs_static() -> bool {
+    let is_missing = latput_vm::beside_program("latput").is_none();
+    if is_missing {
+        crate::tell("skipped: needs a static latput (`cargo xtask vm`)");
+    }
+    is_missing
+}
+
+/// An executable script.
+pub(crate) fn script(path: &Path, text: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+#[track_caller]
+pub(crate) fn ip(args: &[&str]) {
+    let ran = Command::new("ip").args(args).output().unwrap();
+    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
