@@ -169,6 +169,9 @@ impl Service<'_> {
                 self.host.look(span, self.stop).map(|seen| Answer::Watched(Box::new(seen)))
             }
             Request::Set { setting } => self.host.set(&setting).map(|_| Answer::Set),
+            Request::Rehearse { setting } => {
+                self.host.rehearse(&setting).map(|()| Answer::Rehearsed)
+            }
             Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),
