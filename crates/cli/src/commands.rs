@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod calibrate;
 mod change;
+mod check;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod effect;
@@ -97,7 +98,7 @@ impl Command {
             Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
-            Self::Plan(args) => args.run(),
+            Self::Plan(args) => args.run(context),
             Self::Import(args) => args.run(context),
             Self::Hosts(args) => args.run(context),
             Self::Lab(args) => args.run(context),

@@ -1,7 +1,10 @@
 //! The JSON of `latput show`, `latput metrics` and `latput sim trace`; that of `latput model` is in
-//! `model`. The documents of `tune`, `run`, `measure` and `report` are in `latput-report`;
+//! `model`, that of errors in `error`. The documents of `tune`, `run`, `measure` and `report` are in `latput-report`;
 //! `docs/schema/` has the schema of each.
 
+pub(crate) mod check;
+pub(crate) mod error;
+pub(crate) mod flent;
 pub(crate) mod model;
 
 use schemars::JsonSchema;
@@ -19,6 +22,8 @@ pub(crate) struct ShowDocument {
     pub(crate) knobs: Vec<ShownKnob>,
     /// Kernel, driver, CPU model, governor and so on.
     pub(crate) facts: Vec<ShownFact>,
+    /// The privileges that this process lacks to read all or to set what is settable, in sentences.
+    pub(crate) missing: Vec<String>,
 }
 
 /// One knob.
@@ -49,7 +54,7 @@ pub(crate) struct ShownKnob {
     pub(crate) tier: String,
     /// Whether a change takes the link of this interface down and up.
     pub(crate) resets_link: bool,
-    /// Whether it can be set here and now.
+    /// Whether it can be set here, by a process with the privilege.
     pub(crate) settable: bool,
     /// The interface to the kernel that sets it, or the reason why it cannot be set.
     pub(crate) how: String,
@@ -200,24 +205,33 @@ mod tests {
 
     #[test]
     fn the_schemas_in_docs_are_those_of_the_documents() {
-        check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
-        check("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
-        check("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
-        check("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
-        check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
+        agrees("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        agrees("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
+        agrees("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
+        let error = serde_json::to_value(schemars::schema_for!(error::ErrorDocument)).unwrap();
+        agrees("error", error);
+        let remark = serde_json::to_value(schemars::schema_for!(error::RemarkDocument)).unwrap();
+        agrees("remark", remark);
+        let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
+        agrees("check", of_check);
+        agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
+        let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
+        agrees("flent-manifest", flent);
+        agrees("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
+        agrees("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
         let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
-        check("explain", explain);
-        check(
+        agrees("explain", explain);
+        agrees(
             "moderate",
             serde_json::to_value(schemars::schema_for!(latput_moderate::Status)).unwrap(),
         );
-        check("results", latput_report::Document::json_schema());
-        check("prediction", latput_report::PredictionDocument::json_schema());
-        check("comparison", latput_report::ComparisonDocument::json_schema());
+        agrees("results", latput_report::Document::json_schema());
+        agrees("prediction", latput_report::PredictionDocument::json_schema());
+        agrees("comparison", latput_report::ComparisonDocument::json_schema());
     }
 
     #[track_caller]
-    fn check(name: &str, schema: serde_json::Value) {
+    fn agrees(name: &str, schema: serde_json::Value) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         latput_testkit::blessed::file(format!("{folder}/{name}.json"), &text);

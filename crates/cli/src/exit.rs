@@ -1,7 +1,9 @@
 //! Exit codes: one table, and the errors that map to it.
 
+use std::fmt;
 use std::process::ExitCode;
 
+use latput_experiment::error::LeftChanged;
 use latput_experiment::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
@@ -28,6 +30,48 @@ pub(crate) enum Code {
     Partial = 6,
 }
 
+impl Code {
+    /// The word for it in JSON, and what to do then beside what the message says.
+    pub(crate) const fn kind_and_remedy(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Done => ("done", "nothing"),
+            Self::Failed => (
+                "failed",
+                "mend what the message names and repeat the command: nothing was changed",
+            ),
+            Self::Usage => {
+                ("usage", "change what the message names; `--help` lists what a command takes")
+            }
+            Self::Permission => {
+                ("permission", "run as root, or grant the privilege that the message names")
+            }
+            Self::RolledBack => (
+                "rolled_back",
+                "mend what the message names and repeat the command: all is as it was",
+            ),
+            Self::Stranded => {
+                ("stranded", "run the commands of `left`, or `latput restore` if there are none")
+            }
+            Self::Partial => ("partial", "repeat the command: it resumes"),
+        }
+    }
+}
+
+/// A run that ended early, with the hosts that it left changed.
+#[derive(Debug)]
+pub(crate) struct CutShort {
+    pub(crate) message: String,
+    pub(crate) left: Vec<LeftChanged>,
+}
+
+impl fmt::Display for CutShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CutShort {}
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
@@ -44,9 +88,9 @@ impl CliError {
         Self::new(Code::Usage, message)
     }
 
-    /// The error with its causes, as text.
-    pub(crate) fn words(&self) -> String {
-        format!("latput: error: {:#}", self.error)
+    /// The error with its causes.
+    pub(crate) fn message(&self) -> String {
+        format!("{:#}", self.error)
     }
 }
 
@@ -132,8 +176,7 @@ impl From<latput_vm::Error> for CliError {
 
 impl From<latput_linux::Error> for CliError {
     fn from(error: latput_linux::Error) -> Self {
-        let code = if error.is_permission() { Code::Permission } else { Code::Failed };
-        Self { code, error: error.into() }
+        Self { code: error.outcome().into(), error: error.into() }
     }
 }
 

@@ -36,6 +36,10 @@ struct Cli {
 
 fn main() -> ExitCode {
     latput_experiment::bring::forget_file();
+    // The words are not understood yet, and an error about them is to be JSON too.
+    if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
+        output::use_json();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
@@ -52,7 +56,7 @@ fn main() -> ExitCode {
 
 /// Prints the error with its causes and returns the exit code.
 fn report(failure: &CliError) -> ExitCode {
-    output::remark(&failure.words());
+    output::error(failure);
     failure.code.into()
 }
 
@@ -60,6 +64,10 @@ fn report(failure: &CliError) -> ExitCode {
 /// elsewhere.
 fn not_understood(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
+    if output::is_json() && error.use_stderr() {
+        let message = plain.trim_start_matches("error: ").trim_end();
+        return report(&CliError::usage(message));
+    }
     if printable_lines(&plain, false) == plain {
         error.exit(); // in colours on a terminal
     }

@@ -1,13 +1,15 @@
 //! All output: results to stdout or to a file, remarks and errors to stderr. Control characters
-//! from any source are escaped on terminals.
+//! from any source are escaped on terminals. With `--json` each remark and the error are a JSON document in a line.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use latput_linux::files;
 use latput_report::{Screen, printable_lines};
 use serde::Serialize;
 
+use crate::document::error::{ErrorDocument, RemarkDocument};
 use crate::exit::{CliError, Code};
 
 /// A file or a pipe: wide enough for one table, without colours.
@@ -38,13 +40,46 @@ pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), CliError> {
     print(&text)
 }
 
+/// Whether stderr has JSON lines. Remarks come from everywhere, also from the log.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes remarks and errors JSON documents from now on.
+pub(crate) fn use_json() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether remarks and errors are JSON documents.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
 /// Prints a remark beside the result to stderr.
+pub(crate) fn remark(text: &str) {
+    if is_json() {
+        return json_line(&RemarkDocument { schema: 1, remark: text.to_owned() });
+    }
+    line(&printable_lines(text, false));
+}
+
+/// Prints the error that ends the command to stderr.
+pub(crate) fn error(failure: &CliError) {
+    if is_json() {
+        return json_line(&ErrorDocument::of(failure));
+    }
+    line(&printable_lines(&format!("latput: error: {}", failure.message()), false));
+}
+
+fn json_line(document: &impl Serialize) {
+    // Text and numbers: there is nothing that could fail.
+    line(&printable_lines(&serde_json::to_string(document).unwrap_or_default(), false));
+}
+
 #[expect(
     clippy::print_stderr,
     reason = "the one place for remarks beside a result, and for errors"
 )]
-pub(crate) fn remark(text: &str) {
-    eprintln!("{}", printable_lines(text, false));
+fn line(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Stderr, for writers of whole lines.
@@ -54,7 +89,11 @@ pub(crate) struct Stderr;
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        io::stderr().write_all(printable_lines(&text, false).as_bytes())?;
+        if is_json() {
+            remark(text.trim_end());
+        } else {
+            io::stderr().write_all(printable_lines(&text, false).as_bytes())?;
+        }
         Ok(bytes.len())
     }
 

@@ -230,6 +230,7 @@ impl Service<'_> {
             | Request::Survey
             | Request::Watch { .. }
             | Request::Set { .. }
+            | Request::Rehearse { .. }
             | Request::Link => self.keeper.ask(request),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),

@@ -44,10 +44,19 @@ impl TrialRunner for AgentPool {
     }
 
     fn notes(&self) -> Vec<String> {
-        let of_host = |host: &str, notes: &[String]| -> Vec<String> {
-            notes.iter().map(|note| format!("{host}: {note}")).collect()
-        };
-        let of_agents = self.opened().flat_map(|o| of_host(&o.facts.host, &o.notes));
+        // What several hosts lack is said once.
+        let mut of_agents: Vec<(Vec<&str>, &str)> = Vec::new();
+        for opened in self.opened() {
+            let host = opened.facts.host.as_str();
+            for note in &opened.notes {
+                match of_agents.iter_mut().find(|(_, told)| told == note) {
+                    Some((hosts, _)) => hosts.push(host),
+                    None => of_agents.push((vec![host], note)),
+                }
+            }
+        }
+        let of_agents =
+            of_agents.into_iter().map(|(hosts, note)| format!("{}: {note}", hosts.join(" and ")));
         of_agents.chain(self.clock_notes().iter().cloned()).collect()
     }
 
@@ -119,6 +128,7 @@ impl TrialRunner for AgentPool {
     ) -> Result<Option<String>, Error> {
         let load = match wanted {
             Wanted::Setting(by_role) => return not_taken(self, by_role, stop),
+            Wanted::Rehearsed(by_role) => return not_possible(self, by_role, stop),
             Wanted::Load(load) => load,
         };
         let binding = &load.binding;
@@ -246,6 +256,32 @@ fn not_taken(
         }) => Ok(Some(format!("host `{host}`: {message}"))),
         Err(other) => Err(other),
     }
+}
+
+/// The reason why some host could not be set so; `None` if nothing is known to stand against it. Nothing is set.
+fn not_possible(
+    pool: &mut AgentPool,
+    by_role: &BTreeMap<Role, Setting>,
+    stop: &Stop,
+) -> Result<Option<String>, Error> {
+    for agent in pool.agents() {
+        let setting = by_role.get(&agent.spec.role).cloned().unwrap_or_default();
+        if setting.is_empty() {
+            continue;
+        }
+        match agent.ask(&Request::Rehearse { setting }, stop) {
+            Ok(Answer::Rehearsed) => {}
+            Ok(other) => return Err(agent.unexpected(other)),
+            Err(Error::Host {
+                host,
+                message,
+                outcome: ChangeOutcome::Refused(Refusal::Failure),
+                ..
+            }) => return Ok(Some(format!("host `{host}`: {message}"))),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(None)
 }
 
 /// Runs the traffic once and joins the hosts' counts: an observation for each slice of `order`, or

@@ -72,9 +72,7 @@ pub(crate) struct HostSession {
 impl HostSession {
     /// Reads the host's facts, and locks its interface if knobs will be set.
     pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
-        let broken = |error: latput_linux::Error| {
-            refused(ChangeOutcome::refused(error.is_permission()), chain(&error))
-        };
+        let broken = |error: latput_linux::Error| refused(error.outcome(), chain(&error));
         let cpus = match &open.cpus {
             Some(cpus) => cpus.clone(),
             None => process::allowed_cpus().map_err(broken)?,
@@ -84,12 +82,7 @@ impl HostSession {
             notes.push(format!("not bound to CPUs {cpus}: {}", chain(&error)));
         }
         let sampler = Sampler::open(&open.interface, &cpus).map_err(broken)?;
-        if let Some(obstacle) = sampler.napi_obstacle() {
-            notes.push(format!("no NAPI poll counts: {}", chain(obstacle)));
-        }
-        if let Some(obstacle) = sampler.trace_obstacle() {
-            notes.push(format!("CPU time in steps of 10 ms, not traced: {}", chain(obstacle)));
-        }
+        notes.extend(not_traced(&sampler));
         let facts = HostFacts {
             host: open.host.clone(),
             role: open.role,
@@ -215,6 +208,15 @@ impl HostSession {
             return Err(failed("the session was opened for reading only"));
         }
         Ok(found)
+    }
+
+    /// Whether a setting could be applied, as far as can be told without a write.
+    pub(crate) fn rehearse(&self, setting: &Setting) -> Result<(), Failure> {
+        let Some(session) = &self.session else {
+            return Err(failed("the session was opened for reading only"));
+        };
+        let rehearsed = session.rehearse(setting);
+        rehearsed.map(|_| ()).map_err(|error| refused(error.outcome(), chain(&error)))
     }
 
     /// Stops managing the knobs that somebody else has changed since they were last set: the
@@ -343,6 +345,21 @@ impl HostSession {
         }
         Ok(left)
     }
+}
+
+/// What is not counted for lack of tracing, in sentences; one privilege gives both.
+fn not_traced(sampler: &Sampler) -> Vec<String> {
+    let napi = sampler.napi_obstacle().map(|error| ("no NAPI poll counts", error));
+    let time =
+        sampler.trace_obstacle().map(|error| ("CPU time in steps of 10 ms, not traced", error));
+    let found: Vec<_> = napi.into_iter().chain(time).collect();
+    if found.len() == 2
+        && let Err(missing) = process::Capability::Bpf.require("tracing")
+    {
+        let what: Vec<&str> = found.iter().map(|(what, _)| *what).collect();
+        return vec![format!("{}: {missing}", what.join("; "))];
+    }
+    found.iter().map(|(what, error)| format!("{what}: {}", chain(*error))).collect()
 }
 
 fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {

@@ -152,6 +152,9 @@ fn answer(
             host.look(span, line.halt()).map(|seen| Answer::Watched(Box::new(seen)))
         }
         (Some(host), Request::Set { setting }) => host.set(&setting).map(|_| Answer::Set),
+        (Some(host), Request::Rehearse { setting }) => {
+            host.rehearse(&setting).map(|()| Answer::Rehearsed)
+        }
         (Some(host), Request::Link) => host.await_link(line.halt()).map(|()| Answer::Linked),
         _ => Err(failed("a keeper does not do this, or not now")),
     }

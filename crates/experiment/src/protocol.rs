@@ -18,7 +18,7 @@ use crate::host_view::HostView;
 use crate::interval::HostInterval;
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 9;
+pub const SCHEMA: u32 = 10;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -56,6 +56,11 @@ pub enum Request {
     /// Set knobs, in the session that is put back at the end.
     Set {
         /// The wanted values; may be empty.
+        setting: Setting,
+    },
+    /// Check whether knobs could be set, without a write.
+    Rehearse {
+        /// The wanted values.
         setting: Setting,
     },
     /// Answer at once with `CLOCK_MONOTONIC`; also before [`Request::Open`].
@@ -233,6 +238,8 @@ pub enum Answer {
     Watched(Box<Surroundings>),
     /// Answer to [`Request::Set`]: every value was read back.
     Set,
+    /// Answer to [`Request::Rehearse`]: nothing stands against it.
+    Rehearsed,
     /// Answer to [`Request::Clock`].
     Clock {
         /// `CLOCK_MONOTONIC` of this host.

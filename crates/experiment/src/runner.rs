@@ -20,6 +20,8 @@ use crate::interval::Interval;
 pub(crate) enum Wanted<'a> {
     /// One level of a factor, which is tried out.
     Setting(&'a BTreeMap<Role, Setting>),
+    /// A setting, of which only is asked whether it could be set.
+    Rehearsed(&'a BTreeMap<Role, Setting>),
     /// A workload.
     Load(&'a Workload),
 }

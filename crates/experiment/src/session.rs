@@ -1,5 +1,6 @@
 //! Runs a plan on a testbed, trial by trial. Each trial is stored durably before the next begins.
 
+mod check;
 mod order;
 mod slices;
 
@@ -14,6 +15,7 @@ use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::{Nanos, Rng};
 
+pub use self::check::{Checked, check};
 use self::order::{group_disruptive, trial_seed};
 use crate::error::Error;
 use crate::interval::Interval;
@@ -21,7 +23,7 @@ use crate::refusal::{plan_search, refusals};
 use crate::results_db::ResultsDb;
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::testbed::Testbed;
-use crate::unsupported;
+use crate::unsupported::{By, without_unsupported};
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
@@ -93,7 +95,8 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        (plan, skipped) = match unsupported::without_unsupported(run.plan, &mut *runner, run.stop) {
+        let tried = without_unsupported(run.plan, &mut *runner, By::Setting, run.stop);
+        (plan, skipped) = match tried {
             Ok(found) => found,
             Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),
         };
@@ -352,12 +355,7 @@ impl Session<'_> {
 
     /// Runs of settings that the plan's budget allows for exploring.
     fn search_budget(&self, search: &PlanSearch) -> usize {
-        let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
-        let run = self.trial_time() * count(self.results.workloads.len());
-        let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
-        usize::try_from(runs)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(2 * search.confirmations() as usize)
+        search_budget(self.run.plan, search, self.trial_time())
     }
 
     fn index_of(&mut self, setting: LabelledSetting) -> usize {
@@ -468,9 +466,7 @@ impl Session<'_> {
         if let Some(length) = self.slice {
             return length.as_duration();
         }
-        let method = &self.run.plan.method;
-        let traffic = (method.warmup + method.duration).as_duration();
-        if self.is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
+        trial_time(self.run.plan, self.is_simulated)
     }
 
     /// Time until `trials` more trials have ended.
@@ -514,6 +510,20 @@ impl Session<'_> {
             cause => Ok(Ended { results: self.results, run: self.id, cause }),
         }
     }
+}
+
+/// Time of a trial: its traffic, and on hosts the usual overhead.
+fn trial_time(plan: &Plan, is_simulated: bool) -> Duration {
+    let traffic = (plan.method.warmup + plan.method.duration).as_duration();
+    if is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
+}
+
+/// Runs of settings that the plan's budget allows for exploring.
+fn search_budget(plan: &Plan, search: &PlanSearch, trial_time: Duration) -> usize {
+    let Some(budget) = plan.method.budget else { return search.usual_budget() };
+    let run = trial_time * count(plan.workloads.len());
+    let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
+    usize::try_from(runs).unwrap_or(usize::MAX).saturating_sub(2 * search.confirmations() as usize)
 }
 
 fn abandon(

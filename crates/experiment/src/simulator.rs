@@ -226,7 +226,7 @@ impl TrialRunner for Simulator {
         let as_it_is =
             LabelledSetting { label: String::from("as it is"), by_role: BTreeMap::new() };
         let found = match wanted {
-            Wanted::Setting(by_role) => {
+            Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
                 let set = LabelledSetting { by_role: by_role.clone(), ..as_it_is };
                 self.scenario(&set, &Workload::plain("ping", PING), method, 0)
             }

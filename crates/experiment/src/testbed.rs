@@ -248,7 +248,14 @@ impl Testbed {
         let read = files::read_text(path, files::TEXT_BYTES_MOST);
         let text = read.map_err(|FileError { problem, .. }| Error::TestbedFile {
             file: file.clone(),
-            problem: format!("{problem}: name `lab`, `loopback`, `sim:SYSTEM`, a testbed file, or hosts ({FORMS})"),
+            problem: if path.exists() {
+                problem
+            } else {
+                format!(
+                    "there is no testbed file and no interface of this name (`latput show` lists those of this host): \
+                     name `lab`, `loopback`, `sim:SYSTEM`, a testbed file, or hosts ({FORMS})"
+                )
+            },
         })?;
         Self::parse(&file, &text)
     }

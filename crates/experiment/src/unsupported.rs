@@ -1,11 +1,33 @@
 //! Skips levels of knobs and workloads that a testbed does not support, if the plan has
 //! `on_unsupported = "skip"`, and reports each.
 
+use std::collections::BTreeMap;
+
+use latput_knobs::Setting;
 use latput_load::Stop;
 use latput_trial::Plan;
+use latput_trial::observation::Role;
 
 use crate::error::Error;
 use crate::runner::{TrialRunner, Wanted};
+
+/// How a level is found to be supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// It is put in force.
+    Setting,
+    /// The host is asked for it.
+    Asking,
+}
+
+impl By {
+    fn wanted(self, by_role: &BTreeMap<Role, Setting>) -> Wanted<'_> {
+        match self {
+            Self::Setting => Wanted::Setting(by_role),
+            Self::Asking => Wanted::Rehearsed(by_role),
+        }
+    }
+}
 
 /// The plan without the parts that `runner` does not support, and a sentence for each skipped part.
 /// A tried level may leave its knob changed: if anything is skipped, the caller opens the testbed
@@ -13,6 +35,7 @@ use crate::runner::{TrialRunner, Wanted};
 pub(crate) fn without_unsupported(
     plan: &Plan,
     runner: &mut dyn TrialRunner,
+    by: By,
     stop: &Stop,
 ) -> Result<(Plan, Vec<String>), Error> {
     let mut reduced = plan.clone();
@@ -23,11 +46,7 @@ pub(crate) fn without_unsupported(
         let mut reason = None;
         let mut levels = Vec::new();
         for level in std::mem::take(&mut factor.levels) {
-            match runner.unsupported(
-                Wanted::Setting(&factor.setting(&level)),
-                &plan.method,
-                stop,
-            )? {
+            match runner.unsupported(by.wanted(&factor.setting(&level)), &plan.method, stop)? {
                 None => levels.push(level),
                 Some(why) => {
                     refused.push(level.first().map_or_else(String::new, ToString::to_string));
@@ -89,7 +108,8 @@ mod tests {
     fn what_is_lacking_is_skipped_and_said() {
         let mut bed = Bed(&["rx-usecs", "7"]);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) = without_unsupported(&plan, &mut bed, &Stop::new()).unwrap();
+        let (reduced, said) =
+            without_unsupported(&plan, &mut bed, By::Setting, &Stop::new()).unwrap();
         let labels: Vec<String> = reduced.settings().into_iter().map(|set| set.label).collect();
         assert_eq!(labels, ["mtu=1500 rps-cpus=0", "mtu=9000 rps-cpus=0"]);
         assert_eq!(reduced.workloads.len(), 1);
@@ -102,14 +122,16 @@ mod tests {
     #[test]
     fn a_testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) = without_unsupported(&plan, &mut Bed(&[]), &Stop::new()).unwrap();
+        let (reduced, said) =
+            without_unsupported(&plan, &mut Bed(&[]), By::Setting, &Stop::new()).unwrap();
         assert_eq!((reduced, said), (plan, Vec::new()));
     }
 
     #[test]
     fn a_plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let refusal = without_unsupported(&plan, &mut Bed(&["tcp"]), &Stop::new()).unwrap_err();
+        let refusal =
+            without_unsupported(&plan, &mut Bed(&["tcp"]), By::Setting, &Stop::new()).unwrap_err();
         assert!(refusal.to_string().contains("supports nothing of the plan"), "{refusal}");
     }
 
@@ -130,7 +152,7 @@ mod tests {
             _: &Stop,
         ) -> Result<Option<String>, Error> {
             let text = match wanted {
-                Wanted::Setting(by_role) => {
+                Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
                     let knobs = by_role.values().flatten();
                     let texts = knobs.map(|(knob, value)| format!("{knob}={value}"));
                     texts.collect::<Vec<_>>().join(" ")

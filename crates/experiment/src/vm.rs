@@ -230,7 +230,7 @@ impl TrialRunner for Emulated {
     ) -> Result<Option<String>, Error> {
         let mut without;
         let wanted = match wanted {
-            Wanted::Setting(by_role) => {
+            Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
                 match parameters::of(by_role) {
                     Ok(words) if words.is_empty() => {}
                     Ok(words) if self.guest.spec().driver.parameters().is_empty() => {
@@ -242,7 +242,10 @@ impl TrialRunner for Emulated {
                 }
                 without = by_role.clone();
                 parameters::strip(&mut without);
-                Wanted::Setting(&without)
+                match wanted {
+                    Wanted::Rehearsed(_) => Wanted::Rehearsed(&without),
+                    _ => Wanted::Setting(&without),
+                }
             }
             load @ Wanted::Load(_) => load,
         };

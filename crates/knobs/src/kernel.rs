@@ -199,6 +199,11 @@ pub struct KernelError {
     pub reason: String,
 }
 
+/// The words for an interface that is not there.
+pub fn no_interface(name: &str) -> String {
+    format!("there is no interface `{name}`: `latput show` lists them")
+}
+
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.interface)?;

@@ -24,7 +24,9 @@ pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
-pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
+pub use kernel::{
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits, no_interface,
+};
 pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;

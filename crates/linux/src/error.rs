@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use latput_knobs::{ChangeOutcome, Refusal};
+
 use crate::netlink::NetlinkError;
 
 /// A failed operation, naming the thing it was about.
@@ -51,6 +53,12 @@ pub enum Error {
         /// Which: `CAP_NET_ADMIN`.
         capability: &'static str,
     },
+    /// There is no interface of this name.
+    #[error("{}", latput_knobs::no_interface(name))]
+    NoInterface {
+        /// The name.
+        name: String,
+    },
     /// A name that no interface can have.
     #[error("`{name}` cannot be the name of an interface: 1 to 15 bytes, no `/`, no white space")]
     InterfaceName {
@@ -85,6 +93,7 @@ impl Error {
         match self {
             Self::System { source, .. } => source.raw_os_error(),
             Self::Netlink(error) => error.errno(),
+            Self::NoInterface { .. } => Some(libc::ENODEV),
             _ => None,
         }
     }
@@ -93,6 +102,16 @@ impl Error {
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Capability { .. })
             || matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+
+    /// The outcome where it kept something from being changed.
+    pub fn outcome(&self) -> ChangeOutcome {
+        match self {
+            Self::NoInterface { .. } | Self::InterfaceName { .. } => {
+                ChangeOutcome::Refused(Refusal::Usage)
+            }
+            _ => ChangeOutcome::refused(self.is_permission()),
+        }
     }
 }
 

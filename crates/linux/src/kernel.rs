@@ -156,15 +156,8 @@ impl LinuxKernel {
     }
 
     fn capability_through(&self, reading: &Reading<'_>, knob: Knob) -> Capability {
-        let capability = self
-            .capability_of(reading, knob)
-            .unwrap_or_else(|failure| Capability::Absent(failure.reason));
-        match capability {
-            Capability::Settable(_) if !crate::Capability::NetAdmin.is_effective() => {
-                Capability::ReadOnly("setting it needs CAP_NET_ADMIN: run as root".to_owned())
-            }
-            other => other,
-        }
+        self.capability_of(reading, knob)
+            .unwrap_or_else(|failure| Capability::Absent(failure.reason))
     }
 
     fn capability_of(&self, reading: &Reading<'_>, knob: Knob) -> Result<Capability, Failure> {

@@ -123,13 +123,18 @@ impl Route {
         answer.iter().map(|payload| parse(&request, payload)).collect()
     }
 
-    /// The interface called `name`. Fails with `ENODEV` when there is none.
+    /// The interface called `name`.
     pub fn link(&self, name: &str) -> Result<Link, Error> {
         check_interface_name(name)?;
         let request = Request::new(format!("find the interface {name}"), uapi::RTM_GETLINK)
             .header(&link_header(0, 0, 0))
             .text(uapi::IFLA_IFNAME, name);
-        parse(&request, &self.0.exchange_for_one(&request)?)
+        let answer = self.0.exchange_for_one(&request).map_err(Error::from);
+        let answer = answer.map_err(|error| match error.errno() {
+            Some(libc::ENODEV) => Error::NoInterface { name: name.to_owned() },
+            _ => error,
+        })?;
+        parse(&request, &answer)
     }
 
     /// The interface with this number. Fails with `ENODEV` when there is none.

@@ -132,8 +132,7 @@ impl Daemon {
         let netdev = Netdev::open().ok();
         let candidates = DelayKnob::find(hand.kernel(), interface)?;
         let (delay_knob, governor) = take_over(&mut hand, &options, candidates)?;
-        let path = socket_path(&options.folder, Namespace::current()?.inode()?, interface);
-        let server = Server::open(interface, path, options.metrics.as_ref())?;
+        let server = serve(&options)?;
         let snapshot = snapshot(&route, link.index, options.every)?;
         let now = snapshot.at;
         let mut cpu = CpuMeter::open().ok();
@@ -364,6 +363,19 @@ fn take_over(
         }
     }
     Err(refused.expect("`find` gives at least one knob"))
+}
+
+/// Opens the sockets. Who only observes may be somebody who cannot make the one for the status.
+fn serve(options: &Options) -> Result<Server, Error> {
+    let Options { interface, folder, metrics, .. } = options;
+    let path = socket_path(folder, Namespace::current()?.inode()?, interface);
+    match Server::open(interface, Some(path), metrics.as_ref()) {
+        Err(error) if options.observe && error.outcome() == ChangeOutcome::refused(true) => {
+            tracing::warn!(interface, "--status cannot ask this observer: {error}");
+            Server::open(interface, None, metrics.as_ref())
+        }
+        server => server,
+    }
 }
 
 fn first_status(options: &Options, delay_knob: &DelayKnob, ring: u32, delay: Nanos) -> Status {

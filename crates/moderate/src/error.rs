@@ -133,7 +133,7 @@ impl Error {
             Self::Goal(_) | Self::TooShort { .. } | Self::MetricsAddress { .. } => {
                 ChangeOutcome::Refused(Refusal::Usage)
             }
-            Self::Kernel(error) => ChangeOutcome::refused(error.is_permission()),
+            Self::Kernel(error) => error.outcome(),
             Self::Apply(error) => error.outcome(),
             Self::Restore(error) => error.outcome(),
             Self::Socket { source, .. } => {

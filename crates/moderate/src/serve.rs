@@ -102,8 +102,8 @@ pub fn ask(folder: &Path, interface: &str) -> Result<Status, Error> {
 /// The sockets of one daemon.
 #[derive(Debug)]
 pub(crate) struct Server {
-    status: OwnedFd,
-    path: PathBuf,
+    /// The status socket with its path; `None` where nobody can ask.
+    status: Option<(OwnedFd, PathBuf)>,
     metrics: Option<OwnedFd>,
     metrics_path: Option<PathBuf>,
     clients: Vec<Client>,
@@ -117,19 +117,14 @@ struct Client {
 }
 
 impl Server {
-    /// Binds the sockets. One that nobody answers at is left over from a crash, and replaced.
+    /// Binds the sockets; without a `path` none for the status. One that nobody answers at is left over
+    /// from a crash, and replaced.
     pub(crate) fn open(
         interface: &str,
-        path: PathBuf,
+        path: Option<PathBuf>,
         metrics: Option<&MetricsAddress>,
     ) -> Result<Self, Error> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(failed(&folder.display().to_string(), "create the folder"))?;
-        let status = bind(interface, &path)?;
+        let status = path.map(|path| bind_status(interface, path)).transpose()?;
         let (metrics, metrics_path) = match metrics {
             None => (None, None),
             Some(MetricsAddress::Unix(path)) => (Some(bind(interface, path)?), Some(path.clone())),
@@ -140,20 +135,23 @@ impl Server {
                 (Some(listener.into()), None)
             }
         };
-        Ok(Self { status, path, metrics, metrics_path, clients: Vec::new() })
+        Ok(Self { status, metrics, metrics_path, clients: Vec::new() })
     }
 
     /// Moves the status socket with the interface's name.
-    pub(crate) fn rename(&mut self, path: PathBuf) {
-        if fs::rename(&self.path, &path).is_ok() {
-            self.path = path;
+    pub(crate) fn rename(&mut self, new: PathBuf) {
+        if let Some((_, path)) = &mut self.status
+            && fs::rename(&*path, &new).is_ok()
+        {
+            *path = new;
         }
     }
 
     /// Sleeps until somebody asks something, a signal comes or `timeout` is over. Whether there may be
     /// somebody to answer.
     pub(crate) fn wait(&self, timeout: Nanos) -> bool {
-        let sockets = [Some(&self.status), self.metrics.as_ref()].into_iter().flatten();
+        let status = self.status.as_ref().map(|(socket, _)| socket);
+        let sockets = [status, self.metrics.as_ref()].into_iter().flatten();
         let sockets = sockets.chain(self.clients.iter().map(|client| &client.socket));
         let mut polled: Vec<PollFd<'_>> =
             sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
@@ -167,7 +165,7 @@ impl Server {
 
     /// Answers whoever asks.
     pub(crate) fn answer(&mut self, now: Nanos, status: &dyn Fn() -> Status) {
-        while let Some(socket) = accept(&self.status) {
+        while let Some(socket) = self.status.as_ref().and_then(|(socket, _)| accept(socket)) {
             let mut text = serde_json::to_string(&status()).unwrap_or_default();
             text.push('\n');
             // Bytes that do not fit into the socket's buffer are dropped, without a wait.
@@ -185,7 +183,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        for path in [Some(&self.path), self.metrics_path.as_ref()].into_iter().flatten() {
+        let path = self.status.as_ref().map(|(_, path)| path);
+        for path in [path, self.metrics_path.as_ref()].into_iter().flatten() {
             let _ = fs::remove_file(path);
         }
     }
@@ -210,6 +209,16 @@ impl Client {
             }
         }
     }
+}
+
+fn bind_status(interface: &str, path: PathBuf) -> Result<(OwnedFd, PathBuf), Error> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(failed(&folder.display().to_string(), "create the folder"))?;
+    Ok((bind(interface, &path)?, path))
 }
 
 fn accept(listener: impl AsFd) -> Option<OwnedFd> {

@@ -5,6 +5,7 @@
 pub mod cpu;
 pub mod quantity;
 pub mod rng;
+pub mod spelling;
 pub mod text;
 
 pub use cpu::{CpuId, CpuSet};

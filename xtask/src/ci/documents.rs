@@ -73,7 +73,7 @@ fn check_toml(text: &str, path: &Path, binary: &Path) -> Result<()> {
     if !table.contains_key("workload") {
         return Ok(());
     }
-    answer(Command::new(binary).arg("run").arg(path).arg("--check"))
+    answer(Command::new(binary).arg("run").arg(path).arg("--check=plan"))
 }
 
 /// With `--help` at its end a command line is parsed and then nothing is done.

@@ -20,6 +20,7 @@ use latput_trial::observation::Role;
 use latput_units::Nanos;
 
 use crate::commands::change;
+use crate::commands::export_settings::nothing_recommended;
 use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -131,10 +132,9 @@ impl Args {
         if let Some(name) = &self.setting {
             return setting_of(results, name).map(Some);
         }
-        let Some(advice) = Summary::of(results).recommendation else {
-            let message = "the run recommends nothing, because it has no goal that can be judged: name \
-                           one of its settings with --setting";
-            return Err(CliError::usage(message));
+        let summary = Summary::of(results);
+        let Some(advice) = summary.recommendation else {
+            return Err(nothing_recommended(results, &summary));
         };
         if advice.is_proven() && advice.setting != 0 {
             return Ok(Some(advice.setting));

@@ -254,16 +254,24 @@ impl SourceArgs {
     }
 }
 
+/// Why a run recommends nothing, and what to do.
+pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliError {
+    let why = match &results.goal {
+        None => "it has no goal",
+        Some(_) => summary.warnings.first().map_or("its goal cannot be judged", String::as_str),
+    };
+    let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
+    CliError::usage(format!(
+        "the run recommends nothing ({why}): name one of its settings with --setting: {}",
+        labels.join(", ")
+    ))
+}
+
 /// The recommended setting of a run.
 pub(super) fn recommended(results: &Results) -> Result<usize, CliError> {
-    let Some(recommendation) = Summary::of(results).recommendation else {
-        let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
-        let message = format!(
-            "the run recommends nothing, because it has no goal that can be judged: name one of its \
-             settings with --setting: {}",
-            labels.join(", ")
-        );
-        return Err(CliError::usage(message));
+    let summary = Summary::of(results);
+    let Some(recommendation) = summary.recommendation else {
+        return Err(nothing_recommended(results, &summary));
     };
     if !recommendation.is_proven() {
         output::remark(&format!(
@@ -332,12 +340,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
             Err(_) => continue,
             Ok(values) => values,
         };
-        let is_settable = match surveyed.capability {
-            Capability::Settable(_) => true,
-            // The missing privilege concerns this process, not the exported file.
-            Capability::ReadOnly(why) => why.contains("CAP_NET_ADMIN"),
-            Capability::Absent(_) => false,
-        };
+        let is_settable = matches!(surveyed.capability, Capability::Settable(_));
         if !is_settable || spec.scope == Scope::Host || spec.group == Group::LoadTime {
             continue;
         }

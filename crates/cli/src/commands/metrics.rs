@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use latput_report::table::wrapped;
 use latput_trial::metric::{MetricRow, Needs, PreferredDirection};
+use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Traffic};
 
 use crate::context::Context;
@@ -33,13 +34,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        if let Some(kind) = &self.workload
-            && !Traffic::KINDS.contains(&kind.as_str())
-        {
-            let kinds = Traffic::KINDS.join(", ");
-            return Err(CliError::usage(format!(
-                "{kind}: no workload is of this kind; there are {kinds}"
-            )));
+        if let Some(kind) = &self.workload {
+            WorkloadKind::find(kind).map_err(|error| CliError::usage(error.to_string()))?;
         }
         let is_wanted = |metric: &&Metric| {
             self.workload.as_ref().is_none_or(|kind| metric.is_reported_by(kind))

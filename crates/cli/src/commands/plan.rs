@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use latput_linux::{LinuxKernel, process};
 use latput_trial::plan;
 
+use crate::context::Context;
+use crate::document::check::PlanDocument;
 use crate::exit::{CliError, Code};
 use crate::output;
 
@@ -34,28 +36,28 @@ enum Which {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match (self.which, &self.interface) {
-            (Which::Nic, interface) => {
-                output::print(&of_nic(interface.as_deref().unwrap_or_default())?)?;
-            }
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let text = match (self.which, &self.interface) {
+            (Which::Nic, interface) => of_nic(interface.as_deref().unwrap_or_default())?,
             (_, Some(interface)) => {
                 let message = format!("`{interface}`: only `latput plan nic` takes an interface");
                 return Err(CliError::usage(message));
             }
-            (Which::Twin, None) => output::print(latput_calibrate::PLAN)?,
-            (Which::BuiltIn, None) => output::print(plan::BUILT_IN)?,
+            (Which::Twin, None) => latput_calibrate::PLAN.to_owned(),
+            (Which::BuiltIn, None) => plan::BUILT_IN.to_owned(),
+        };
+        if context.json {
+            let plan = toml::from_str(&text)
+                .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+            output::print_json(&PlanDocument { schema: 1, plan, toml: text })?;
+        } else {
+            output::print(&text)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn of_nic(interface: &str) -> Result<String, CliError> {
-    let links = latput_linux::route::Route::open()?.links()?;
-    if !links.iter().any(|link| link.name == interface) {
-        let message = format!("there is no interface `{interface}`: `latput show` lists them");
-        return Err(CliError::usage(message));
-    }
     let nic = LinuxKernel::open()?.nic(interface, &process::allowed_cpus()?)?;
     nic.plan().map_err(|why| CliError::new(Code::Failed, why))
 }

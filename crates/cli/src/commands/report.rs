@@ -1,26 +1,25 @@
 //! `latput report`: tables and pictures of a results file.
 
+mod flent_files;
+mod format;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_formats::{flent, gzip};
-use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Goal, Prediction, Summary, predicted};
 use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
 
+use self::format::ReportFormat;
 use crate::context::{Context, keep_only_files};
-use crate::exit::{CliError, Code};
+use crate::exit::CliError;
 use crate::output;
 use crate::precision::percent;
-
-/// The suffix of flent data files.
-const FLENT: &str = ".flent.gz";
 
 /// Tables and pictures of a results file.
 #[derive(Debug, clap::Args)]
@@ -53,8 +52,8 @@ pub(crate) struct Args {
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
     list: bool,
-    /// Output format; by default `html` if -o names an .html file, `flent` if it names a .flent.gz
-    /// file, and `table` otherwise.
+    /// Output format; by default that of the suffix of -o (.txt, .html, .csv, .json, .md, .flent.gz), and
+    /// `table` without -o.
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
     /// Write to this file instead of stdout.
@@ -73,16 +72,6 @@ pub(crate) struct Args {
     fitted: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ReportFormat {
-    Table,
-    Html,
-    Csv,
-    Json,
-    Markdown,
-    Flent,
-}
-
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
@@ -90,6 +79,7 @@ impl Args {
         if let [first, second] = self.compare.as_slice() {
             return self.compare(context, first, second);
         }
+        let format = format::chosen(self.format, self.output.as_deref(), context.json)?;
         let results_db = ResultsDb::open(self.file.as_deref().unwrap_or(Path::new("")))?;
         if self.list {
             return list(context, &results_db);
@@ -100,13 +90,6 @@ impl Args {
             results.goal = Some(goal.clone());
         }
         let summary = Summary::of(&results);
-        let is_html = |path: &PathBuf| path.extension().is_some_and(|end| end == "html");
-        let format = self.format.unwrap_or_else(|| match &self.output {
-            _ if context.json => ReportFormat::Json,
-            Some(path) if is_html(path) => ReportFormat::Html,
-            Some(path) if path.to_string_lossy().ends_with(FLENT) => ReportFormat::Flent,
-            _ => ReportFormat::Table,
-        });
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
         let predicted = self.prediction(&results)?;
         let text = match (format, &predicted) {
@@ -120,7 +103,9 @@ impl Args {
             (ReportFormat::Csv, None) => csv(&results),
             (ReportFormat::Json, None) => json(&results, &summary),
             (ReportFormat::Markdown, None) => markdown(&results, &summary),
-            (ReportFormat::Flent, None) => return write_flent(&results, self.output.as_deref()),
+            (ReportFormat::Flent, None) => {
+                return flent_files::write(&results, self.output.as_deref());
+            }
         };
         self.write(&text)
     }
@@ -159,11 +144,7 @@ impl Args {
             smallest_effect,
         };
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
-        let format = match self.format {
-            None if context.json => ReportFormat::Json,
-            None => ReportFormat::Table,
-            Some(format) => format,
-        };
+        let format = format::chosen(self.format, self.output.as_deref(), context.json)?;
         let mut texts = Vec::new();
         for (base, other) in comparisons {
             let found = compare::compare(base, other, method);
@@ -318,7 +299,6 @@ pub(crate) fn write_html(
     output::write_file(path, &html(results, summary, None))
 }
 
-/// One data file, or as many as there are settings under workloads, numbered.
 /// Refuses a goal that cannot be read or names a missing workload.
 pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), CliError> {
     let goal = Goal::parse(goal).map_err(|error| CliError::usage(format!("{from}: {error}")))?;
@@ -334,25 +314,4 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
         }
     }
     Ok(())
-}
-
-fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, CliError> {
-    let path = output.ok_or_else(|| {
-        CliError::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
-    })?;
-    let name = path.to_string_lossy();
-    let stem = name.strip_suffix(FLENT).ok_or_else(|| {
-        CliError::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
-    })?;
-    let files = flent::write(results);
-    if files.is_empty() {
-        return Err(CliError::new(Code::Failed, "the run has no finished trial to write"));
-    }
-    for (number, file) in (1..).zip(&files) {
-        let one = files.len() == 1;
-        let path = if one { path.to_owned() } else { format!("{stem}-{number}{FLENT}").into() };
-        files::replace(&path, &gzip::pack(&file.text))?;
-        output::remark(&format!("{}: {}", path.display(), file.title));
-    }
-    Ok(ExitCode::SUCCESS)
 }

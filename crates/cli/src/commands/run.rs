@@ -11,13 +11,13 @@ use latput_model::Summary;
 use latput_trial::Plan;
 use latput_units::Nanos;
 
-use crate::commands::report;
+use crate::commands::{check, report};
 use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, Code, CutShort};
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::{ProgressArgs, Shown};
-use crate::targets::{HostArgs, SIMULATED};
+use crate::targets::HostArgs;
 
 /// Run every trial of a plan; an interrupted run is resumed.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ Examples:
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --half-width 5% --repetitions 3..30
   latput run plan.toml --on vm:e1000e                 with a real driver, in a QEMU guest, needs no root
-  latput run plan.toml --check                        only check the plan
+  latput run plan.toml --on rack.toml --check         would it start, how many trials, how long
 
 After Ctrl-C, a kill -9 or a power cut the same command resumes with the next trial.")]
 pub(crate) struct Args {
@@ -54,9 +54,18 @@ pub(crate) struct Args {
     precision: Precision,
     #[command(flatten)]
     watch: ProgressArgs,
-    /// Only check the plan and print its number of trials.
-    #[arg(long)]
-    check: bool,
+    /// Only check whether the run would start, and print how many trials and about how long: the plan, the results
+    /// file, every host, its knobs and levels (a guest is booted for it). Nothing is set. `--check=plan` checks only the
+    /// plan file.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    check: Option<check::What>,
 }
 
 impl Args {
@@ -65,24 +74,15 @@ impl Args {
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         self.precision.apply(&mut plan.method)?;
         let text = text + &self.precision.plan_lines();
-        if self.check {
-            if self.on.starts_with(SIMULATED) {
-                self.hosts.open(&self.on, &plan, context)?; // says what it cannot do; nothing is made
+        let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
+        match self.check {
+            Some(check::What::Plan) => return check::plan_only(context, &named),
+            Some(check::What::All) => {
+                check::check_results(&self.output)?;
+                let testbed = self.hosts.open(&self.on, &plan, context)?;
+                return check::all(context, &named, &testbed);
             }
-            let method = &plan.method;
-            let text = format!(
-                "{}: {} settings x {} workloads x {} to {} repetitions, at least {} trials of {} + {}\n",
-                self.plan.display(),
-                plan.settings().len(),
-                plan.workloads.len(),
-                method.repetitions_min,
-                method.repetitions_max,
-                plan.trials_per_block() * u64::from(method.repetitions_min),
-                method.warmup,
-                method.duration,
-            );
-            output::print(&text)?;
-            return Ok(ExitCode::SUCCESS);
+            None => {}
         }
         let open = || self.hosts.open(&self.on, &plan, context);
         let (testbed, mut results_db) = open_both(open, &self.output)?;
@@ -153,5 +153,9 @@ pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, CliErro
         ended.results.planned_trials,
         ended.run
     );
-    Err(CliError::new(code, message))
+    let left = match cause {
+        latput_experiment::Error::Changed { hosts, .. } => hosts.clone(),
+        _ => Vec::new(),
+    };
+    Err(CliError { code, error: CutShort { message, left }.into() })
 }

@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_knobs::{Capability, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
+use latput_knobs::{self as knobs, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
-use latput_linux::{LinuxKernel, Surveyed, facts, interfaces};
+use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
 
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
-use crate::exit::{CliError, Code};
+use crate::exit::CliError;
 use crate::output;
 
 /// Least width with room for descriptions.
@@ -52,7 +52,7 @@ impl Args {
         for name in &self.knobs {
             let knob = name
                 .parse()
-                .map_err(|error: latput_knobs::UnknownKnob| CliError::usage(error.to_string()))?;
+                .map_err(|error: knobs::UnknownKnob| CliError::usage(error.to_string()))?;
             wanted.push(knob);
         }
         let Some(interface) = &self.interface else {
@@ -94,22 +94,39 @@ fn list(context: &Context) -> Result<(), CliError> {
 fn read(interface: &str) -> Result<ShowDocument, CliError> {
     let kernel = LinuxKernel::open()?;
     let mut knobs = Vec::new();
+    let mut hidden: Vec<&str> = Vec::new();
     for surveyed in kernel.survey(interface) {
         if let Err(error) = &surveyed.values
             && error.kind == KernelErrorKind::NoInterface
         {
-            let message = format!("there is no interface `{interface}`: `latput show` lists them");
-            return Err(CliError::new(Code::Usage, message));
+            return Err(CliError::usage(knobs::no_interface(interface)));
+        }
+        if surveyed.values.as_ref().is_err_and(|error| error.kind == KernelErrorKind::Permission) {
+            hidden.push(surveyed.knob.name());
         }
         knobs.push(shown(&kernel, interface, surveyed));
     }
     let owner = interfaces::whose_knobs_here(interface).map(|owner| (OWNER.to_owned(), owner));
+    let missing = missing(&hidden);
     let facts = facts::collect(interface)
         .into_iter()
         .chain(owner)
         .map(|(name, value)| ShownFact { name, value })
         .collect();
-    Ok(ShowDocument { schema: 1, interface: interface.to_owned(), knobs, facts })
+    Ok(ShowDocument { schema: 1, interface: interface.to_owned(), knobs, facts, missing })
+}
+
+/// The privileges that this process lacks, for the knobs that it could not read and for all others.
+fn missing(hidden: &[&str]) -> Vec<String> {
+    let mut missing = Vec::new();
+    if !Capability::NetAdmin.is_effective() {
+        let name = Capability::NetAdmin.name();
+        missing.push(format!("setting any of these needs {name}: run `latput set` as root"));
+    }
+    if !hidden.is_empty() {
+        missing.push(format!("this user may not read {}: run as root", hidden.join(", ")));
+    }
+    missing
 }
 
 fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob {
@@ -121,8 +138,8 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
         Err(error) => (Vec::new(), Some(error.reason)),
     };
     let (settable, how) = match capability {
-        Capability::Settable(how) => (true, how),
-        Capability::ReadOnly(why) | Capability::Absent(why) => (false, why),
+        knobs::Capability::Settable(how) => (true, how),
+        knobs::Capability::ReadOnly(why) | knobs::Capability::Absent(why) => (false, why),
     };
     let is_number = matches!(spec.kind, ValueKind::Count | ValueKind::Time);
     let min = limits.min.map_or(spec.min, |min| min.max(spec.min));
@@ -185,7 +202,12 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
              `latput show {interface} KNOB` says all of one."
         );
     }
-    text
+    text + &lacking(document)
+}
+
+/// What this process may not, said once.
+fn lacking(document: &ShowDocument) -> String {
+    document.missing.iter().fold(String::new(), |text, missing| text + "\n" + missing + "\n")
 }
 
 /// Whether a fact has a value other than "none".
@@ -281,7 +303,7 @@ fn details(document: &ShowDocument) -> String {
         let _ =
             writeln!(text, "  a change is {}{link}; it belongs to the {}\n", knob.tier, knob.scope);
     }
-    text
+    text + lacking(document).trim_start()
 }
 
 #[cfg(test)]
@@ -350,6 +372,7 @@ mod tests {
                 knob("rx-ring", None),
             ],
             facts: Vec::new(),
+            missing: Vec::new(),
         }
     }
 }

@@ -13,7 +13,7 @@ use latput_trial::nic::Nic;
 use latput_trial::plan::{self, Design, MAX_SEARCHED};
 use latput_units::Nanos;
 
-use crate::commands::{report, run};
+use crate::commands::{check, report, run};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -40,6 +40,7 @@ Examples:
   latput tune --on rack.toml                 hosts of your own: the knobs that their NIC can have set
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
+  latput tune --on rack.toml --check         would it start, how many trials, how long
 
 Without root and without --on the simulator runs the plan: a prediction for its profile, no measurement.
 A plan with a goal that says no `design` and would take longer than its budget (an hour if it has none) as
@@ -73,6 +74,9 @@ pub(crate) struct Args {
     /// The report: one HTML file that works offline.
     #[arg(long, default_value = "latput-report.html", value_name = "FILE")]
     report: PathBuf,
+    /// Only check whether the run would start, and print how many trials and about how long. Nothing is set.
+    #[arg(long)]
+    check: bool,
 }
 
 impl Args {
@@ -88,6 +92,9 @@ impl Args {
         let (on, prediction) = testbed(on);
         if let Some(prediction) = &prediction {
             output::remark(prediction);
+        }
+        if self.check {
+            return self.check(context, (&file, plan), &on, is_given);
         }
         let open = || self.hosts.open(&on, &plan, context);
         let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
@@ -117,6 +124,25 @@ impl Args {
 }
 
 impl Args {
+    /// Checks the run; a plan that would be made for the hosts is made, and not kept.
+    fn check(
+        &self,
+        context: &Context,
+        (file, plan): (&str, Plan),
+        on: &str,
+        is_given: bool,
+    ) -> Result<ExitCode, CliError> {
+        check::check_results(&self.output)?;
+        let testbed = self.hosts.open(on, &plan, context)?;
+        let (mut name, mut plan) = (file.to_owned(), plan);
+        if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
+            name = format!("plan for {} ({})", nic.interface, nic.driver);
+            let made = nic.plan().map_err(|why| CliError::new(Code::Failed, why))?;
+            (plan, _) = self.prepared(&name, made)?;
+        }
+        check::all(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
+    }
+
     /// The plan of this text with the goal and the budget of the flags, and its design; and the text to keep.
     fn prepared(&self, file: &str, text: String) -> Result<(Plan, String), CliError> {
         let mut plan = run::checked_plan(file, &text, self.goal.clone())?;

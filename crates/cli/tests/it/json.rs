@@ -68,6 +68,24 @@ fn a_document_of_another_version_does_not_pass() {
     assert!(!validator(SHOW).is_valid(&document));
 }
 
+/// The query of the guide gives the medians that latput has.
+#[test]
+fn the_sql_of_the_guide_gives_the_median_of_percentiles() {
+    let guide = include_str!("../../../../docs/json.md");
+    let (_, rest) = guide.split_once("```sql\n").unwrap();
+    let (sql, _) = rest.split_once("```").unwrap();
+    let place = Place::new();
+    let args = ["measure", "sim:server-10g", "--workload", "tcp_rr", "rate_per_s=20000"];
+    let more = ["--repetitions", "5", "--duration", "50ms", "-o", "kept.db"];
+    place.run(&[&args[..], &more].concat()).expect(0, &[]);
+    let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
+    let median: f64 = db.query_row(sql, [], |row| row.get("median")).unwrap();
+    let document = place.run(&["report", "kept.db", "--json"]).out;
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let expected = document["cells"][0]["metrics"]["latency_ns_p99"]["value"].as_f64().unwrap();
+    assert!((median - expected).abs() < 1e-6, "{median} is not {expected}");
+}
+
 #[track_caller]
 pub(crate) fn check(schema: &str, text: &str) {
     let document: serde_json::Value = serde_json::from_str(text).unwrap();

@@ -6,11 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod bad_results;
+mod check;
 mod command_line;
 mod export_settings;
 mod hostile_files;
 mod hostile_names;
 mod json;
+mod json_errors;
 mod keep;
 mod loopback;
 mod metrics;
@@ -20,6 +23,7 @@ mod published;
 mod reproduce;
 mod root_apply;
 mod root_bad_luck;
+mod root_check;
 mod root_confirm;
 mod root_effect;
 mod root_hosts;
@@ -34,6 +38,7 @@ mod root_ssh_faults;
 mod root_today;
 mod root_two_hosts;
 mod root_undo;
+mod root_unprivileged;
 mod simulated;
 mod two_hosts;
 mod vm_effects;

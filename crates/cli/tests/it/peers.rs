@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::Place;
+use crate::{Place, json, needs_program};
 
 const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version":"iperf 3.12",
     "timestamp":{"timesecs":1795304069},"test_start":{"protocol":"TCP","num_streams":1,"blksize":131072,
@@ -134,5 +134,40 @@ fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
     for name in ["TCP upload", "TCP download"] {
         let row = both.lines().find(|line| line.contains(name)).unwrap_or_default();
         assert!(row.contains("Mbits/s"), "{name}: {both}");
+    }
+}
+
+#[test]
+fn several_settings_for_flent_are_a_folder_with_a_manifest_and_flent_reads_each() {
+    let place = Place::new();
+    let plan = BOTH_WAYS.replace(
+        "[[workload]]",
+        "[factors]\nrx-usecs = [0, 50]\n[[workload]]\nkind = \"tcp_rr\"\n[[workload]]",
+    );
+    place.write("plan.toml", &plan);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    for _again in 0..2 {
+        place
+            .run(&["report", "kept.db", "-o", "all.flent.gz"])
+            .expect(0, &["all.flent", "manifest.json"]);
+    }
+    let manifest = std::fs::read_to_string(place.path("all.flent/manifest.json")).unwrap();
+    json::check(include_str!("../../../../docs/schema/flent-manifest.json"), &manifest);
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let files = manifest["files"].as_array().unwrap();
+    assert_eq!(files.len(), 4, "{manifest}");
+    for file in files {
+        let text = |key: &str| file[key].as_str().unwrap();
+        let path = place.path("all.flent").join(text("file"));
+        assert!(path.is_file(), "{file}");
+        if needs_program("flent") {
+            continue;
+        }
+        let output = Command::new("flent").arg("-i").arg(&path).args(["-f", "summary"]).output();
+        let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        let title = format!("Title: '{}, {}'", text("workload"), text("setting"));
+        for words in [format!("Summary of {} test run", text("flent_test")), title] {
+            assert!(said.contains(&words), "{file}: {said}");
+        }
     }
 }

@@ -151,7 +151,7 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     lab.b(&["moderate", "lat0", "--observe", "--for", "300ms"]).expect(0, &["observing"]);
     assert_eq!(lab.knobs(), before);
     lab.b(&["moderate", "lo"]).expect(1, &["no knob that moderates it", "rx-usecs"]);
-    lab.b(&["moderate", "lat9"]).expect(1, &["lat9"]);
+    lab.b(&["moderate", "lat9"]).expect(2, &["lat9"]);
     lab.b(&["moderate", "lat0", "--metrics", "0.0.0.0:9711"]).expect(2, &["this machine only"]);
     lab.b(&["moderate", "lat0", "--goal", "speed"]).expect(2, &["no goal `speed`"]);
     let two = ["moderate", "lat0", "--goal", "save-cpu", "--cpu-budget", "30%"];

@@ -18,10 +18,25 @@ const VALUES: u64 = 1000;
 /// One data file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlentFile {
-    /// The setting and the workload in words.
-    pub title: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The setting's label.
+    pub setting: String,
+    /// flent's test.
+    pub test: &'static str,
     /// JSON text. flent reads it packed with gzip, in a file whose name ends in `.flent.gz`.
     pub text: String,
+}
+
+impl FlentFile {
+    /// The workload and the setting in words.
+    pub fn title(&self) -> String {
+        title(&self.workload, &self.setting)
+    }
+}
+
+fn title(workload: &str, setting: &str) -> String {
+    format!("{workload}, {setting}")
 }
 
 /// The data files, none without runs.
@@ -37,9 +52,10 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
             if rows.is_empty() {
                 continue;
             }
-            let title = format!("{}, {}", workload.name, setting.label);
-            let text = file(results, workload, &title, &rows);
-            files.push(FlentFile { title, text });
+            let text = file(results, workload, &title(&workload.name, &setting.label), &rows);
+            let (workload, setting) = (workload.name.clone(), setting.label.clone());
+            let test = shape(&results.workloads[workload_idx]).test;
+            files.push(FlentFile { workload, setting, test, text });
         }
     }
     files

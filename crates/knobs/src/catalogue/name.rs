@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use latput_units::spelling;
+
 use super::Knob;
 
 impl fmt::Display for Knob {
@@ -23,12 +25,7 @@ impl UnknownKnob {
     pub fn nearest(&self) -> Option<Knob> {
         // sysfs spells with underscores what netlink and we spell with hyphens.
         let name = self.name.to_lowercase().replace('_', "-");
-        Knob::ALL
-            .iter()
-            .map(|knob| (strsim::osa_distance(&name, knob.name()), *knob))
-            .filter(|(distance, knob)| *distance <= knob.name().len().div_ceil(3))
-            .min()
-            .map(|(_, knob)| knob)
+        spelling::nearest(&name, Knob::ALL.iter().map(|knob| knob.name()))?.parse().ok()
     }
 }
 

@@ -201,6 +201,12 @@ pub enum ApplyError {
         /// The name.
         interface: String,
     },
+    /// There is no interface of this name. Nothing was touched.
+    #[error("{}", crate::kernel::no_interface(interface))]
+    NoInterface {
+        /// The name.
+        interface: String,
+    },
     /// A wanted value is not one of its knob's. Nothing was touched.
     #[error(transparent)]
     InvalidValue(#[from] ValueError),
@@ -430,8 +436,10 @@ impl ApplyError {
             }
             Self::Checkpoint(error) => ChangeOutcome::refused(error.is_permission()),
             Self::Permission { .. } => ChangeOutcome::Refused(Refusal::Permission),
-            Self::InvalidName { .. }
-            | Self::InvalidValue(_)
+            Self::InvalidName { .. } | Self::NoInterface { .. } => {
+                ChangeOutcome::Refused(Refusal::Usage)
+            }
+            Self::InvalidValue(_)
             | Self::Unsupported { .. }
             | Self::OutOfRange { .. }
             | Self::NeedsReload { .. }

@@ -62,7 +62,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         interface: &str,
     ) -> Result<Self, ApplyError> {
         check_name(interface)?;
-        let device = kernel.device(interface).map_err(ApplyError::Unread)?;
+        let device = kernel.device(interface).map_err(steps::unread)?;
         let checkpoint = Checkpoint::new(context, interface, device);
         let slot = checkpoint.slot();
         let mut left = store.claim(slot, interface).map_err(ApplyError::Checkpoint)?;
@@ -99,6 +99,16 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// How to go back, as far as it is known by now.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
+    }
+
+    /// The changes that [`apply`](Self::apply) would make first, found with the same checks and without a write.
+    pub fn rehearse(&self, desired: &Setting) -> Result<Vec<Change>, ApplyError> {
+        let desired = self.without_given_up(desired);
+        let interface = &self.checkpoint.interface;
+        let changes = super::plan(&self.kernel, interface, &desired)?;
+        let allowed = self.link_resets;
+        super::check_link_resets(&self.kernel, allowed, interface, &desired, &changes)?;
+        Ok(changes)
     }
 
     /// Leaves a knob to somebody else, who has changed it meanwhile: it is neither set by later settings

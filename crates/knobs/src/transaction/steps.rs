@@ -239,8 +239,12 @@ fn believe(
     })
 }
 
-fn unread(error: KernelError) -> ApplyError {
+/// The error of a change whose interface or knob could not be read before it.
+pub(super) fn unread(error: KernelError) -> ApplyError {
     match error {
+        KernelError { kind: KernelErrorKind::NoInterface, interface, .. } => {
+            ApplyError::NoInterface { interface }
+        }
         KernelError {
             kind: KernelErrorKind::Unsupported,
             knob: Some(knob),

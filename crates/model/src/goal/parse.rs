@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 use latput_trial::Metric;
 use latput_trial::metric::{PreferredDirection, Unit, UnknownMetric};
 use latput_units::text::parse_percent;
-use latput_units::{BitsPerSecond, Nanos};
+use latput_units::{BitsPerSecond, Nanos, spelling};
 
 use super::{Bound, Condition, Figure, Goal, Measure, Optimize, Reference};
 
@@ -113,8 +113,11 @@ fn named(first: &Word, words: &mut Words) -> Result<Goal, GoalError> {
     let Some((name, meaning)) = Goal::NAMED.iter().find(|(name, _)| first.text == *name) else {
         let names: Vec<&str> = Goal::NAMED.iter().map(|(name, _)| *name).collect();
         let names = names.join("`, `");
+        let starts = Goal::NAMED.iter().map(|(name, _)| *name).chain(["minimize", "maximize"]);
+        let meant = spelling::nearest(&first.text, starts)
+            .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         return Err(first.error(format!(
-            "a goal begins with `minimize` or `maximize`, or is one of `{names}`"
+            "a goal begins with `minimize` or `maximize`, or is one of `{names}`{meant}"
         )));
     };
     if let Some(more) = words.words.next() {
@@ -198,14 +201,15 @@ fn number(text: &str, measure: Measure) -> Option<f64> {
 
 fn unknown_metric(name: &str) -> String {
     let shown: String = name.chars().take(SHOWN_CHARS).collect();
-    let distance = |metric: &&str| strsim::levenshtein(&shown, metric);
     let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
     names.push(Measure::Rate.name());
-    names.sort_by_key(distance);
-    format!(
-        "no metric is called this; the nearest are `{}`, and `latput metrics` lists all",
-        names[..3].join("`, `")
-    )
+    let meant = spelling::with_parts(&shown, &names, 3);
+    let meant = if meant.is_empty() {
+        String::new()
+    } else {
+        format!("did you mean `{}`? ", meant.join("` or `"))
+    };
+    format!("no metric is called this: {meant}`latput metrics` lists all")
 }
 
 /// Splits a goal into words, quoted texts and signs; signs need no space around them.
@@ -366,7 +370,8 @@ mod tests {
     #[test]
     fn the_error_reads_as_a_sentence() {
         let error = Goal::parse("minimize p99").unwrap_err().to_string();
-        let start = "`p99` at column 10: no metric is called this; the nearest are `";
+        let start =
+            "`p99` at column 10: no metric is called this: did you mean `latency_ns_p99` or ";
         assert!(error.starts_with(start), "{error}");
         let error = Goal::parse("minimize").unwrap_err().to_string();
         assert_eq!(error, "it ends at column 9: expected a metric");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
+use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos, spelling};
 
 use super::field::{Field, FieldError, FieldUnit};
 use super::kinds::{Values, WorkloadKind};
@@ -52,8 +52,11 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
     let probe = fields.number(&PROBE_HZ)?.map(|rate_hz| Probe { rate_hz: small(rate_hz) });
     if let Some((field, _)) = fields.rest.first_key_value() {
         let names: Vec<&str> = kind.fields.iter().map(|field| field.name).collect();
+        let all = names.iter().copied().chain(fields_of_all());
+        let meant = spelling::nearest(field, all)
+            .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
         let problem = format!(
-            "a `{}` workload has no field `{field}`; its own are {}",
+            "a `{}` workload has no field `{field}`{meant}; its own are {}",
             kind.name,
             names.join(", ")
         );
@@ -64,6 +67,12 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
         return Err(error("name", "a `name` has 1 to 80 printable characters"));
     }
     Ok(Workload { name, traffic, sockets, binding, count, probe })
+}
+
+/// The fields that a workload has beside those of its kind.
+fn fields_of_all() -> impl Iterator<Item = &'static str> {
+    let named = ["name", "congestion", "sut_cpus", "generator_cpus", COUNT.name, PROBE_HZ.name];
+    SOCKET_FIELDS.iter().map(|field| field.name).chain(named)
 }
 
 fn small(value: u64) -> u32 {
@@ -216,6 +225,21 @@ mod tests {
         check_bad("kind=tcp_stream vectored=maybe", "vectored");
         check_bad("kind=fetch vectored=true", "vectored");
         check_bad("kind=rpc_read think_distribution=normal", "think_distribution");
+    }
+
+    #[test]
+    fn a_misspelt_field_or_kind_gets_the_nearest() {
+        for (text, meant) in [
+            ("kind=tcp_rr bursts=16", "did you mean `burst`?"),
+            ("kind=tcp_stream send_bufer_bytes=9", "did you mean `send_buffer_bytes`?"),
+            ("kind=tcp_rr probe-hz=9", "did you mean `probe_hz`?"),
+            ("kind=tcp-rr", "did you mean `tcp_rr`?"),
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
+            assert!(error.contains(meant), "{error}");
+        }
+        let error = parsed("kind=tcp_rr colour=1").unwrap_err().to_string();
+        assert!(!error.contains("did you mean"), "{error}");
     }
 
     fn parsed(text: &str) -> Result<Workload, FieldError> {

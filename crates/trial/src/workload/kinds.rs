@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_units::{BitsPerSecond, Bytes, Nanos};
+use latput_units::{BitsPerSecond, Bytes, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
 use super::field::{Division, Field, FieldError};
@@ -424,8 +424,10 @@ impl WorkloadKind {
     /// No kind has this name; the error lists the kinds.
     pub fn find(name: &str) -> Result<&'static Self, FieldError> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let meant = spelling::nearest(name, NAMES)
+                .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
             let problem =
-                format!("no workload is of kind `{name}`: there are {}", NAMES.join(", "));
+                format!("no workload is of kind `{name}`{meant}; there are {}", NAMES.join(", "));
             FieldError::new("kind", problem)
         })
     }

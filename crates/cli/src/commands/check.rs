@@ -1,0 +1,166 @@
+//! `--check` of `latput run` and `latput tune`: whether the run would start, and how long it takes.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use latput_experiment::session::{self, Checked, Run};
+use latput_experiment::{ResultsDb, Testbed};
+use latput_linux::files;
+use latput_trial::Plan;
+use latput_trial::plan::Design;
+use latput_units::Nanos;
+
+use crate::context::Context;
+use crate::document::check::CheckDocument;
+use crate::exit::CliError;
+use crate::output;
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum What {
+    /// All: the plan, the testbed, and that its hosts have the knobs and levels.
+    All,
+    /// Only the plan file, on any machine.
+    Plan,
+}
+
+/// A plan with the name that messages have for it.
+pub(crate) struct PlanToCheck<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a Plan,
+}
+
+/// Tells of a plan that was read and found good, and of no testbed.
+pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<ExitCode, CliError> {
+    let plan = named.plan;
+    let method = &plan.method;
+    let trials = |repetitions: u32| plan.trials_per_block().saturating_mul(repetitions.into());
+    let each = method.warmup + method.duration;
+    tell(
+        context,
+        CheckDocument {
+            schema: 1,
+            plan: named.name.to_owned(),
+            testbed: None,
+            hosts: Vec::new(),
+            design: method.design.map(|design| design_name(design).to_owned()),
+            settings: plan.settings().len() as u64,
+            workloads: plan.workloads.len() as u64,
+            trials_min: trials(method.repetitions_min),
+            trials_max: trials(method.repetitions_max),
+            duration_ns_min: each.saturating_mul(trials(method.repetitions_min)).as_ns(),
+            duration_ns_max: each.saturating_mul(trials(method.repetitions_max)).as_ns(),
+            is_simulated: false,
+            remarks: Vec::new(),
+        },
+    )
+}
+
+/// Checks that the plan can run on the testbed.
+pub(crate) fn all(
+    context: &Context,
+    named: &PlanToCheck<'_>,
+    testbed: &Testbed,
+) -> Result<ExitCode, CliError> {
+    let run = Run { plan: named.plan, plan_text: "", testbed, interval: None, stop: &context.stop };
+    let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks } =
+        session::check(&run)?;
+    tell(
+        context,
+        CheckDocument {
+            schema: 1,
+            plan: named.name.to_owned(),
+            testbed: Some(testbed.name.clone()),
+            hosts,
+            design: Some(design_name(design).to_owned()),
+            settings,
+            workloads,
+            trials_min: trials.0,
+            trials_max: trials.1,
+            duration_ns_min: time.0.as_ns(),
+            duration_ns_max: time.1.as_ns(),
+            is_simulated,
+            remarks,
+        },
+    )
+}
+
+/// Refuses a results file that the run could not add to, and makes none.
+pub(crate) fn check_results(path: &Path) -> Result<(), CliError> {
+    if path.metadata().is_ok_and(|meta| meta.len() > 0) {
+        ResultsDb::open(path)?;
+        return Ok(());
+    }
+    Ok(files::check(path)?)
+}
+
+const fn design_name(design: Design) -> &'static str {
+    match design {
+        Design::Blocks => "blocks",
+        Design::Slices => "slices",
+        Design::Search => "search",
+    }
+}
+
+fn tell(context: &Context, document: CheckDocument) -> Result<ExitCode, CliError> {
+    if context.json {
+        output::print_json(&document)?;
+    } else {
+        output::print(&in_words(&document))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_words(document: &CheckDocument) -> String {
+    let CheckDocument { plan, testbed, hosts, settings, workloads, .. } = document;
+    let (trials_min, trials_max) = (document.trials_min, document.trials_max);
+    let mut text = format!("{plan}: {settings} settings x {workloads} workloads");
+    if let Some(design) = &document.design {
+        let _ = write!(text, " in a {design} design");
+    }
+    let time = |ns: u64| about(Nanos::from_ns(ns));
+    let span = |least: String, most: String| {
+        if least == most { least } else { format!("{least} to {most}") }
+    };
+    let _ = writeln!(
+        text,
+        "\ntrials   {}\ntime     about {}{}",
+        span(trials_min.to_string(), trials_max.to_string()),
+        span(time(document.duration_ns_min), time(document.duration_ns_max)),
+        if document.is_simulated { ", simulated, which passes faster" } else { "" }
+    );
+    for host in hosts {
+        let _ = writeln!(text, "host     {host}");
+    }
+    for remark in &document.remarks {
+        let _ = writeln!(text, "remark   {remark}");
+    }
+    let checked = match testbed {
+        Some(testbed) => format!("the run would start on {testbed}; nothing was set"),
+        None => "only the plan".to_owned(),
+    };
+    text + "checked  " + &checked + "\n"
+}
+
+/// `40 s`, `12 min`, `3.5 h`.
+fn about(time: Nanos) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..90.0 => format!("{seconds:.0} s"),
+        ..5400.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        for (seconds, text) in [(40, "40 s"), (720, "12 min"), (12_600, "3.5 h")] {
+            assert_eq!(about(Nanos::from_s(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Data files for flent: one for a run of one setting under one workload, else a folder of them with a manifest.
+//!
+//! flent compares files, as in `flent -i A -i B -p ping_cdf`. Settings as series of one file would be wrong there:
+//! flent adds all `TCP upload::*` of a file up.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_formats::flent::{self, FlentFile};
+use latput_formats::gzip;
+use latput_linux::files;
+use latput_trial::Results;
+
+use super::format::FLENT;
+use crate::document::flent::{ManifestDocument, ManifestFile};
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Most characters of a name made of a workload or a setting.
+const NAME_CHARS_MOST: usize = 60;
+/// The manifest in the folder.
+const MANIFEST: &str = "manifest.json";
+
+/// Writes the runs to `output`.
+pub(super) fn write(results: &Results, output: Option<&Path>) -> Result<ExitCode, CliError> {
+    let path = output.ok_or_else(|| {
+        CliError::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
+    })?;
+    let name = path.to_string_lossy();
+    let stem = name.strip_suffix(FLENT).ok_or_else(|| {
+        CliError::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
+    })?;
+    let files = flent::write(results);
+    match files.as_slice() {
+        [] => return Err(CliError::new(Code::Failed, "the run has no finished trial to write")),
+        [file] => {
+            files::replace(path, &gzip::pack(&file.text))?;
+            output::remark(&format!("{name}: {}", file.title()));
+        }
+        several => write_folder(Path::new(&format!("{stem}.flent")), several)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_folder(folder: &Path, several: &[FlentFile]) -> Result<(), CliError> {
+    make(folder)?;
+    let mut listed = Vec::new();
+    for (number, file) in (1..).zip(several) {
+        let (workload, setting) = (plain(&file.workload), plain(&file.setting));
+        let name = format!("{number:02}-{workload}-{setting}{FLENT}");
+        files::replace(&folder.join(&name), &gzip::pack(&file.text))?;
+        listed.push(ManifestFile {
+            file: name,
+            workload: file.workload.clone(),
+            setting: file.setting.clone(),
+            flent_test: file.test.to_owned(),
+        });
+    }
+    let manifest = ManifestDocument { schema: 1, files: listed };
+    let text = serde_json::to_string_pretty(&manifest)
+        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+    let path: PathBuf = folder.join(MANIFEST);
+    output::write_file(&path, &(text + "\n"))?;
+    let count = several.len();
+    output::remark(&format!("{}: {count} data files; {MANIFEST} lists them", folder.display()));
+    Ok(())
+}
+
+/// Makes the folder unless it is there. One behind a symbolic link is somebody else's choice.
+fn make(folder: &Path) -> Result<(), CliError> {
+    let refused =
+        |problem: String| CliError::new(Code::Failed, format!("{}: {problem}", folder.display()));
+    match std::fs::create_dir(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let found = folder.symlink_metadata()?;
+            if found.is_dir() {
+                Ok(())
+            } else if found.is_symlink() {
+                Err(refused("it is a symbolic link: name another file".to_owned()))
+            } else {
+                Err(refused("it is a file or a pipe and no folder: name another file".to_owned()))
+            }
+        }
+        Err(error) => Err(refused(format!("cannot make the folder: {error}"))),
+    }
+}
+
+/// A part of a file's name.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.=".contains(c);
+    text.chars().take(NAME_CHARS_MOST).map(|c| if is_plain(c) { c } else { '_' }).collect()
+}

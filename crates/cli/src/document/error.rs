@@ -1,0 +1,132 @@
+//! The JSON of errors and remarks on stderr.
+
+use latput_experiment::Error;
+use latput_experiment::error::LeftChanged;
+use latput_knobs::transaction::{ApplyError, CommitError, Leftover, RestoreError};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::exit::{CliError, CutShort};
+
+/// The error that ended a command: the last line of stderr.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ErrorDocument {
+    /// Version of this document's schema: 1.
+    schema: u32,
+    /// The error.
+    error: ErrorPart,
+}
+
+/// An error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ErrorPart {
+    /// `failed`, `usage`, `permission`, `rolled_back`, `stranded` or `partial`: one for each exit code.
+    kind: String,
+    /// The thing, the problem and, where it is a special one, the remedy.
+    message: String,
+    /// What to do about errors of this kind.
+    remedy: String,
+    /// The exit code of the command.
+    exit_code: u8,
+    /// What is left changed.
+    left: Vec<LeftPart>,
+}
+
+/// A host or a value that is not as it was.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LeftPart {
+    /// The host's name in the testbed, or this host's interface.
+    what: String,
+    /// Why it is, or may be, left changed.
+    why: String,
+    /// The command that puts it back.
+    command: String,
+}
+
+/// A remark beside the result: a line of stderr.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemarkDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The remark, for people.
+    pub(crate) remark: String,
+}
+
+impl ErrorDocument {
+    /// The document of an error.
+    pub(crate) fn of(failure: &CliError) -> Self {
+        let (kind, remedy) = failure.code.kind_and_remedy();
+        let error = ErrorPart {
+            kind: kind.to_owned(),
+            message: failure.message(),
+            remedy: remedy.to_owned(),
+            exit_code: failure.code as u8,
+            left: left(&failure.error),
+        };
+        Self { schema: 1, error }
+    }
+}
+
+/// What an error says is left changed.
+fn left(error: &anyhow::Error) -> Vec<LeftPart> {
+    if let Some(CutShort { left, .. }) = error.downcast_ref() {
+        return left.iter().map(of_host).collect();
+    }
+    if let Some(Error::Changed { hosts, .. }) = error.downcast_ref() {
+        return hosts.iter().map(of_host).collect();
+    }
+    if let Some(CommitError { interface, slot, source }) = error.downcast_ref() {
+        let (what, why) = (interface.clone(), source.to_string());
+        let command = format!("latput restore --forget {slot}");
+        return vec![LeftPart { what, why, command }];
+    }
+    let of_interface = |interface: &str, left: &[Leftover]| {
+        let part = |value: &Leftover| LeftPart {
+            what: interface.to_owned(),
+            why: value.to_string(),
+            command: "latput restore".to_owned(),
+        };
+        left.iter().map(part).collect()
+    };
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(ApplyError::Stranded { interface, left, .. }), _)
+        | (_, Some(RestoreError::Stranded { interface, left, .. })) => {
+            of_interface(interface, left)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_host(LeftChanged { host, why, command }: &LeftChanged) -> LeftPart {
+    LeftPart { what: host.clone(), why: why.clone(), command: command.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Code;
+
+    #[test]
+    fn stranded_hosts_are_in_the_document_with_their_commands() {
+        let hosts = vec![LeftChanged {
+            host: "sut".to_owned(),
+            why: "the line is gone".to_owned(),
+            command: "ssh root@sut latput restore".to_owned(),
+        }];
+        let cause = Some(Box::new(Error::Interrupted));
+        let document = ErrorDocument::of(&Error::Changed { hosts: hosts.clone(), cause }.into());
+        let error = &document.error;
+        assert_eq!((error.kind.as_str(), error.exit_code), ("stranded", 5));
+        assert_eq!(error.left, [of_host(&hosts[0])]);
+        assert!(error.message.contains("interrupted"), "{error:?}");
+        let message = "3 of 9 trials are kept".to_owned();
+        let error = CutShort { message, left: hosts.clone() }.into();
+        let document = ErrorDocument::of(&CliError { code: Code::Stranded, error });
+        assert_eq!(document.error.left, [of_host(&hosts[0])]);
+        assert_eq!(ErrorDocument::of(&CliError::usage("no")).error.left, []);
+    }
+}

@@ -1,0 +1,64 @@
+//! A user without any privilege: what can be read is shown, and what is missing is said once.
+
+use std::process::Command;
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::{Place, json};
+
+const SHOW: &str = include_str!("../../../../docs/schema/show.json");
+
+#[test]
+fn nobody_sees_all_that_can_be_read_and_is_told_once_what_is_missing() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    ip("link add lat0 type veth peer name lat1");
+    ip("link set lat0 up");
+    ip("link set lat1 up");
+    ip("link set lo up");
+    let place = Place::new();
+    place.run(&["set", "lat0", "gro=on"]).expect(0, &[]);
+    let nobody = |args: &[&str]| place.run_without_root(args);
+    let shown = nobody(&["show", "lat0"]);
+    shown.expect(0, &["mtu", "disruptive", "hitless"]);
+    assert_eq!(shown.out.matches("CAP_NET_ADMIN").count(), 1, "{}", shown.out);
+    assert_eq!(shown.out.matches("as root").count(), 1, "{}", shown.out);
+    let fixed = shown.out.matches("fixed").count();
+    let of_root = place.run(&["show", "lat0"]);
+    assert_eq!(fixed, of_root.out.matches("fixed").count(), "{}", shown.out);
+    assert!(!of_root.out.contains("CAP_NET_ADMIN"), "{}", of_root.out);
+    json::check(SHOW, &nobody(&["show", "lat0", "--json"]).expect(0, &["CAP_NET_ADMIN"]).out);
+    let seen = nobody(&["moderate", "lat0", "--observe", "--for", "300ms"]);
+    seen.expect(0, &["observing", "gro-flush-timeout", "0 changes"]);
+    nobody(&["moderate", "lat0"]).expect(3, &["CAP_NET_ADMIN"]);
+    nobody(&["set", "lat0", "gro=off", "--dry-run"]).expect(0, &["would change"]);
+    nobody(&["set", "lat0", "gro=off"]).expect(3, &[]);
+    let args = ["--workload", "tcp_rr", "--duration", "100ms", "--repetitions", "2"];
+    let measured = nobody(&[&["measure", "loopback"][..], &args].concat());
+    measured.expect(0, &["rate", "latency", "CPU"]);
+    assert_eq!(measured.out.matches("CAP_BPF").count(), 1, "{}", measured.out);
+}
+
+#[test]
+fn a_missing_interface_is_the_same_error_everywhere() {
+    let place = Place::new();
+    for args in [
+        &["show", "nope0"][..],
+        &["set", "nope0", "mtu=1500"],
+        &["set", "nope0", "mtu=1500", "--dry-run"],
+        &["moderate", "nope0"],
+        &["moderate", "nope0", "--observe"],
+        &["plan", "nic", "nope0"],
+    ] {
+        place.run(args).expect(2, &["there is no interface `nope0`: `latput show` lists them"]);
+    }
+    place
+        .run(&["measure", "nope0", "--workload", "tcp_rr"])
+        .expect(2, &["nope0: there is no testbed file and no interface", "`latput show`"]);
+}
+
+fn ip(args: &str) {
+    assert!(Command::new("ip").args(args.split(' ')).status().unwrap().success(), "ip {args}");
+}

@@ -1,0 +1,147 @@
+//! Checks whether a run would start: opens its testbed, asks every host for the knobs and levels, and
+//! puts nothing in force.
+
+use std::collections::BTreeSet;
+
+use latput_trial::Plan;
+use latput_trial::plan::{Design, OnUnsupported};
+use latput_trial::results::LabelledSetting;
+use latput_units::Nanos;
+
+use super::{Before, Run, before, count, design, first_of, search_budget, trial_time};
+use crate::error::Error;
+use crate::refusal::plan_search;
+use crate::runner::{TrialRunner, Wanted};
+use crate::unsupported::{By, without_unsupported};
+
+/// A run that would start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The design of its trials.
+    pub design: Design,
+    /// Number of settings, with the hosts' own values; of a search those that it chooses from.
+    pub settings: u64,
+    /// Number of workloads.
+    pub workloads: u64,
+    /// The fewest and the most trials. Settings that take turns in slices have their time, not their number.
+    pub trials: (u64, u64),
+    /// About the shortest and the longest time.
+    pub time: (Nanos, Nanos),
+    /// Whether that time is simulated.
+    pub is_simulated: bool,
+    /// The hosts with their interfaces; empty in the simulator.
+    pub hosts: Vec<String>,
+    /// Parts that would be skipped, and what could disturb the trials, in sentences.
+    pub remarks: Vec<String>,
+}
+
+/// Checks a run. An error means that it would not start.
+pub fn check(run: &Run<'_>) -> Result<Checked, Error> {
+    let mut runner = run.testbed.open(run.plan, None, run.stop)?;
+    match checked(run, &mut *runner) {
+        Ok(checked) => runner.close(run.stop, &mut |_| {}).map(|()| checked),
+        Err(error) => Err(runner.abandon(error, run.stop, &mut |_| {})),
+    }
+}
+
+fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error> {
+    let mut plan = run.plan.clone();
+    let mut remarks = run.testbed.notes.clone();
+    if plan.method.on_unsupported == OnUnsupported::Skip {
+        let (reduced, skipped) = without_unsupported(run.plan, runner, By::Asking, run.stop)?;
+        plan = reduced;
+        remarks.extend(skipped);
+    }
+    let design = design(&plan, runner)?;
+    let run = &Run { plan: &plan, ..*run };
+    let Before { today, refused, seen } = before(run, runner)?;
+    remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
+    let settings = plan.settings_from(&today);
+    check_parts(run, &settings[usize::from(!today.is_empty())..], runner)?;
+    let is_simulated = runner.is_simulated();
+    let each = trial_time(&plan, is_simulated);
+    let (workloads, method) = (plan.workloads.len() as u64, &plan.method);
+    let block = (settings.len() as u64).saturating_mul(workloads);
+    let trials = if design == Design::Search {
+        let search = plan_search(&plan, first_of(&plan, &today).as_ref(), &refused)?;
+        let confirmed = 2 * u64::from(search.confirmations());
+        let explored = search_budget(&plan, &search, each) as u64;
+        (confirmed * workloads, (explored + confirmed) * workloads)
+    } else {
+        (
+            block.saturating_mul(method.repetitions_min.into()),
+            block.saturating_mul(method.repetitions_max.into()),
+        )
+    };
+    let time =
+        |trials: u64| Nanos::from(each * count(usize::try_from(trials).unwrap_or(usize::MAX)));
+    let shortest = time(trials.0);
+    let longest = match method.budget {
+        Some(budget) => time(trials.1).min(budget).max(shortest),
+        None => time(trials.1),
+    };
+    let hosts = if is_simulated { Vec::new() } else { runner.hosts() };
+    Ok(Checked {
+        design,
+        settings: settings.len() as u64,
+        workloads,
+        trials,
+        time: (shortest, longest),
+        is_simulated,
+        hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
+        remarks,
+    })
+}
+
+/// Asks for the settings and the workloads of a plan that refuses what is not supported.
+fn check_parts(
+    run: &Run<'_>,
+    settings: &[LabelledSetting],
+    runner: &mut dyn TrialRunner,
+) -> Result<(), Error> {
+    let Plan { method, workloads, .. } = run.plan;
+    for setting in covering(settings) {
+        let found = runner.unsupported(Wanted::Rehearsed(&setting.by_role), method, run.stop)?;
+        if let Some(why) = found {
+            return Err(Error::Unsupported {
+                problem: format!("setting `{}`: {why}", setting.label),
+            });
+        }
+    }
+    for load in workloads {
+        if let Some(why) = runner.unsupported(Wanted::Load(load), method, run.stop)? {
+            return Err(Error::Unsupported { problem: format!("workload `{}`: {why}", load.name) });
+        }
+    }
+    Ok(())
+}
+
+/// Settings that together have every level of every knob: asking for all of a large plan would take long.
+fn covering(settings: &[LabelledSetting]) -> impl Iterator<Item = &LabelledSetting> {
+    let mut known = BTreeSet::new();
+    settings.iter().filter(move |setting| {
+        let levels = setting.by_role.iter().flat_map(|(role, of_role)| {
+            of_role.iter().map(move |(knob, value)| (*role, *knob, value.clone()))
+        });
+        levels.filter(|level| known.insert(level.clone())).count() > 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Plan;
+
+    use super::*;
+
+    #[test]
+    fn few_settings_cover_every_level() {
+        let text = "schema = 1\n[factors]\nmtu = [1500, 9000]\nrx-usecs = [\"10us\", \"20us\", \"50us\"]\n\
+                    [[workload]]\nkind = \"tcp_rr\"\n";
+        let settings = Plan::parse("p.toml", text).unwrap().settings();
+        let labels: Vec<&str> = covering(&settings).map(|set| set.label.as_str()).collect();
+        assert!(settings.len() == 6 && labels.len() == 4, "{labels:?}");
+        for level in ["mtu=1500", "mtu=9000", "=10us", "=20us", "=50us"] {
+            assert!(labels.iter().any(|label| label.contains(level)), "{level} of {labels:?}");
+        }
+    }
+}
