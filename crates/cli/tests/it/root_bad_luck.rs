@@ -113,7 +113,10 @@ fn a_host_that_reboots_in_the_middle_is_told_and_its_next_run_is_a_new_one() {
     // The same command does not go on with figures of another boot.
     let mut again = hosts.start(&["run", "long.toml", "--on", "saved.toml", "-o", "kept.db"]);
     let trials = hosts.place.trials("kept.db");
-    wait_until("a trial", || hosts.place.trials("kept.db") > trials);
+    wait_until("a trial", || {
+        assert_eq!(again.try_wait().unwrap(), None, "{}", hosts.said());
+        hosts.place.trials("kept.db") > trials
+    });
     interrupt(again.id());
     assert_eq!(again.wait().unwrap().code(), Some(6));
     let said = hosts.said();

@@ -95,8 +95,14 @@ impl Hosts {
         self
     }
 
-    /// The same with a boot id and a `/run` of its own for each host.
+    /// The same with a boot id and a `/run` of its own for each host, and a latput that is there already.
     pub(crate) fn with_own_boots(mut self) -> Self {
+        let folder = self.place.path("installed");
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), folder.join("latput")).unwrap();
+        let config = std::fs::read_to_string(self.place.path("sshd_config")).unwrap();
+        let path = format!("SetEnv PATH={}:/usr/sbin:/usr/bin:/sbin:/bin\n", folder.display());
+        self.place.write("sshd_config", &(config + &path));
         self.end_sshds();
         self.sshds = ["server", "client"].map(|host| self.boot(host)).into();
         Self::wait_for_sshds();
@@ -185,6 +191,9 @@ impl Drop for Hosts {
 fn join_bridge(host: &str, number: u8) {
     ip(&["link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
     ip(&["link", "set", host, "master", "hub0", "up"]);
+    // As a card keeps it over a reboot.
+    let card = format!("02:00:00:00:09:{number:02}");
+    ip(&["-n", host, "link", "set", "eth0", "address", &card]);
     ip(&["-n", host, "address", "add", &format!("198.18.9.{number}/24"), "dev", "eth0"]);
     ip(&["-n", host, "link", "set", "eth0", "up"]);
 }
