@@ -113,9 +113,10 @@ fn test(workspace: &Workspace, package: &str, shard: Option<&str>) -> Result<Vec
     let mut command = cargo();
     command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
     command.args(shard.map(|shard| format!("--shard={shard}")));
-    // Integration tests take the library, which the unit tests alone do without: half of the compiler's time.
+    // Integration tests take the library, which the unit tests alone do without: half of the compiler's time. `--tests`
+    // would build examples too.
     let tests = workspace.root.join("crates").join(folder_of(package)).join("tests");
-    command.args(tests.is_dir().then_some("--cargo-test-arg=--tests"));
+    command.args(tests.is_dir().then_some("--cargo-test-arg=--test=*"));
     // What others need is built once, and not for each copy of the tree.
     command.env("CARGO_TARGET_DIR", folder.join("build")).envs(PROPERTY_TESTS);
     let status =

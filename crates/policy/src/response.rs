@@ -115,8 +115,8 @@ impl ResponsePolicy {
     /// Whether the current delay is on trial, and longer than the one found good. A daemon may then give a part of the
     /// next sample early: a closed loop shows its loss at once, and its requests are spared the rest.
     pub fn is_on_trial(&self) -> bool {
-        matches!(self.search, DelaySearch::Test(Test { low, high, from, .. })
-            if self.step == high && high > low && from != Some(high))
+        matches!(self.search, DelaySearch::Test(Test { high, from, .. })
+            if self.step == high && from != Some(high))
     }
 
     /// Takes in one completed poll, or a sample of `interrupts` polls.
@@ -210,7 +210,7 @@ impl ResponsePolicy {
     /// Almost no packet came. If a delay is on trial, the delay is the cause.
     fn handle_idle(&mut self) -> Decision {
         match self.search {
-            DelaySearch::Test(Test { low, high, .. }) if self.step == high && high > low => {
+            DelaySearch::Test(Test { low, high, .. }) if self.step == high => {
                 self.slot = Slot::after_change(self.bounds.vectors, &self.params);
                 if high == low + 1 {
                     return self.settle(low, "the traffic stops with more delay");

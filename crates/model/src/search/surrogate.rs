@@ -10,6 +10,9 @@
 //! runs far from the fit have less weight, as under a Student t likelihood with [`TAIL`] degrees of
 //! freedom (Lange, Little and Taylor, JASA 84, 1989).
 
+#[cfg(test)]
+mod closed_forms;
+
 use latput_stats::linear::{Cholesky, dot};
 
 use super::space::{Axis, Space};

@@ -22,6 +22,7 @@ pub(super) enum DelaySearch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Test {
     pub(super) low: usize,
+    /// Above `low`.
     pub(super) high: usize,
     /// The lowest step that is known to be too high.
     pub(super) ceiling: usize,
