@@ -159,6 +159,8 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
         }
     };
     add("driver", driver(&link));
+    let speed = link_speed(interface).map(|speed| speed.to_string());
+    add("speed", or_unknown(speed));
     match EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(interface)) {
         Ok(DriverInfo { version, firmware, bus, .. }) => {
             add("driver version", or_none(version));

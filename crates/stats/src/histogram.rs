@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -139,7 +140,8 @@ impl Histogram {
 
     /// The smallest sample, to the bucket's width.
     pub fn min(&self) -> Option<Nanos> {
-        (!self.is_empty()).then(|| Nanos::from_ns(self.counters().min()))
+        let (first, _) = self.buckets().next()?;
+        Some(Nanos::from_ns(SHAPE.lowest_equivalent(first.as_ns())))
     }
 
     /// The largest sample, to the bucket's width.
@@ -154,12 +156,23 @@ impl Histogram {
 
     /// The arithmetic mean in nanoseconds.
     pub fn mean_ns(&self) -> Option<f64> {
-        (!self.is_empty()).then(|| self.counters().mean())
+        let all = self.count() as f64;
+        let parts = self.middles().map(|(middle_ns, count)| middle_ns * count / all);
+        (!self.is_empty()).then(|| parts.sum())
     }
 
     /// The standard deviation of the samples in nanoseconds (population form, as `mdev` of `ping`).
     pub fn stdev_ns(&self) -> Option<f64> {
-        (!self.is_empty()).then(|| self.counters().stdev())
+        let mean_ns = self.mean_ns()?;
+        let squares =
+            self.middles().map(|(middle_ns, count)| (middle_ns - mean_ns).powi(2) * count);
+        Some((squares.sum::<f64>() / self.count() as f64).sqrt())
+    }
+
+    /// The middle of each non-empty bucket in nanoseconds, with its count.
+    fn middles(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let buckets = self.buckets();
+        buckets.map(|(top, count)| (SHAPE.median_equivalent(top.as_ns()) as f64, count as f64))
     }
 
     /// The non-empty buckets in ascending order: highest equivalent value and count.
@@ -198,6 +211,9 @@ impl PartialEq for Histogram {
         self.count() == other.count() && self.buckets().eq(other.buckets())
     }
 }
+
+/// An empty histogram that knows the bounds of the buckets.
+static SHAPE: LazyLock<Counters> = LazyLock::new(counters);
 
 fn counters() -> Counters {
     let counters = Counters::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS);
@@ -315,32 +331,34 @@ impl TryFrom<Encoded> for Histogram {
         let bytes = STANDARD_NO_PAD
             .decode(&encoded.buckets_base64)
             .map_err(|_| DamagedHistogram("its buckets are not base64"))?;
-        let mut rest = bytes.as_slice();
-        let mut histogram = counters();
-        let mut value = 0_u64;
-        while !rest.is_empty() {
-            let step = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
-            let count = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
-            let is_first = histogram.is_empty();
-            value = value.checked_add(step).ok_or(DamagedHistogram("a value overflows"))?;
-            if count == 0 || (step == 0 && !is_first) {
-                return Err(DamagedHistogram("a bucket is empty or comes twice"));
-            }
-            if histogram.highest_equivalent(value.min(HIGHEST_NS)) != value {
-                return Err(DamagedHistogram("a value is not that of a bucket"));
-            }
-            histogram
-                .len()
-                .checked_add(count)
-                .ok_or(DamagedHistogram("the number of samples overflows"))?;
-            histogram.saturating_record_n(value.min(HIGHEST_NS), count);
-        }
-        if histogram.len() != encoded.count {
+        let packed = Packed::pack(buckets_in(&bytes)?.into_iter());
+        if packed.count != encoded.count {
             return Err(DamagedHistogram("its buckets do not add up to its count"));
         }
-        // Packed, because a results file may hold thousands.
-        Ok(Self(Form::Packed(Packed::of(&histogram))))
+        Ok(Self(Form::Packed(packed)))
     }
+}
+
+/// The buckets that were stored as `rest`. They are read without counters, because a results file has
+/// thousands of histograms.
+fn buckets_in(mut rest: &[u8]) -> Result<Vec<(u64, u64)>, DamagedHistogram> {
+    let mut buckets: Vec<(u64, u64)> = Vec::new();
+    let (mut value, mut total) = (0_u64, 0_u64);
+    while !rest.is_empty() {
+        let step = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
+        let count = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
+        value = value.checked_add(step).ok_or(DamagedHistogram("a value overflows"))?;
+        if count == 0 || (step == 0 && !buckets.is_empty()) {
+            return Err(DamagedHistogram("a bucket is empty or comes twice"));
+        }
+        if SHAPE.highest_equivalent(value.min(HIGHEST_NS)) != value {
+            return Err(DamagedHistogram("a value is not that of a bucket"));
+        }
+        let sum = total.checked_add(count);
+        total = sum.ok_or(DamagedHistogram("the number of samples overflows"))?;
+        buckets.push((value, count));
+    }
+    Ok(buckets)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "masked to 7 bits")]
@@ -386,6 +404,13 @@ mod tests {
             for quantile in [0.0, 1e-9, 0.01, 0.29, 0.5, 0.57, 0.9, 0.99, 0.999, 1.0, 1.5] {
                 let found = packed.quantile(quantile);
                 assert_eq!(found, open.quantile(quantile), "{quantile} of {samples}");
+            }
+            let all = open.counters();
+            let known = (samples > 0).then(|| (all.mean(), all.stdev(), all.min()));
+            for histogram in [&open, &packed] {
+                let found = histogram.mean_ns().zip(histogram.stdev_ns()).zip(histogram.min());
+                let found = found.map(|((mean, stdev), min)| (mean, stdev, min.as_ns()));
+                assert_eq!(found, known, "of {samples}");
             }
         }
     }

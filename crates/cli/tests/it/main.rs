@@ -39,6 +39,7 @@ mod root_today;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
+mod shared_report;
 mod simulated;
 mod two_hosts;
 mod vm_effects;
