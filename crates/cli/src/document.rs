@@ -213,6 +213,7 @@ mod tests {
         );
         check("results", latput_report::Document::json_schema());
         check("prediction", latput_report::PredictionDocument::json_schema());
+        check("history", latput_report::history::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }
 

@@ -83,7 +83,7 @@ fn logged(entry: &JournalEntry) -> LoggedChange {
 
 fn text(entry: &JournalEntry) -> String {
     let JournalEntry { number, change, state, .. } = entry;
-    let when = utc(change.created_unix_ms / 1000);
+    let when = latput_units::text::utc(change.created_unix_ms / 1000);
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
     let mut text =
         format!("{number}  {when}  {}  {}{undoes}: {state}\n", change.interface, entry.by());
@@ -91,44 +91,4 @@ fn text(entry: &JournalEntry) -> String {
         let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}");
     }
     text
-}
-
-/// A time in seconds since 1970 as `2026-11-24 02:30:00 UTC`.
-///
-/// The civil date is that of the proleptic Gregorian calendar, by the days of its 400-year cycle.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01: a year that begins in March has its leap day last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::utc;
-
-    /// As `date -u -d @SECONDS '+%F %T UTC'` writes them.
-    #[test]
-    fn a_time_is_written_as_date_writes_it() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_400, "2000-02-29 00:00:00 UTC"),
-            (1_709_251_199, "2024-02-29 23:59:59 UTC"),
-            (1_709_251_200, "2024-03-01 00:00:00 UTC"),
-            (1_795_487_400, "2026-11-24 02:30:00 UTC"),
-            (4_107_542_399, "2100-02-28 23:59:59 UTC"),
-            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
-        ] {
-            assert_eq!(utc(seconds), text);
-        }
-    }
 }
