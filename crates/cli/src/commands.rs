@@ -10,6 +10,7 @@ pub(crate) mod confirm;
 pub(crate) mod effect;
 pub(crate) mod explain;
 pub(crate) mod export_settings;
+pub(crate) mod history;
 pub(crate) mod hosts;
 pub(crate) mod import;
 mod journal;
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
+    History(history::Args),
     Metrics(metrics::Args),
     Model(model::Args),
     Explain(explain::Args),
@@ -93,6 +95,7 @@ impl Command {
             Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::History(args) => args.run(context),
             Self::Metrics(args) => args.run(context),
             Self::Model(args) => args.run(context),
             Self::Explain(args) => args.run(context),

@@ -227,6 +227,7 @@ mod tests {
         );
         agrees("results", latput_report::Document::json_schema());
         agrees("prediction", latput_report::PredictionDocument::json_schema());
+        agrees("history", latput_report::history::json_schema());
         agrees("comparison", latput_report::ComparisonDocument::json_schema());
     }
 

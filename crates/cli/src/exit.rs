@@ -16,7 +16,8 @@ Exit codes:
   3  not permitted (the message says which privilege is missing)
   4  the change was refused on the way and has been rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
-  6  partial result: some trials are missing";
+  6  partial result: some trials are missing
+  7  a figure is proven worse, of `latput report --compare A B --fail-on worse`";
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub(crate) enum Code {
     RolledBack = 4,
     Stranded = 5,
     Partial = 6,
+    Worse = 7,
 }
 
 impl Code {
@@ -53,6 +55,7 @@ impl Code {
                 ("stranded", "run the commands of `left`, or `latput restore` if there are none")
             }
             Self::Partial => ("partial", "repeat the command: it resumes"),
+            Self::Worse => ("worse", "look at the figures that are proven worse"),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! in pairs, others as two groups. Holm's correction holds over all figures: the chance of any
 //! false claim stays at the wanted level.
 
-use latput_stats::{Estimate, paired, unpaired};
+use std::collections::BTreeMap;
+
+use latput_stats::{Contrast, Estimate, contrast, paired, unpaired};
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
 
@@ -25,30 +27,18 @@ const COMPARED: &[Metric] = &[
     Metric::GeneratorServiceDemandUs,
 ];
 
-/// One setting of one run of a plan.
-#[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
-    /// The run.
-    pub results: &'a Results,
-    /// Index into its settings.
-    pub setting: usize,
-}
-
-impl Side<'_> {
-    fn label(&self) -> &str {
-        self.results.settings.get(self.setting).map_or("unknown setting", |set| &set.label)
-    }
-}
-
 /// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareMethod {
     /// Confidence that no claim is false, such as 0.99.
     pub confidence: f64,
-    /// Differences below this share, such as 0.02, do not matter. `None`: every difference matters,
-    /// and nothing is called equivalent.
-    pub smallest_effect: Option<f64>,
+    /// Differences below this share, such as 0.02, do not matter. 0: every difference matters, and nothing that has
+    /// an interval is called equivalent.
+    pub smallest_effect: f64,
 }
+
+/// Unless another is asked for: repeated runs of one kernel on one machine often differ by as much.
+pub const SMALLEST_EFFECT: f64 = 0.01;
 
 /// All comparisons of two sides.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,10 +66,12 @@ pub struct FigureComparison {
     pub workload_idx: usize,
     /// The figure.
     pub metric: Metric,
-    /// Estimate of the base over its runs.
+    /// Estimate of the base over its runs, as in the report of the base alone.
     pub base: Estimate,
     /// Estimate of the other side over its runs.
     pub other: Estimate,
+    /// The base's figure and the other side's as they are compared: the ratio is made of them.
+    pub compared: (f64, f64),
     /// `other / base` with its interval at Holm's level; `None` where a figure is 0.
     pub ratio: Option<Estimate>,
     /// The chance of a difference at least this large where there is none, not corrected.
@@ -91,15 +83,15 @@ pub struct FigureComparison {
 /// The conclusion of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other side is proven better.
+    /// The other side is proven better, by the smallest effect or more.
     Better,
-    /// The other side is proven worse.
+    /// The other side is proven worse, by the smallest effect or more.
     Worse,
     /// Any difference is smaller than the smallest effect that matters.
     Equivalent,
-    /// No difference is proven.
+    /// No difference of the smallest effect or more is proven.
     NoDifferenceShown,
-    /// A figure is 0 or there are too few runs.
+    /// There are too few runs: two of each are the least.
     NotJudged,
 }
 
@@ -116,109 +108,109 @@ impl Verdict {
     }
 }
 
-/// Compares `other` with `base` in each workload that has the same name and traffic in both.
-pub fn compare(base: Side<'_>, other: Side<'_>, method: CompareMethod) -> Comparison {
-    let paired = are_paired(base, other);
-    let (base_runs, other_runs) = (Runs::of(base.results), Runs::of(other.results));
-    let mut remarks = [base_runs.remarks.clone(), other_runs.remarks.clone()].concat();
+/// Compares settings of `other` with settings of `base`, each pair given by its indices, in each workload that has the
+/// same name and traffic in both. The correction is over all figures of all pairs together.
+pub fn compare(
+    base: &Results,
+    other: &Results,
+    settings: &[(usize, usize)],
+    method: CompareMethod,
+) -> Vec<Comparison> {
+    let (base_runs, other_runs) = (Runs::of(base), Runs::of(other));
+    let (workloads, mut remarks) = same_workloads(base, other);
+    remarks.splice(0..0, [base_runs.remarks.clone(), other_runs.remarks.clone()].concat());
     remarks.dedup();
     let mut drafts: Vec<Draft> = Vec::new();
-    for (idx, workload) in base.results.workloads.iter().enumerate() {
-        let same = |w: &&latput_trial::Workload| {
-            (&w.name, &w.traffic) == (&workload.name, &workload.traffic)
-        };
-        let others = other.results.workloads.iter();
-        let Some(other_idx) = others.clone().position(|w| same(&w)) else {
-            remarks.push(format!("only the first has workload `{}`", workload.name));
-            continue;
-        };
-        for &metric in COMPARED {
-            drafts.extend(Draft::of(
-                (&base_runs, base.setting, idx),
-                (&other_runs, other.setting, other_idx),
-                metric,
-                paired,
-            ));
+    for (pair, &(of_base, of_other)) in settings.iter().enumerate() {
+        let is_paired = are_paired((base, of_base), (other, of_other));
+        for &(workload, other_workload) in &workloads {
+            for &metric in COMPARED {
+                drafts.extend(Draft::of(
+                    pair,
+                    (&base_runs, of_base, workload),
+                    (&other_runs, of_other, other_workload),
+                    metric,
+                    is_paired,
+                ));
+            }
         }
     }
-    for workload in &other.results.workloads {
-        if !base
-            .results
-            .workloads
-            .iter()
-            .any(|w| w.name == workload.name && w.traffic == workload.traffic)
-        {
-            remarks.push(format!("only the second has workload `{}`", workload.name));
-        }
-    }
+    let label = |results: &Results, setting: usize| {
+        let found = results.settings.get(setting);
+        found.map_or_else(|| "unknown setting".to_owned(), |set| set.label.clone())
+    };
+    let mut comparisons: Vec<Comparison> = settings
+        .iter()
+        .map(|&(of_base, of_other)| Comparison {
+            base: label(base, of_base),
+            other: label(other, of_other),
+            paired: are_paired((base, of_base), (other, of_other)),
+            method,
+            figures: Vec::new(),
+            remarks: remarks.clone(),
+        })
+        .collect();
     let p_values: Vec<Option<f64>> = drafts.iter().map(Draft::p_value).collect();
     let levels = paired::holm(&p_values, method.confidence);
-    let figures = drafts.into_iter().zip(p_values).zip(levels);
-    let figures = figures.filter_map(|((draft, p_value), level)| {
-        let ratio = draft.ratio(level.confidence);
-        let proven = level.proven && ratio.is_some();
-        Some(FigureComparison {
-            workload: base.results.workloads[draft.base.2].name.clone(),
-            workload_idx: draft.base.2,
-            metric: draft.metric,
-            base: draft.base.0.estimate(
-                draft.base.1,
-                draft.base.2,
-                draft.metric,
-                method.confidence,
-            )?,
-            other: draft.other.0.estimate(
-                draft.other.1,
-                draft.other.2,
-                draft.metric,
-                method.confidence,
-            )?,
-            verdict: verdict(draft.metric, ratio.as_ref(), proven, method.smallest_effect),
-            ratio,
-            p_value,
-        })
-    });
-    Comparison {
-        base: base.label().to_owned(),
-        other: other.label().to_owned(),
-        paired,
-        method,
-        figures: figures.collect(),
-        remarks,
+    for ((draft, p_value), level) in drafts.into_iter().zip(p_values).zip(levels) {
+        let figure = draft.judged(base, p_value, level, method);
+        comparisons[draft.pair].figures.extend(figure);
     }
+    comparisons
+}
+
+/// The workloads that both have, by their indices, and a remark on each other one.
+fn same_workloads(base: &Results, other: &Results) -> (Vec<(usize, usize)>, Vec<String>) {
+    let place = |results: &Results, wanted: &latput_trial::Workload| {
+        let same =
+            |w: &latput_trial::Workload| (&w.name, &w.traffic) == (&wanted.name, &wanted.traffic);
+        results.workloads.iter().position(same)
+    };
+    let (mut both, mut remarks) = (Vec::new(), Vec::new());
+    for (idx, workload) in base.workloads.iter().enumerate() {
+        match place(other, workload) {
+            Some(other_idx) => both.push((idx, other_idx)),
+            None => remarks.push(format!("only the first has workload `{}`", workload.name)),
+        }
+    }
+    let only_second = other.workloads.iter().filter(|workload| place(base, workload).is_none());
+    remarks.extend(only_second.map(|w| format!("only the second has workload `{}`", w.name)));
+    (both, remarks)
 }
 
 /// Whether runs can be paired: two settings of one run share each block's state of the machine, and
 /// two runs of one plan with the same seed had the same trials in the same order.
-fn are_paired(base: Side<'_>, other: Side<'_>) -> bool {
-    let (a, b) = (base.results, other.results);
+fn are_paired(base: (&Results, usize), other: (&Results, usize)) -> bool {
+    let (a, b) = (base.0, other.0);
     let is_one_run = std::ptr::eq(a, b);
     let is_one_order = a.seed == b.seed
         && a.settings == b.settings
         && a.workloads == b.workloads
-        && base.setting == other.setting;
+        && base.1 == other.1;
     is_one_run || is_one_order
 }
 
 /// A comparison before Holm's correction.
 struct Draft<'a> {
+    pair: usize,
     metric: Metric,
     base: (&'a Runs<'a>, usize, usize),
     other: (&'a Runs<'a>, usize, usize),
     figures: Figures,
 }
 
-/// The runs' figures behind a comparison.
+/// The runs' figures behind a comparison: of the base, and of the other side.
 enum Figures {
-    /// Logarithms of the ratio by block; `None` where a figure is 0.
-    Pairs(Option<Vec<f64>>),
-    /// Figures of the base and of the other side.
+    /// Those of each block that both have.
+    Pairs(Vec<(f64, f64)>),
+    /// Those of all runs.
     Groups(Vec<f64>, Vec<f64>),
 }
 
 impl<'a> Draft<'a> {
-    /// `None` where a side lacks the figure.
+    /// `None` where a side lacks the figure, or no block has both.
     fn of(
+        pair: usize,
         base: (&'a Runs<'a>, usize, usize),
         other: (&'a Runs<'a>, usize, usize),
         metric: Metric,
@@ -230,52 +222,113 @@ impl<'a> Draft<'a> {
         };
         let (of_base, of_other) = (of(base)?, of(other)?);
         let figures = if is_paired {
-            let pairs = of_base.iter().filter_map(|(block, base)| {
-                let (_, other) = of_other.iter().find(|(other, _)| other == block)?;
-                Some((*base, *other))
-            });
-            let logs = pairs.map(|(base, other)| paired::log_ratio(base, other)).collect();
-            Figures::Pairs(logs)
+            let others: BTreeMap<u32, f64> = of_other.into_iter().collect();
+            let pairs = of_base.into_iter();
+            let pairs: Vec<(f64, f64)> =
+                pairs.filter_map(|(block, base)| Some((base, *others.get(&block)?))).collect();
+            if pairs.is_empty() {
+                return None;
+            }
+            Figures::Pairs(pairs)
         } else {
             let values = |figures: Vec<(u32, f64)>| figures.into_iter().map(|(_, v)| v).collect();
             Figures::Groups(values(of_base), values(of_other))
         };
-        Some(Self { metric, base, other, figures })
+        Some(Self { pair, metric, base, other, figures })
     }
 
+    /// Where a figure is 0 there is no ratio, and the differences are tested.
     fn p_value(&self) -> Option<f64> {
         match &self.figures {
-            Figures::Pairs(logs) => paired::p_value(logs.as_ref()?, AVERAGE),
-            Figures::Groups(base, other) => unpaired::p_value(base, other, AVERAGE),
+            Figures::Pairs(pairs) => {
+                let logs: Option<Vec<f64>> =
+                    pairs.iter().map(|&(base, other)| paired::log_ratio(base, other)).collect();
+                let differences = || pairs.iter().map(|(base, other)| other - base).collect();
+                paired::p_value(&logs.unwrap_or_else(differences), AVERAGE)
+            }
+            Figures::Groups(base, other) => unpaired::p_value(base, other, AVERAGE)
+                .or_else(|| unpaired::p_value_of_means(base, other, AVERAGE)),
         }
     }
 
-    fn ratio(&self, confidence: f64) -> Option<Estimate> {
+    fn contrast(&self, confidence: f64) -> Option<Contrast> {
         match &self.figures {
-            Figures::Pairs(logs) => paired::ratio_of_logs(logs.as_ref()?, AVERAGE, confidence),
-            Figures::Groups(base, other) => unpaired::ratio(base, other, AVERAGE, confidence),
+            Figures::Pairs(pairs) => Contrast::paired(pairs, AVERAGE, confidence),
+            Figures::Groups(base, other) => Contrast::of_groups(base, other, AVERAGE, confidence),
         }
+    }
+
+    /// The figures as they are compared.
+    fn compared(&self, contrast: Option<&Contrast>) -> Option<(f64, f64)> {
+        match (contrast, &self.figures) {
+            (Some(contrast), _) => Some((contrast.base(), contrast.other())),
+            (None, Figures::Pairs(pairs)) => contrast::middle(pairs, AVERAGE),
+            (None, Figures::Groups(base, other)) => {
+                Some((contrast::mean(base, AVERAGE)?, contrast::mean(other, AVERAGE)?))
+            }
+        }
+    }
+
+    fn judged(
+        &self,
+        results: &Results,
+        p_value: Option<f64>,
+        level: paired::Corrected,
+        method: CompareMethod,
+    ) -> Option<FigureComparison> {
+        let estimate = |(runs, setting, workload): (&Runs<'_>, usize, usize)| {
+            runs.estimate(setting, workload, self.metric, method.confidence)
+        };
+        let contrast = self.contrast(level.confidence);
+        let compared = self.compared(contrast.as_ref())?;
+        let ratio = contrast.map(|contrast| contrast.ratio().clone());
+        let verdict = match (&ratio, p_value) {
+            (_, None) => Verdict::NotJudged,
+            (Some(ratio), _) => verdict(self.metric, ratio, level.proven, method.smallest_effect),
+            (None, Some(_)) => verdict_from_zero(self.metric, compared, level.proven),
+        };
+        let workload_idx = self.base.2;
+        Some(FigureComparison {
+            workload: results.workloads[workload_idx].name.clone(),
+            workload_idx,
+            metric: self.metric,
+            base: estimate(self.base)?,
+            other: estimate(self.other)?,
+            compared,
+            ratio,
+            p_value,
+            verdict,
+        })
     }
 }
 
 /// Judges a ratio. A proven difference whose whole interval is below the smallest effect counts as
-/// equivalence.
-fn verdict(
-    metric: Metric,
-    ratio: Option<&Estimate>,
-    proven: bool,
-    smallest_effect: Option<f64>,
-) -> Verdict {
-    let Some(ratio) = ratio.filter(|ratio| ratio.method != latput_stats::Method::Single) else {
-        return Verdict::NotJudged;
-    };
+/// equivalence; one whose estimate is below it shows nothing of interest.
+fn verdict(metric: Metric, ratio: &Estimate, proven: bool, smallest_effect: f64) -> Verdict {
     // The same distance up and down on the logarithmic scale: 2 % is 1/1.02 to 1.02.
-    let is_equivalent = smallest_effect
-        .is_some_and(|effect| ratio.low > 1.0 / (1.0 + effect) && ratio.high < 1.0 + effect);
-    let is_higher = ratio.value > 1.0;
+    let is_below =
+        |ratio: f64| ratio > 1.0 / (1.0 + smallest_effect) && ratio < 1.0 + smallest_effect;
+    if is_below(ratio.low) && is_below(ratio.high) {
+        Verdict::Equivalent
+    } else if !proven || is_below(ratio.value) {
+        Verdict::NoDifferenceShown
+    } else {
+        changed(metric, ratio.value > 1.0)
+    }
+}
+
+/// Judges figures of which some are 0, such as the loss of runs without any. They have no ratio, so that every proven
+/// difference is of interest.
+fn verdict_from_zero(metric: Metric, (base, other): (f64, f64), proven: bool) -> Verdict {
+    match proven {
+        true => changed(metric, other > base),
+        false if base == 0.0 && other == 0.0 => Verdict::Equivalent,
+        false => Verdict::NoDifferenceShown,
+    }
+}
+
+fn changed(metric: Metric, is_higher: bool) -> Verdict {
     match metric.preferred_direction() {
-        _ if is_equivalent => Verdict::Equivalent,
-        _ if !proven => Verdict::NoDifferenceShown,
         PreferredDirection::Higher if is_higher => Verdict::Better,
         PreferredDirection::Lower if !is_higher => Verdict::Better,
         _ => Verdict::Worse,
@@ -292,14 +345,14 @@ mod tests {
     #[test]
     fn two_settings_of_one_run_are_compared_in_pairs() {
         let results = made(3, 8, |setting| [1.0, 1.3][setting]);
-        let found = compare(side(&results, 0), side(&results, 1), method(Some(0.02)));
+        let found = one(&results, 0, &results, 1, method(0.02));
         assert!(found.paired && found.remarks.is_empty(), "{found:?}");
         let figure = figure(&found, "rr", Metric::TransactionsPerS);
         assert_eq!(figure.verdict, Verdict::Better);
         let ratio = figure.ratio.as_ref().unwrap();
         assert!(ratio.low < 1.3 && 1.3 < ratio.high, "{ratio:?}");
         assert!(ratio.confidence > 0.99, "many comparisons need more: {ratio:?}");
-        let back = compare(side(&results, 1), side(&results, 0), method(None));
+        let back = one(&results, 1, &results, 0, method(0.0));
         assert_eq!(self::figure(&back, "rr", Metric::TransactionsPerS).verdict, Verdict::Worse);
     }
 
@@ -307,11 +360,11 @@ mod tests {
     fn runs_of_other_plans_are_compared_as_groups() {
         let (first, second) = (made(3, 8, |_| 1.0), made(4, 12, |_| 1.0));
         let second = Results { seed: first.seed + 1, ..second };
-        let found = compare(side(&first, 0), side(&second, 0), method(Some(0.05)));
+        let found = one(&first, 0, &second, 0, method(0.05));
         assert!(!found.paired);
         let figure = figure(&found, "rr", Metric::TransactionsPerS);
         assert_eq!(figure.verdict, Verdict::Equivalent, "{figure:?}");
-        let unsure = compare(side(&first, 0), side(&second, 0), method(None));
+        let unsure = one(&first, 0, &second, 0, method(0.0));
         let figure = self::figure(&unsure, "rr", Metric::TransactionsPerS);
         assert_eq!(figure.verdict, Verdict::NoDifferenceShown);
     }
@@ -324,8 +377,11 @@ mod tests {
         check_verdict((1.0, 0.9, 1.1), false, Verdict::NoDifferenceShown);
         check_verdict((1.0, 0.985, 1.021), false, Verdict::NoDifferenceShown);
         check_verdict((1.0, 0.98, 1.015), false, Verdict::NoDifferenceShown);
-        check_verdict((1.015, 1.005, 1.025), true, Verdict::Better);
-        check_verdict((0.985, 0.975, 0.995), true, Verdict::Worse);
+        check_verdict((1.025, 1.005, 1.045), true, Verdict::Better);
+        check_verdict((0.975, 0.955, 0.995), true, Verdict::Worse);
+        // Proven, and less than what matters: no claim either way.
+        check_verdict((1.015, 1.005, 1.025), true, Verdict::NoDifferenceShown);
+        check_verdict((0.985, 0.975, 0.995), true, Verdict::NoDifferenceShown);
     }
 
     #[test]
@@ -335,7 +391,7 @@ mod tests {
             rate: 1e6 * noise(&mut rng, 0.05),
             ..Made::default()
         });
-        let found = compare(side(&results, 0), side(&results, 1), method(Some(0.02)));
+        let found = one(&results, 0, &results, 1, method(0.02));
         let figure = figure(&found, "rr", Metric::TransactionsPerS);
         let ratio = figure.ratio.as_ref().unwrap();
         assert!((1.0 / 1.02..1.02).contains(&ratio.value), "the test does not test: {ratio:?}");
@@ -346,7 +402,7 @@ mod tests {
     #[test]
     fn the_same_plan_and_seed_run_twice_is_compared_in_pairs() {
         let (before, after) = (made(3, 6, |_| 1.0), made(9, 6, |_| 1.1));
-        let found = compare(side(&before, 0), side(&after, 0), method(None));
+        let found = one(&before, 0, &after, 0, method(0.0));
         assert!(found.paired);
         assert_eq!(figure(&found, "rr", Metric::TransactionsPerS).verdict, Verdict::Better);
     }
@@ -355,14 +411,13 @@ mod tests {
     fn what_only_one_has_and_what_cannot_be_judged_is_said() {
         let (first, mut second) = (made(3, 1, |_| 1.0), made(4, 1, |_| 1.0));
         second.workloads[1].name = "another".to_owned();
-        let found = compare(side(&first, 0), side(&second, 0), method(None));
+        let found = one(&first, 0, &second, 0, method(0.0));
         assert_eq!(
             found.remarks,
             ["only the first has workload `stream`", "only the second has workload `another`"]
         );
         assert!(found.figures.iter().all(|figure| figure.verdict == Verdict::NotJudged));
-        let damaged = Side { results: &first, setting: 99 };
-        assert!(compare(damaged, side(&second, 0), method(None)).figures.is_empty());
+        assert!(one(&first, 99, &second, 0, method(0.0)).figures.is_empty());
     }
 
     #[test]
@@ -370,11 +425,8 @@ mod tests {
         let claims = (0..120_u64)
             .filter(|seed| {
                 let results = made(1000 + seed, 6, |_| 1.0);
-                let found = compare(
-                    side(&results, 0),
-                    side(&results, 1),
-                    CompareMethod { confidence: 0.95, smallest_effect: None },
-                );
+                let method = CompareMethod { confidence: 0.95, smallest_effect: 0.0 };
+                let found = one(&results, 0, &results, 1, method);
                 let is_claim = |figure: &FigureComparison| {
                     matches!(figure.verdict, Verdict::Better | Verdict::Worse)
                 };
@@ -385,21 +437,50 @@ mod tests {
         assert!(claims <= 14, "{claims} of 120 families at 5 %");
     }
 
+    #[test]
+    fn a_loss_that_appears_is_worse_and_one_that_stays_away_is_equivalent() {
+        let judged = |before: f64, after: f64, proven: bool| {
+            verdict_from_zero(Metric::LossRatio, (before, after), proven)
+        };
+        assert_eq!(judged(0.0, 0.01, true), Verdict::Worse);
+        assert_eq!(judged(0.01, 0.0, true), Verdict::Better);
+        assert_eq!(judged(0.0, 0.01, false), Verdict::NoDifferenceShown);
+        assert_eq!(judged(0.0, 0.0, false), Verdict::Equivalent);
+        let pairs = vec![(0.0, 0.01), (0.0, 0.012), (0.0, 0.011), (0.0, 0.01)];
+        let (base, other) = pairs.iter().copied().unzip();
+        let made = made(3, 1, |_| 1.0);
+        let runs = Runs::of(&made);
+        for figures in [Figures::Pairs(pairs), Figures::Groups(base, other)] {
+            let cell = (&runs, 0, 0);
+            let draft =
+                Draft { pair: 0, metric: Metric::LossRatio, base: cell, other: cell, figures };
+            assert!(draft.p_value().unwrap() < 0.01);
+            let (before, after) = draft.compared(draft.contrast(0.99).as_ref()).unwrap();
+            assert!(before == 0.0 && after > 0.009, "{before} {after}");
+        }
+    }
+
     /// Of a rate's ratio `(value, low, high)` with a smallest effect of 2 %.
     #[track_caller]
     fn check_verdict((value, low, high): (f64, f64, f64), proven: bool, expected: Verdict) {
         let method = latput_stats::Method::PairedLogRatio;
         let ratio = Estimate { value, low, high, confidence: 0.99, method, runs: 8 };
-        let found = verdict(Metric::TransactionsPerS, Some(&ratio), proven, Some(0.02));
+        let found = verdict(Metric::TransactionsPerS, &ratio, proven, 0.02);
         assert_eq!(found, expected, "{ratio:?}");
     }
 
-    const fn method(smallest_effect: Option<f64>) -> CompareMethod {
+    const fn method(smallest_effect: f64) -> CompareMethod {
         CompareMethod { confidence: 0.99, smallest_effect }
     }
 
-    const fn side(results: &Results, setting: usize) -> Side<'_> {
-        Side { results, setting }
+    fn one(
+        base: &Results,
+        of_base: usize,
+        other: &Results,
+        of_other: usize,
+        method: CompareMethod,
+    ) -> Comparison {
+        compare(base, other, &[(of_base, of_other)], method).remove(0)
     }
 
     #[track_caller]

@@ -114,12 +114,38 @@ pub enum Amount {
     Unknown(&'static str),
 }
 
+/// Why a part is not known where the runs give what cannot be.
+const BELOW_NOTHING: &str =
+    "the runs differ by more than it is; raise `repetitions`, or measure settings further apart";
+const ABOVE_THE_WHOLE: &str =
+    "the runs give more than the whole, so that something else differs too; raise `repetitions`";
+const CPU_BESIDE: &str =
+    "both ends work for longer than the round trip, so that part of it is beside";
+const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole; raise `repetitions`";
+const OTHER_COSTS: &str = "here the costs of the whole plan ask for more than was measured";
+/// Parts of medians may add up to so much of the median of the whole.
+const MOST_TOGETHER: f64 = 1.1;
+
 impl Amount {
     const fn value(&self) -> Option<f64> {
         match self {
             Self::Known { ns, .. } => Some(*ns),
             Self::None(_) => Some(0.0),
             Self::Unknown(_) => None,
+        }
+    }
+
+    /// The part, if it can be: not below nothing and not above the whole. The truth lies there, so that the interval
+    /// is cut to it.
+    fn within(self, whole_ns: f64, above: &'static str) -> Self {
+        let Self::Known { ns, ns_low, ns_high, confidence } = self else { return self };
+        if ns < 0.0 {
+            Self::Unknown(BELOW_NOTHING)
+        } else if ns > whole_ns {
+            Self::Unknown(above)
+        } else {
+            let [ns_low, ns_high] = [ns_low, ns_high].map(|end| end.clamp(0.0, whole_ns));
+            Self::Known { ns, ns_low, ns_high, confidence }
         }
     }
 }
@@ -178,11 +204,18 @@ fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, A
     let part = |term: Term| {
         let cost = model.cost(term)?;
         let count = figures.counts[term as usize]?;
-        let ns = |cost: f64| cost * count;
-        let (ns, ns_low, ns_high) = (ns(cost.ns), ns(cost.ns_low), ns(cost.ns_high));
-        Some((term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence }))
+        Some((term, [cost.ns, cost.ns_low, cost.ns_high].map(|cost| cost * count)))
     };
-    Term::ALL.into_iter().filter_map(part).collect()
+    let parts: Vec<(Term, [f64; 3])> = Term::ALL.into_iter().filter_map(part).collect();
+    // The least that the costs allow must fit in the whole; then the parts themselves are at most that.
+    let least: f64 = parts.iter().map(|(_, [_, low, _])| low).sum();
+    let known = |(term, ends): (Term, [f64; 3])| {
+        let [ns, ns_low, ns_high] = ends.map(|ns| ns.min(figures.busy));
+        (term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence })
+    };
+    let unknown = |(term, _)| (term, Amount::Unknown(OTHER_COSTS));
+    let fits = least <= figures.busy;
+    parts.into_iter().map(|part| if fits { known(part) } else { unknown(part) }).collect()
 }
 
 fn not_told_apart(model: &CostModel) -> Vec<Term> {
@@ -221,9 +254,8 @@ struct CellParts<'a> {
 
 impl CellParts<'_> {
     fn time(&self) -> Vec<(Stage, Amount)> {
-        if self.median(self.setting, self.workload, Metric::LatencyNsMean).is_none() {
-            return Vec::new();
-        }
+        let whole = self.median(self.setting, self.workload, Metric::LatencyNsMean);
+        let Some(whole) = whole else { return Vec::new() };
         let least = self.least_delay();
         let timer = self.timer(least);
         let base = least.unwrap_or(self.setting);
@@ -240,8 +272,17 @@ impl CellParts<'_> {
         let why = "takes a workload with one request in flight";
         let unknown = (Amount::Unknown(why), Amount::Unknown(why));
         let (cpu, rest) = single.map_or(unknown, |single| self.cpu_and_rest(base, single));
-        let stages = [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest];
-        stages.into_iter().zip([timer, queueing, cpu, rest]).collect()
+        let [timer, queueing, rest] =
+            [timer, queueing, rest].map(|part| part.within(whole, ABOVE_THE_WHOLE));
+        let parts = [timer, queueing, cpu.within(whole, CPU_BESIDE), rest];
+        let together: f64 = parts.iter().filter_map(Amount::value).sum();
+        let parts = parts.map(|part| match part {
+            Amount::Known { .. } if together > MOST_TOGETHER * whole => {
+                Amount::Unknown(TOO_MUCH_TOGETHER)
+            }
+            part => part,
+        });
+        [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest].into_iter().zip(parts).collect()
     }
 
     fn timer(&self, least: Option<usize>) -> Amount {
@@ -432,6 +473,43 @@ mod tests {
         let one = explained.iter().find(|it| (it.setting, it.workload) == (0, 0)).unwrap();
         check(one, Stage::Timer, Some(0.0));
         check(one, Stage::Queueing, Some(0.0));
+    }
+
+    #[test]
+    fn no_part_is_larger_than_the_whole_or_below_nothing() {
+        let mut rng = latput_units::Rng::from_seed(7);
+        let loads = [
+            Workload::plain("one", Traffic::tcp_rr(0)),
+            Workload::plain("many", Traffic::tcp_rr(16)),
+        ];
+        let (mut known, mut unknown) = (0, 0);
+        for seed in 0..60 {
+            let blocks = 1 + seed % 6;
+            let mut made = results(&["0", "50"], &loads, blocks, |_, _| Figures {
+                rate: 1000.0,
+                p99_us: Some(100.0 * crate::synthetic::noise(&mut rng, 0.8)),
+                service_demand_us: 5.0 * crate::synthetic::noise(&mut rng, 2.0),
+            });
+            for (idx, set) in made.settings.iter_mut().enumerate() {
+                let value = Value::Time(Nanos::from_us(50 * idx as u64));
+                set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
+            }
+            let models = models(&made, |_| true).unwrap();
+            for it in explain(&made, &models) {
+                let time = it.time.iter().map(|(_, amount)| (amount, it.round_trip_ns.unwrap()));
+                let cpu = it.cpu.iter().map(|(_, amount)| (amount, it.busy_ns_per_s));
+                for (amount, whole) in time.chain(cpu) {
+                    let Amount::Known { ns, ns_low, ns_high, .. } = *amount else {
+                        unknown += usize::from(amount.value().is_none());
+                        continue;
+                    };
+                    known += 1;
+                    let ends = [0.0, ns_low, ns, ns_high, whole];
+                    assert!(ends.is_sorted(), "{amount:?} of {whole}");
+                }
+            }
+        }
+        assert!(known > 50 && unknown > 50, "the test does not test: {known} {unknown}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod explain;
 pub mod fit;
 pub mod goal;
+pub mod history;
 pub mod labels;
 mod pareto;
 pub mod predicted;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::paired::Average;
-use latput_stats::{Estimate, mean, order, paired};
+use latput_stats::{Contrast, Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
 
@@ -128,32 +128,52 @@ impl<'a> Runs<'a> {
         estimate.map(|estimate| cut_to_possible(metric, estimate))
     }
 
-    /// Logarithms of the ratio `other / base` of two settings in one workload, by block; `None` where
-    /// a figure has no ratio (it is 0). Blocks that only one of them has do not count.
-    pub(crate) fn log_ratios(
+    /// The figures `(base, other)` of two settings in one workload, by block. Blocks that only one of them has do
+    /// not count.
+    pub(crate) fn pairs(
         &self,
-        base: usize,
-        other: usize,
+        (base, other): (usize, usize),
         workload: usize,
         metric: Metric,
-    ) -> Option<BTreeMap<u32, f64>> {
+    ) -> BTreeMap<u32, (f64, f64)> {
         let others: BTreeMap<u32, f64> =
             self.figures(other, workload, metric).into_iter().collect();
         let bases = self.figures(base, workload, metric).into_iter();
-        let pairs = bases.filter_map(|(block, base)| Some((block, base, *others.get(&block)?)));
-        pairs.map(|(block, base, other)| Some((block, paired::log_ratio(base, other)?))).collect()
+        bases.filter_map(|(block, base)| Some((block, (base, *others.get(&block)?)))).collect()
+    }
+
+    /// Logarithms of the ratio `other / base` by block; `None` where a figure has no ratio (it is 0).
+    pub(crate) fn log_ratios(
+        &self,
+        cells: (usize, usize),
+        workload: usize,
+        metric: Metric,
+    ) -> Option<BTreeMap<u32, f64>> {
+        let pairs = self.pairs(cells, workload, metric).into_iter();
+        pairs.map(|(block, (a, b))| Some((block, paired::log_ratio(a, b)?))).collect()
+    }
+
+    /// Two settings in one workload, compared in pairs: both figures and `other / base`.
+    pub(crate) fn contrast(
+        &self,
+        cells: (usize, usize),
+        workload: usize,
+        metric: Metric,
+        confidence: f64,
+    ) -> Option<Contrast> {
+        let pairs: Vec<(f64, f64)> = self.pairs(cells, workload, metric).into_values().collect();
+        Contrast::paired(&pairs, AVERAGE, confidence)
     }
 
     /// The paired ratio `other / base` of two settings in one workload.
     pub(crate) fn ratio(
         &self,
-        (base, other): (usize, usize),
+        cells: (usize, usize),
         workload: usize,
         metric: Metric,
         confidence: f64,
     ) -> Option<Estimate> {
-        let logs = self.log_ratios(base, other, workload, metric)?;
-        paired::ratio_of_logs(&logs.into_values().collect::<Vec<_>>(), AVERAGE, confidence)
+        Some(self.contrast(cells, workload, metric, confidence)?.ratio().clone())
     }
 }
 

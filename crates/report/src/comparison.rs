@@ -34,8 +34,8 @@ pub struct ComparisonDocument {
     pub paired: bool,
     /// Confidence that no claim is false, such as 0.99.
     pub confidence: f64,
-    /// Differences below this share do not matter; `null`: every difference matters.
-    pub smallest_effect_ratio: Option<f64>,
+    /// Differences below this share do not matter; 0: every difference matters.
+    pub smallest_effect_ratio: f64,
     /// Every figure of every workload that both sides have.
     pub figures: Vec<FigureDocument>,
     /// Parts that could not be compared.
@@ -50,12 +50,16 @@ pub struct FigureDocument {
     pub workload: String,
     /// The figure's name.
     pub metric: String,
-    /// Estimate of the base over its runs.
+    /// Estimate of the base over its runs, as in the report of the base alone.
     pub base: Option<Estimate>,
     /// Estimate of the other side over its runs.
     pub other: Option<Estimate>,
-    /// `other / base`, with its interval at the level of Holm's correction; `null` where a figure
-    /// is 0.
+    /// The base's figure as it is compared: the geometric mean of the runs that the ratio is made of.
+    pub base_compared: f64,
+    /// The other side's figure as it is compared.
+    pub other_compared: f64,
+    /// `other_compared / base_compared`, with its interval at the level of Holm's correction over all comparisons
+    /// of the command; `null` where a figure is 0.
     pub ratio: Option<Estimate>,
     /// The chance of a difference at least this large without a true one, not corrected.
     pub p_value: Option<f64>,
@@ -71,6 +75,8 @@ impl ComparisonDocument {
             metric: figure.metric.name().to_owned(),
             base: estimate(&figure.base),
             other: estimate(&figure.other),
+            base_compared: figure.compared.0,
+            other_compared: figure.compared.1,
             ratio: figure.ratio.as_ref().and_then(estimate),
             p_value: figure.p_value,
             verdict: figure.verdict.name().to_owned(),
@@ -93,40 +99,60 @@ impl ComparisonDocument {
     }
 }
 
-/// The comparison as tables, one for each workload; `base` has the workloads' units.
-pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> String {
-    let mut text = wrapped(&heading(comparison), "", screen.columns) + "\n";
-    for (workload, figures) in by_workload(comparison) {
+/// The comparisons of one command: the answer first, then every figure in a table for each workload. `base` has the
+/// workloads' units.
+pub fn terminal(comparisons: &[Comparison], base: &Results, screen: Screen) -> String {
+    let mut text = wrapped(&conclusion(comparisons), "", screen.columns);
+    let changed = changed(comparisons, base);
+    if !changed.is_empty() {
         let mut table = Table::new();
-        let name = printable(&workload);
-        table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
-        table.add_rows(figures.into_iter().map(|figure| row(figure, base)));
-        text += &(plain(table, 1..=4).join("\n") + "\n\n");
+        table.set_header(CHANGED_HEADER);
+        table.add_rows(changed.iter().map(|row| row.each_ref().map(|text| printable(text))));
+        text += &(plain(table, 2..=5).join("\n") + "\n");
     }
-    text += &wrapped(&conclusion(comparison), "", screen.columns);
-    for remark in &comparison.remarks {
+    text += &wrapped(&method(comparisons), "", screen.columns);
+    for remark in remarks(comparisons) {
         text += &wrapped(&format!("note: {remark}"), "", screen.columns);
+    }
+    for comparison in comparisons {
+        text += &("\n".to_owned() + &wrapped(&heading(comparison), "", screen.columns));
+        for (workload, figures) in by_workload(comparison) {
+            let mut table = Table::new();
+            let name = printable(&workload);
+            table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
+            table.add_rows(figures.into_iter().map(|figure| row(figure, base)));
+            text += &("\n".to_owned() + &plain(table, 1..=4).join("\n") + "\n");
+        }
     }
     text
 }
 
-/// The comparison as Markdown.
-pub fn markdown(comparison: &Comparison, base: &Results) -> String {
-    let mut text = format!("{}\n\n", escaped(&heading(comparison)));
-    for (workload, figures) in by_workload(comparison) {
-        let _ = writeln!(
-            text,
-            "## {}\n\n| | first | second | change | interval | |\n|---|---:|---:|---:|---:|---|",
-            escaped(&workload)
-        );
-        for figure in figures {
-            let _ = writeln!(text, "| {} |", row(figure, base).join(" | "));
-        }
+/// The comparisons as Markdown, for a pull request.
+pub fn markdown(comparisons: &[Comparison], base: &Results) -> String {
+    let mut text = format!("{}\n\n", escaped(&conclusion(comparisons)));
+    let line = |row: &[String]| {
+        let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let changed = changed(comparisons, base);
+    if !changed.is_empty() {
+        text += &line(&CHANGED_HEADER.map(str::to_owned));
+        text += "|---|---|---:|---:|---:|---:|---|\n";
+        text.extend(changed.iter().map(|row| line(row)));
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", escaped(&conclusion(comparison)));
-    for remark in &comparison.remarks {
+    let _ = writeln!(text, "{}", escaped(&method(comparisons)));
+    for remark in remarks(comparisons) {
         let _ = writeln!(text, "\nNote: {}", escaped(remark));
+    }
+    for comparison in comparisons {
+        let _ = writeln!(text, "\n{}", escaped(&heading(comparison)));
+        for (workload, figures) in by_workload(comparison) {
+            let name = escaped(&workload);
+            let head = "| | first | second | change | interval | |\n|---|---:|---:|---:|---:|---|";
+            let _ = writeln!(text, "\n## {name}\n\n{head}");
+            text.extend(figures.into_iter().map(|figure| line(&row(figure, base))));
+        }
     }
     text
 }
@@ -137,28 +163,76 @@ pub fn json(comparison: &Comparison) -> String {
     text.expect("a document has text keys and finite numbers only, so it always serialises") + "\n"
 }
 
+const CHANGED_HEADER: [&str; 7] =
+    ["workload", "figure", "first", "second", "change", "interval", ""];
+
+/// The figures that are proven worse, then those that are proven better, with their workload and, of several pairs
+/// of settings, the setting.
+fn changed(comparisons: &[Comparison], base: &Results) -> Vec<[String; 7]> {
+    let of = |wanted: Verdict| {
+        comparisons.iter().flat_map(move |comparison| {
+            let figures = comparison.figures.iter().filter(move |it| it.verdict == wanted);
+            figures.map(move |figure| {
+                let [name, first, second, change, interval, verdict] = row(figure, base);
+                let place = place(comparisons, comparison, figure);
+                [place, name, first, second, change, interval, verdict]
+            })
+        })
+    };
+    of(Verdict::Worse).chain(of(Verdict::Better)).collect()
+}
+
+/// The workload of a figure; where several pairs of settings are compared, with the setting.
+pub(crate) fn place(
+    comparisons: &[Comparison],
+    comparison: &Comparison,
+    figure: &FigureComparison,
+) -> String {
+    match comparisons {
+        [_] => figure.workload.clone(),
+        _ => format!("{}, {}", figure.workload, comparison.other),
+    }
+}
+
 fn heading(comparison: &Comparison) -> String {
-    let Comparison { base, other, paired, method, figures, .. } = comparison;
-    let how = if *paired { "in pairs" } else { "as two groups" };
-    let judged = figures.iter().filter(|figure| figure.p_value.is_some()).count();
-    let effect = method.smallest_effect.map_or_else(String::new, |effect| {
-        format!("; differences below {} are of no interest", format::percent(effect))
-    });
+    let Comparison { base, other, paired, .. } = comparison;
+    let how = if *paired {
+        "in pairs of one block; a figure is the geometric mean over the pairs"
+    } else {
+        "as two groups; a figure is the geometric mean of its runs"
+    };
+    format!("first: {base}; second: {other}; compared {how}, and the change is made of both")
+}
+
+/// The rules of all comparisons.
+fn method(comparisons: &[Comparison]) -> String {
+    let Some(Comparison { method, .. }) = comparisons.first() else { return String::new() };
+    let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
+    let judged = figures.filter(|figure| figure.p_value.is_some()).count();
+    let effect = if method.smallest_effect > 0.0 {
+        format!(
+            "; differences below {} are of no interest",
+            format::percent(method.smallest_effect)
+        )
+    } else {
+        String::new()
+    };
     format!(
-        "first: {base}; second: {other}; compared {how}, {} sure of all {} together (Holm){effect}",
+        "{} sure of all {} together (Holm){effect}",
         format::percent(method.confidence),
         format::count(judged, "comparison"),
     )
 }
 
 /// The number of each verdict, in words.
-fn conclusion(comparison: &Comparison) -> String {
+pub(crate) fn conclusion(comparisons: &[Comparison]) -> String {
     use Verdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
     let of = |verdict: Verdict| {
-        let count = comparison.figures.iter().filter(|figure| figure.verdict == verdict).count();
+        let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
+        let count = figures.filter(|figure| figure.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.name()))
     };
-    let verdicts = [Better, Worse, Equivalent, NoDifferenceShown, NotJudged];
+    let verdicts = [Worse, Better, Equivalent, NoDifferenceShown, NotJudged];
     let counted: Vec<String> = verdicts.into_iter().filter_map(of).collect();
     if counted.is_empty() {
         return "The two have no figure in common.".to_owned();
@@ -166,24 +240,43 @@ fn conclusion(comparison: &Comparison) -> String {
     format!("The second against the first: {}.", counted.join(", "))
 }
 
-/// The texts of one figure: name, base, other, change, interval and verdict.
-fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
+/// What could not be compared, each once.
+fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
+    let mut remarks: Vec<&str> = Vec::new();
+    for remark in comparisons.iter().flat_map(|comparison| &comparison.remarks) {
+        if !remarks.contains(&remark.as_str()) {
+            remarks.push(remark);
+        }
+    }
+    remarks
+}
+
+/// The texts of one figure: name, base, other, change, interval and verdict. The change is made of both figures.
+pub(crate) fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
     let any = latput_trial::Traffic::tcp_rr(0);
     let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
-    let largest = figure.base.value.abs().max(figure.other.value.abs());
-    let scale = Scale::of(figure.metric, &traffic, largest);
+    let (base, other) = figure.compared;
+    let scale = Scale::of(figure.metric, &traffic, base.abs().max(other.abs()));
     let ratio = figure.ratio.as_ref();
     [
         figure.metric.column().to_owned(),
-        scale.with_unit(figure.base.value),
-        scale.with_unit(figure.other.value),
+        scale.with_unit(base),
+        scale.with_unit(other),
         ratio.map_or_else(|| "n/a".to_owned(), |ratio| format::change(ratio.value)),
         ratio.and_then(format::change_interval).unwrap_or_default(),
         figure.verdict.name().to_owned(),
     ]
 }
 
-fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {
+/// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.
+pub(crate) fn sentence(figure: &FigureComparison, results: &Results) -> String {
+    let [_, first, second, change, interval, verdict] = row(figure, results);
+    let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };
+    format!("{verdict}: {first}, then {second}: {change}{interval}")
+}
+
+/// The figures of each workload.
+pub(crate) fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {
     let mut groups: Vec<(String, Vec<&FigureComparison>)> = Vec::new();
     for figure in &comparison.figures {
         match groups.last_mut() {

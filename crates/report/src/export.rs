@@ -1,9 +1,14 @@
 //! Results for other programs: CSV, JSON and Markdown.
 
 pub mod csv;
+pub mod junit;
+pub mod ktap;
 pub mod markdown;
 
 pub use csv::csv;
+pub(crate) use csv::line as csv_line;
+pub use junit::junit;
+pub use ktap::ktap;
 pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 

@@ -2,6 +2,7 @@
 //!
 //! Pure: no I/O, no clock, no threads, no random draws.
 
+pub mod contrast;
 pub mod estimate;
 pub mod histogram;
 pub mod linear;
@@ -15,5 +16,6 @@ pub mod paired;
 mod testing;
 pub mod unpaired;
 
+pub use contrast::Contrast;
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;

@@ -32,6 +32,16 @@ const BLOCKS_PER_CUT: usize = 5;
 /// Fewest blocks that are trimmed.
 const FEWEST_TRIMMED: usize = 6;
 
+impl Average {
+    /// The number of values that are left out at each end.
+    pub(crate) const fn cut(self, values: usize) -> usize {
+        match self {
+            Self::Trimmed if values >= FEWEST_TRIMMED => values / BLOCKS_PER_CUT,
+            _ => 0,
+        }
+    }
+}
+
 /// The ratio `other / base` of a rate over pairs `(base, other)`: geometric mean, with Student's t
 /// interval on the logarithms. `None` without pairs, or if a figure is not above zero (it has no
 /// ratio, and leaving it out would bias the result).
@@ -104,10 +114,7 @@ impl Center {
             if part.len() < 2 || !part.values().all(|log| log.is_finite()) {
                 return None;
             }
-            let cut = match average {
-                Average::Trimmed if part.len() >= FEWEST_TRIMMED => part.len() / BLOCKS_PER_CUT,
-                _ => 0,
-            };
+            let cut = average.cut(part.len());
             let mut sorted: Vec<f64> = part.values().copied().collect();
             sorted.sort_by(f64::total_cmp);
             let kept = &sorted[cut..sorted.len() - cut];

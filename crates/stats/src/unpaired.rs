@@ -36,7 +36,12 @@ pub fn ratio(base: &[f64], other: &[f64], average: Average, confidence: f64) -> 
 /// The chance of a gap at least this large without a difference (two-sided). `None` if a group has
 /// fewer than two figures, or one that is not above zero.
 pub fn p_value(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
-    let Gap { log, error, degrees_of_freedom } = Gap::of(&logs(base)?, &logs(other)?, average)?;
+    p_value_of_means(&logs(base)?, &logs(other)?, average)
+}
+
+/// Like [`p_value`], for the gap between the (trimmed) arithmetic means, so that figures may be zero.
+pub fn p_value_of_means(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
+    let Gap { log, error, degrees_of_freedom } = Gap::of(base, other, average)?;
     if log == 0.0 {
         return Some(1.0);
     }

@@ -94,7 +94,7 @@ fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> St
                 let _ = writeln!(text, "    {:<28} {}", stage.describe(), part(amount, ns));
             }
         }
-        cpu(&mut text, it);
+        cpu(&mut text, it, models.get(load.traffic.kind()));
         text.push('\n');
     }
     for (kind, model) in models {
@@ -106,7 +106,7 @@ fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> St
     text
 }
 
-fn cpu(text: &mut String, it: &Explanation) {
+fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
         let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
@@ -118,24 +118,46 @@ fn cpu(text: &mut String, it: &Explanation) {
         busy / 1e7
     );
     for (term, amount) in &it.cpu {
-        let Amount::Known { ns, ns_low, ns_high, .. } = amount else { continue };
-        let percent = |ns: f64| 100.0 * ns / busy;
         let name = format!("for its {}", term.plural());
-        let share = percent(*ns);
-        let low = percent(*ns_low);
-        let high = percent(*ns_high);
-        let _ = writeln!(text, "    {name:<28} {share:.0} % ({low:.0} to {high:.0})");
-    }
-    if it.unexplained_ratio.abs() > 0.01 {
-        let percent = 100.0 * it.unexplained_ratio;
-        let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
-        let name = match (percent > 0.0, plurals.as_slice()) {
-            (false, _) => "less than the costs say".to_owned(),
-            (true, []) => "what no known cost explains".to_owned(),
-            (true, plurals) => format!("for its {}, not told apart", plurals.join(" and ")),
+        let said = match amount {
+            Amount::Known { ns, ns_low, ns_high, .. } => {
+                let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
+                format!("{share:.0} % ({low:.0} to {high:.0})")
+            }
+            Amount::None(why) => format!("nothing: {why}"),
+            Amount::Unknown(why) => format!("not known: {why}"),
         };
-        let _ = writeln!(text, "    {name:<28} {:.0} %", percent.abs());
+        let _ = writeln!(text, "    {name:<28} {said}");
     }
+    let percent = 100.0 * it.unexplained_ratio;
+    if percent > 1.0 {
+        let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
+        let name = match plurals.as_slice() {
+            [] => "what no known cost explains".to_owned(),
+            plurals => format!("for its {}, not told apart", plurals.join(" and ")),
+        };
+        let _ = writeln!(text, "    {name:<28} {percent:.0} %");
+    } else if percent < -1.0 {
+        let _ =
+            writeln!(text, "    (the costs together say {:.0} % more than was measured)", -percent);
+    }
+    let vary = model.map(|model| vary(model, it)).unwrap_or_default();
+    if !vary.is_empty() {
+        let _ =
+            writeln!(text, "    A plan that varies {} would tell them apart.", vary.join(" and "));
+    }
+}
+
+/// The factors that would tell the terms of a cell apart, each once.
+fn vary<'a>(model: &'a CostModel, it: &Explanation) -> Vec<&'a str> {
+    let mut factors: Vec<&str> = Vec::new();
+    for fitted in model.terms.iter().filter(|fitted| it.not_told_apart.contains(&fitted.term)) {
+        let vary = fitted.finding.as_ref().err().map_or("", |refusal| refusal.vary.as_str());
+        if !vary.is_empty() && !factors.contains(&vary) {
+            factors.push(vary);
+        }
+    }
+    factors
 }
 
 fn time(ns: f64) -> String {
@@ -167,7 +189,10 @@ fn moves(kind: &str, model: &CostModel) -> String {
         let plural = fitted.term.plural();
         match &fitted.finding {
             Ok(cost) => {
-                let half = |ns: f64| 50.0 * cost.share * ns / cost.ns.max(f64::MIN_POSITIVE);
+                // Half as many save at most half.
+                let half = |ns: f64| {
+                    (50.0 * cost.share * ns / cost.ns.max(f64::MIN_POSITIVE)).clamp(0.0, 50.0)
+                };
                 let (low, high) = (half(cost.ns_low), half(cost.ns_high));
                 let _ = writeln!(
                     text,

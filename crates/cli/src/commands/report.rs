@@ -9,11 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_model::compare::{self, Side};
 use latput_model::{Goal, Prediction, Summary, predicted};
-use latput_report::{
-    comparison, csv, html, html_with_trials, json, markdown, prediction, shared, terminal,
-};
+use latput_report::{csv, html, html_with_trials, json, markdown, prediction, shared, terminal};
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
 use latput_units::text::utc;
@@ -22,7 +19,8 @@ use self::format::ReportFormat;
 use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
-use crate::precision::percent;
+
+mod compare;
 
 /// Tables and pictures of a results file.
 #[derive(Debug, clap::Args)]
@@ -38,6 +36,7 @@ Examples:
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
   latput report kept.db --compare 0us 50us                 two settings of one run
+  latput report --compare before.db after.db --fail-on worse:2% --format junit -o gate.xml
   latput report live.db --predicted simulated.db --fitted tcp_rr@0us -o report.html")]
 pub(crate) struct Args {
     /// The results file.
@@ -50,10 +49,14 @@ pub(crate) struct Args {
     /// files, each optionally with `#N` for its run N.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
     compare: Vec<String>,
-    /// Differences below this, such as `2%`, do not matter: figures whose whole interval is below
-    /// it are called equivalent.
-    #[arg(long, value_name = "PERCENT", requires = "compare")]
+    /// Differences below this do not matter: they are never called better or worse, and figures whose
+    /// whole interval is below it are called equivalent. By default 1%.
+    #[arg(long, value_name = "PERCENT", requires = "compare", conflicts_with = "fail_on")]
     smallest_effect: Option<String>,
+    /// End with exit code 7 if B is proven worse than A in any figure: `worse`, or `worse:2%` for
+    /// another smallest effect. With nothing to judge the exit code is 1.
+    #[arg(long, value_name = "worse[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
+    fail_on: Option<compare::FailOn>,
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
     list: bool,
@@ -86,7 +89,7 @@ impl Args {
         let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
         keep_only_files(self.file.iter().chain(&self.output).map(PathBuf::as_path).chain(named))?;
         if let [first, second] = self.compare.as_slice() {
-            return self.compare(context, first, second);
+            return compare::run(&self, context, [first, second]);
         }
         let format = format::chosen(self.format, self.output.as_deref(), context.json)?;
         let results_db = ResultsDb::open(self.file.as_deref().unwrap_or(Path::new("")))?;
@@ -116,6 +119,9 @@ impl Args {
             (ReportFormat::Csv, None) => csv(&results),
             (ReportFormat::Json, None) => json(&results, &summary),
             (ReportFormat::Markdown, None) => markdown(&results, &summary),
+            (ReportFormat::Junit | ReportFormat::Ktap, None) => {
+                return Err(CliError::usage("`junit` and `ktap` are formats of --compare"));
+            }
             (ReportFormat::Flent, None) => {
                 return flent_files::write(&results, self.output.as_deref());
             }
@@ -134,44 +140,6 @@ impl Args {
             return Err(CliError::usage(message));
         }
         Ok(Some(found))
-    }
-
-    fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, CliError> {
-        let smallest_effect = self.smallest_effect.as_deref();
-        let smallest_effect = smallest_effect
-            .map(|text| percent("--smallest-effect", text, 0.01, 100.0))
-            .transpose()?;
-        let (of_first, of_second);
-        let comparisons = if let Some(file) = &self.file {
-            let results_db = ResultsDb::open(file)?;
-            of_first = results_db.load_chosen(self.run)?;
-            let setting = |name: &str| setting_of(&of_first, name);
-            let side = |setting| Side { results: &of_first, setting };
-            vec![(side(setting(first)?), side(setting(second)?))]
-        } else {
-            (of_first, of_second) = (load(first)?, load(second)?);
-            same_settings(&of_first, &of_second)?
-        };
-        let method = compare::CompareMethod {
-            confidence: comparisons[0].0.results.confidence,
-            smallest_effect,
-        };
-        let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
-        let format = format::chosen(self.format, self.output.as_deref(), context.json)?;
-        let mut texts = Vec::new();
-        for (base, other) in comparisons {
-            let found = compare::compare(base, other, method);
-            texts.push(match format {
-                ReportFormat::Table => comparison::terminal(&found, base.results, screen),
-                ReportFormat::Markdown => comparison::markdown(&found, base.results),
-                ReportFormat::Json => comparison::json(&found),
-                ReportFormat::Html | ReportFormat::Csv | ReportFormat::Flent => {
-                    let message = "--compare writes `table`, `markdown` or `json`";
-                    return Err(CliError::usage(message));
-                }
-            });
-        }
-        self.write(&texts.join("\n"))
     }
 
     fn write(&self, text: &str) -> Result<ExitCode, CliError> {
@@ -196,28 +164,6 @@ fn file_of(name: &str) -> (&Path, Option<i64>) {
 fn load(name: &str) -> Result<Results, CliError> {
     let (file, id) = file_of(name);
     Ok(ResultsDb::open(file)?.load_chosen(id)?)
-}
-
-/// The settings that both results have, by label; if each has only one setting, those two.
-fn same_settings<'a>(
-    first: &'a Results,
-    second: &'a Results,
-) -> Result<Vec<(Side<'a>, Side<'a>)>, CliError> {
-    let side = |results, setting| Side { results, setting };
-    if first.settings.len() == 1 && second.settings.len() == 1 {
-        return Ok(vec![(side(first, 0), side(second, 0))]);
-    }
-    let labels = first.settings.iter().enumerate();
-    let same = labels.filter_map(|(idx, setting)| {
-        let other = second.settings.iter().position(|other| other.label == setting.label)?;
-        Some((side(first, idx), side(second, other)))
-    });
-    let same: Vec<_> = same.collect();
-    if same.is_empty() {
-        let message = "the two have no setting in common: compare two settings of one file";
-        return Err(CliError::usage(message));
-    }
-    Ok(same)
 }
 
 /// Today's setting, the one with this label, or the only one whose label contains it.

@@ -39,7 +39,19 @@ fn a_results_file_full_of_escapes_prints_none() {
     check(&place, &["report", "kept.db", "--list"], &[0]);
     check(&place, &["report", "kept.db", "--list", "--json"], &[0]);
     check(&place, &["report", "kept.db", "--compare", "nothing", HOSTILE], &[2]);
-    check(&place, &["report", "--compare", "kept.db", "kept.db"], &[0]);
+    // Another run of the same plan: its trials began later.
+    fs::copy(place.path("kept.db"), place.path("later.db")).unwrap();
+    let db = rusqlite::Connection::open(place.path("later.db")).unwrap();
+    db.execute("UPDATE trial SET started_unix_ms = started_unix_ms + 1", []).unwrap();
+    drop(db);
+    for format in ["table", "markdown", "json", "junit", "ktap"] {
+        let args = ["report", "--compare", "kept.db", "later.db", "--format", format];
+        check(&place, &args, &[0]);
+    }
+    check(&place, &["report", "--compare", "kept.db", "kept.db"], &[2]);
+    for format in ["table", "csv", "json"] {
+        check(&place, &["history", "kept.db", "later.db", "--format", format], &[0]);
+    }
     for command in [
         &["explain", "kept.db"][..],
         &["model", "fit", "kept.db"],

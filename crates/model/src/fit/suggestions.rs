@@ -7,45 +7,48 @@ use latput_trial::observation::Role;
 use super::{Term, Why, varied};
 
 /// Knobs that move the interrupts of a NIC, most common first.
-const OF_INTERRUPTS: [Knob; 3] = [Knob::RxUsecs, Knob::InterruptThrottleRate, Knob::RxAbsIntDelay];
+const OF_INTERRUPTS: [(Knob, &str); 3] = [
+    (Knob::RxUsecs, "`rx-usecs`"),
+    (Knob::InterruptThrottleRate, "`interrupt-throttle-rate`"),
+    (Knob::RxAbsIntDelay, "`rx-abs-int-delay`"),
+];
 
-/// The factor in words that follow "vary"; empty where no plan helps.
+/// The factor in words that follow "vary": the first that moves the term and that the plan does not vary already.
+/// Empty where no plan helps.
 pub(super) fn factor(term: Term, why: Why, results: &Results, role: Role) -> String {
     if matches!(why, Why::NotCounted) {
         return String::new();
     }
     let is_varied = varied(results, role);
-    let (knobs, words) = match term {
-        Term::Byte | Term::Packet => {
-            (vec![Knob::Mtu], "`mtu`, or the sizes of messages or datagrams")
-        }
+    let knob = |knob: Knob, words: &'static str| (is_varied(knob), words);
+    let deferral = knob(Knob::GroFlushTimeout, "`gro-flush-timeout` with `napi-defer-hard-irqs`");
+    let load = (loads_differ(results), "the workloads' `burst`, `connections` or `rate`");
+    let sizes = (loads_differ(results), "the sizes of messages or datagrams");
+    let candidates = match term {
+        Term::Byte | Term::Packet => vec![knob(Knob::Mtu, "`mtu`"), sizes],
         Term::Interrupt => {
-            let mut knobs = OF_INTERRUPTS.to_vec();
-            let has = |knob: &Knob| has(results, role, *knob);
-            if knobs.iter().any(has) || has(&Knob::GroFlushTimeout) {
-                knobs.retain(has);
-            } else {
-                knobs.truncate(1);
+            let mut knobs: Vec<_> =
+                OF_INTERRUPTS.into_iter().filter(|(of, _)| has(results, role, *of)).collect();
+            if knobs.is_empty() && !has(results, role, Knob::GroFlushTimeout) {
+                knobs.extend(OF_INTERRUPTS.first());
             }
-            match knobs.first() {
-                Some(Knob::RxUsecs) => (knobs, "`rx-usecs`"),
-                Some(Knob::InterruptThrottleRate) => (knobs, "`interrupt-throttle-rate`"),
-                Some(_) => (knobs, "`rx-abs-int-delay`"),
-                None => {
-                    (vec![Knob::GroFlushTimeout], "`gro-flush-timeout` with `napi-defer-hard-irqs`")
-                }
-            }
+            let knobs = knobs.into_iter().map(|(of, words)| knob(of, words));
+            knobs.chain([deferral, load]).collect()
         }
-        Term::Poll => {
-            (vec![Knob::GroFlushTimeout], "`gro-flush-timeout` with `napi-defer-hard-irqs`")
-        }
-        Term::Background => (Vec::new(), "the rate of the workloads (`rate`, `burst`)"),
+        Term::Poll => vec![deferral, load],
+        Term::Background => vec![load],
     };
-    if knobs.iter().any(|knob| is_varied(*knob)) {
-        format!("{words} more widely, with more repetitions")
-    } else {
-        words.to_owned()
+    let first = candidates.first().map_or("", |(_, words)| *words);
+    match candidates.iter().find(|(is_varied, _)| !is_varied) {
+        Some((_, words)) => (*words).to_owned(),
+        None => format!("{first} more widely, with more repetitions"),
     }
+}
+
+/// Whether the plan has two workloads of one kind, which then differ in their load or sizes.
+fn loads_differ(results: &Results) -> bool {
+    let kinds: Vec<&str> = results.workloads.iter().map(|load| load.traffic.kind()).collect();
+    kinds.iter().enumerate().any(|(idx, kind)| kinds[..idx].contains(kind))
 }
 
 /// Whether a host of this role has a knob.

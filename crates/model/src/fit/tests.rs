@@ -127,16 +127,26 @@ fn an_odd_run_among_five_moves_nothing() {
 }
 
 #[test]
-fn a_knob_that_was_varied_is_to_be_varied_more() {
+fn what_the_plan_varies_is_advised_last() {
     let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
     let mut results = results(&alike.repeat(6), COSTS, 0.02, 1);
     for (idx, set) in results.settings.iter_mut().enumerate() {
         let value = Value::Time(Nanos::from_us(idx as u64));
         set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
     }
-    let model = &fit(&results, |_| true, 0.99).unwrap()[0];
-    let refusal = model.terms[Term::Interrupt as usize].finding.clone().unwrap_err();
-    assert!(refusal.vary.contains("more widely"), "{refusal:?}");
+    let vary = |results: &Results| {
+        let model = &fit(results, |_| true, 0.99).unwrap()[0];
+        model.terms[Term::Interrupt as usize].finding.clone().unwrap_err().vary
+    };
+    assert_eq!(vary(&results), "`gro-flush-timeout` with `napi-defer-hard-irqs`");
+    for (idx, set) in results.settings.iter_mut().enumerate() {
+        let value = Value::Time(Nanos::from_us(idx as u64));
+        set.by_role.entry(Role::Sut).or_default().insert(Knob::GroFlushTimeout, value);
+    }
+    assert_eq!(vary(&results), "the workloads' `burst`, `connections` or `rate`");
+    results.workloads.push(Workload::plain("many", Traffic::tcp_rr(16)));
+    results.workloads.push(Workload::plain("one", Traffic::tcp_rr(0)));
+    assert!(vary(&results).contains("`rx-usecs` more widely"), "{}", vary(&results));
 }
 
 #[test]

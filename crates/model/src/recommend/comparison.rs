@@ -60,7 +60,8 @@ impl Logs {
             return center.ratio(confidence);
         }
         let mean = |part: &BTreeMap<u32, f64>| {
-            (!part.is_empty()).then(|| part.values().sum::<f64>() / part.len() as f64)
+            let logs: Vec<f64> = part.values().copied().collect();
+            Some(paired::ratio_of_logs(&logs, AVERAGE, confidence)?.value.ln())
         };
         let means: Option<Vec<f64>> = self.parts.iter().map(mean).collect();
         Some(Estimate::single(means?.iter().sum::<f64>().exp()))
@@ -85,7 +86,7 @@ impl Judge<'_> {
             for &(workload, metric) in of_figure {
                 let (figures, sums) = workloads.entry(workload).or_default();
                 *figures += 1;
-                for (block, log) in self.runs.log_ratios(base, other, workload, metric)? {
+                for (block, log) in self.runs.log_ratios((base, other), workload, metric)? {
                     let sum = sums.entry(block).or_default();
                     sum.0 += 1;
                     sum.1 += log / of_figure.len() as f64;
@@ -101,7 +102,7 @@ impl Judge<'_> {
 
     /// The ratios of one figure of a setting to the first setting's.
     pub(super) fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
-        Some(Logs { parts: vec![self.runs.log_ratios(0, setting, workload, metric)?] })
+        Some(Logs { parts: vec![self.runs.log_ratios((0, setting), workload, metric)?] })
     }
 }
 

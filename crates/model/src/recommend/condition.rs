@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::contrast::middle;
 use latput_stats::{Estimate, Method, paired};
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
@@ -26,9 +27,9 @@ pub(super) struct Kept<'a> {
     pub(super) condition: &'a Condition,
     pub(super) workload: usize,
     pub(super) metric: Metric,
-    /// The setting's figure; `None` if it was not measured.
+    /// The setting's figure as it is compared with the limit; `None` if it was not measured.
     pub(super) value: Option<f64>,
-    /// The limit in the metric's unit; `None` if the reference was not measured.
+    /// The limit in the metric's unit, over the same blocks; `None` if the reference was not measured.
     pub(super) limit: Option<f64>,
     /// Whether the setting is ruled out: it is proven short of the limit, or has no figure.
     pub(super) broken: bool,
@@ -60,22 +61,31 @@ struct PValues {
     short: Option<f64>,
     /// Claim: it keeps the limit.
     keeps: Option<f64>,
+    /// The setting that the limit is a share of; of several the one that decides. `None` for an absolute limit.
+    base: Option<usize>,
 }
 
 impl PValues {
     /// The values of a setting that is compared with itself, without chance.
-    fn certain(keeps: bool) -> Self {
+    fn certain(keeps: bool, base: Option<usize>) -> Self {
         let p = |claim: bool| Some(if claim { 0.0 } else { 1.0 });
-        Self { short: p(!keeps), keeps: p(keeps) }
+        Self { short: p(!keeps), keeps: p(keeps), base }
     }
 
     /// The values of a paired test, from each block's distance inside its limit.
-    fn of(margins: &[f64]) -> Self {
+    fn of(margins: &[f64], base: Option<usize>) -> Self {
         let outside: Vec<f64> = margins.iter().map(|margin| -margin).collect();
         let touches = margins.len() > 1 && margins.iter().all(|margin| *margin == 0.0);
         let keeps = if touches { Some(0.0) } else { paired::p_below(&outside, AVERAGE) };
-        Self { short: paired::p_below(margins, AVERAGE), keeps }
+        Self { short: paired::p_below(margins, AVERAGE), keeps, base }
     }
+}
+
+/// The setting that another is most surely short of, if its figure is short of any: a test that proves it says then
+/// the same as the figures.
+fn strictest(each: &[PValues]) -> Option<usize> {
+    let short = each.iter().filter_map(|p| Some((p.short.filter(|short| *short < 0.5)?, p.base)));
+    short.min_by(|a, b| a.0.total_cmp(&b.0))?.1
 }
 
 /// A claim that must hold against every setting.
@@ -129,7 +139,7 @@ impl<'a> Judge<'a> {
                 for setting in self.settings() {
                     let p = self.p_values(condition, cell, setting);
                     let short = p.short;
-                    let kept = self.draft(condition, cell, setting, p);
+                    let kept = self.draft(condition, cell, setting, &p);
                     let is_certain = condition.reference == Some(Reference::Today) && setting == 0;
                     p_values.push(short.filter(|p| !is_certain || *p == 0.0));
                     drafts.push((setting, kept));
@@ -154,9 +164,9 @@ impl<'a> Judge<'a> {
     fn p_values(&self, condition: &Condition, cell: (usize, Metric), setting: usize) -> PValues {
         let against = |base: Option<usize>| {
             if base == Some(setting) {
-                return PValues::certain(condition.keeps(1.0, condition.number));
+                return PValues::certain(condition.keeps(1.0, condition.number), base);
             }
-            PValues::of(&self.margins(condition, cell, setting, base))
+            PValues::of(&self.margins(condition, cell, setting, base), base)
         };
         match condition.reference {
             None => against(None),
@@ -170,35 +180,26 @@ impl<'a> Judge<'a> {
                     (|| each.iter().map(|p| p.short), || each.iter().map(|p| p.keeps));
                 let is_worse_if_short = (condition.bound == Bound::AtLeast)
                     == (cell.1.preferred_direction() == PreferredDirection::Higher);
+                let base = strictest(&each).or_else(|| self.best(cell));
                 if is_worse_if_short {
-                    PValues { short: any(short()), keeps: all(keeps()) }
+                    PValues { short: any(short()), keeps: all(keeps()), base }
                 } else {
-                    PValues { short: all(short()), keeps: any(keeps()) }
+                    PValues { short: all(short()), keeps: any(keeps()), base }
                 }
             }
         }
     }
 
     /// The distance of a setting's figure inside its limit in each block, as the logarithm of a
-    /// ratio or, where a figure is 0, as a difference. The limit is a share of `base`'s figure in
-    /// the same block, or absolute.
+    /// ratio or, where a figure is 0, as a difference.
     fn margins(
         &self,
         condition: &Condition,
-        (workload, metric): (usize, Metric),
+        cell: (usize, Metric),
         setting: usize,
         base: Option<usize>,
     ) -> Vec<f64> {
-        let bases = base.map(|base| {
-            self.runs.figures(base, workload, metric).into_iter().collect::<BTreeMap<u32, f64>>()
-        });
-        let limit = |block: &u32| match &bases {
-            None => Some(condition.number),
-            Some(bases) => Some(condition.number * bases.get(block)?),
-        };
-        let own = self.runs.figures(setting, workload, metric);
-        let pairs: Vec<(f64, f64)> =
-            own.iter().filter_map(|(block, value)| Some((limit(block)?, *value))).collect();
+        let pairs = self.limits_and_figures(condition, cell, setting, base);
         let logs: Option<Vec<f64>> =
             pairs.iter().map(|&(limit, value)| paired::log_ratio(limit, value)).collect();
         let above =
@@ -209,23 +210,32 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The reference of a condition for sentences; for `best` the setting with the best estimate.
-    fn reference(&self, condition: &Condition, workload: usize, metric: Metric) -> Option<usize> {
-        let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
-        match condition.reference? {
-            Reference::Today => Some(0),
-            Reference::Best => {
-                let cost = |value: f64| {
-                    if metric.preferred_direction() == PreferredDirection::Higher {
-                        -value
-                    } else {
-                        value
-                    }
-                };
-                let costs = self.settings().filter_map(|s| Some((s, cost(value(s)?))));
-                costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(setting, _)| setting)
-            }
+    /// The limit and the setting's figure in each block. The limit is a share of `base`'s figure in the same block,
+    /// or absolute.
+    fn limits_and_figures(
+        &self,
+        condition: &Condition,
+        (workload, metric): (usize, Metric),
+        setting: usize,
+        base: Option<usize>,
+    ) -> Vec<(f64, f64)> {
+        if let Some(base) = base {
+            let pairs = self.runs.pairs((base, setting), workload, metric).into_values();
+            pairs.map(|(base, own)| (condition.number * base, own)).collect()
+        } else {
+            let own = self.runs.figures(setting, workload, metric).into_iter();
+            own.map(|(_, own)| (condition.number, own)).collect()
         }
+    }
+
+    /// The setting with the best estimate.
+    fn best(&self, (workload, metric): (usize, Metric)) -> Option<usize> {
+        let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
+        let cost = |value: f64| {
+            if metric.preferred_direction() == PreferredDirection::Higher { -value } else { value }
+        };
+        let costs = self.settings().filter_map(|s| Some((s, cost(value(s)?))));
+        costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(setting, _)| setting)
     }
 
     /// One condition on one setting, before the correction for the other settings.
@@ -234,20 +244,15 @@ impl<'a> Judge<'a> {
         condition: &'a Condition,
         (workload, metric): (usize, Metric),
         setting: usize,
-        p: PValues,
+        p: &PValues,
     ) -> Kept<'a> {
-        let estimate = |setting| self.estimate(setting, workload, metric);
-        let reference = self.reference(condition, workload, metric);
-        let value = estimate(setting).map(|estimate| estimate.value);
-        let limit = match condition.reference {
-            None => Some(condition.number),
-            Some(_) => reference.and_then(estimate).map(|base| base.value * condition.number),
-        };
+        let figures = self.limits_and_figures(condition, (workload, metric), setting, p.base);
+        let (limit, value) = middle(&figures, AVERAGE).unzip();
         let confidence = self.confidence;
-        let interval = match reference {
+        let interval = match p.base {
             Some(base) if base == setting => None,
             Some(base) => self.runs.ratio((base, setting), workload, metric, confidence),
-            None => estimate(setting),
+            None => self.estimate(setting, workload, metric),
         };
         // One side of the interval in the report.
         let level = (1.0 - confidence) / 2.0;
@@ -257,7 +262,7 @@ impl<'a> Judge<'a> {
             metric,
             value,
             limit,
-            broken: value.is_none() || limit.is_none(),
+            broken: value.is_none(),
             proven: p.keeps.is_some_and(|p| p < level),
             interval: interval.filter(|interval| interval.method != Method::Single),
         }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use latput_stats::{Estimate, Method};
+use latput_stats::contrast::middle;
+use latput_stats::{Contrast, Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::{self, PreferredDirection};
 
@@ -12,6 +13,7 @@ use super::condition::Kept;
 use super::{Claim, Comparison, Judge, Verdict};
 use crate::cell::headline;
 use crate::goal::{Bound, Condition};
+use crate::runs::AVERAGE;
 use crate::words;
 
 /// Most examples in one sentence.
@@ -77,9 +79,9 @@ impl Judge<'_> {
     /// The first setting's broken conditions, and the improvement of `to` in each.
     fn mended(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, to: usize) -> String {
         let mended = self.broken_by_first(kept).into_iter().map(|(broken, comparisons)| {
-            let value = self.value(to, broken);
+            let figures = self.against_first(to, (broken.workload, broken.metric));
             let change = comparison_words(&comparisons[&to]);
-            format!("{}; {} has {value}, {change}", self.missed_words(broken), self.label(to))
+            format!("{}; {} has {figures}, {change}", self.missed_words(broken), self.label(to))
         });
         format!("{} is {}.", self.label(0), listed(mended))
     }
@@ -99,7 +101,8 @@ impl Judge<'_> {
             );
         };
         let changes = broken.iter().map(|(broken, comparisons)| {
-            format!("{}, {}", self.value(nearest, broken), comparison_words(&comparisons[&nearest]))
+            let figures = self.against_first(nearest, (broken.workload, broken.metric));
+            format!("{figures}, {}", comparison_words(&comparisons[&nearest]))
         });
         format!(
             "{first} is proven {words}, but no setting is proven to do better there, so stay \
@@ -227,20 +230,36 @@ impl Judge<'_> {
         format!("{}{mean}", names.join(" x "))
     }
 
-    /// `: 94.9 us against 109 us in tcp_rr`: the objective and the first setting's. Empty for a
-    /// product, whose parts would need a sentence each.
+    /// `: 94.9 us against 109 us in tcp_rr (geometric means of 6 pairs)`: the figures that the ratio is made of, and
+    /// with several workloads the ratio of each. Empty for a product, whose parts would need a sentence each.
     fn objective_figures(&self, setting: usize) -> String {
         let [cells] = self.objective.as_slice() else { return String::new() };
-        let figures = cells.iter().map(|&(workload, metric)| {
-            let value = |setting| {
-                self.estimate(setting, workload, metric).map_or_else(
-                    || "nothing".to_owned(),
-                    |e| self.quantity(workload, metric, e.value),
-                )
-            };
-            format!("{} against {} in {}", value(setting), value(0), self.workload(workload))
+        let contrast = |&(workload, metric): &(usize, Metric)| {
+            self.runs.contrast((0, setting), workload, metric, self.confidence)
+        };
+        let figures = cells.iter().map(|cell| {
+            let change = contrast(cell)
+                .filter(|_| cells.len() > 1)
+                .map_or_else(String::new, |it| format!(", {}", words::change(it.ratio().value)));
+            let figures = self.against_first(setting, *cell);
+            format!("{figures} in {}{change}", self.workload(cell.0))
         });
-        format!(": {}", listed(figures))
+        let figures = listed(figures);
+        let of = match cells.as_slice() {
+            [only] => contrast(only).map_or_else(String::new, |it| of_pairs(&it)),
+            _ => String::new(),
+        };
+        format!(": {figures}{of}")
+    }
+
+    /// `94.9 us against 109 us`: a setting's figure and the first one's, as they are compared.
+    fn against_first(&self, setting: usize, (workload, metric): (usize, Metric)) -> String {
+        let pairs = self.runs.pairs((0, setting), workload, metric).into_values();
+        let Some((first, own)) = middle(&pairs.collect::<Vec<_>>(), AVERAGE) else {
+            return "no pair of figures".to_owned();
+        };
+        let [own, first] = [own, first].map(|value| self.quantity(workload, metric, value));
+        format!("{own} against {first}")
     }
 
     /// `10 % short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
@@ -300,6 +319,13 @@ impl Judge<'_> {
     fn workload(&self, workload: usize) -> String {
         format!("`{}`", self.results.workloads[workload].name)
     }
+}
+
+/// ` (geometric means of 6 pairs)`, or `of 6 of 8 pairs` where outliers are left out.
+fn of_pairs(contrast: &Contrast) -> String {
+    let (used, all) = (contrast.used(), contrast.ratio().runs);
+    let left_out = if used == all { String::new() } else { format!("{used} of ") };
+    format!(" (geometric means of {left_out}{all} pair{})", if all == 1 { "" } else { "s" })
 }
 
 /// The condition that is missed by the most.

@@ -133,7 +133,7 @@ fn optional(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
 }
 
-fn line(fields: &[String]) -> String {
+pub(crate) fn line(fields: &[String]) -> String {
     let quoted: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
     quoted.join(",") + "\r\n"
 }

@@ -13,19 +13,25 @@ pub(super) enum ReportFormat {
     Json,
     Markdown,
     Flent,
+    /// `JUnit` XML, of --compare.
+    Junit,
+    /// The Kernel Test Anything Protocol, of --compare.
+    Ktap,
 }
 
 /// The suffix of flent's data files.
 pub(super) const FLENT: &str = ".flent.gz";
 
 /// What each suffix stands for.
-const SUFFIXES: [(&str, ReportFormat); 6] = [
+const SUFFIXES: [(&str, ReportFormat); 8] = [
     (".txt", ReportFormat::Table),
     (".html", ReportFormat::Html),
     (".csv", ReportFormat::Csv),
     (".json", ReportFormat::Json),
     (".md", ReportFormat::Markdown),
     (FLENT, ReportFormat::Flent),
+    (".xml", ReportFormat::Junit),
+    (".ktap", ReportFormat::Ktap),
 ];
 
 /// The format that was named, or else that of the output. A suffix that stands for none is refused.

@@ -1,0 +1,86 @@
+//! `latput history`: a figure over runs, hosts and kernels.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::ResultsDb;
+use latput_report::history::{self, HistoryRun};
+use latput_trial::Metric;
+
+use crate::context::Context;
+use crate::exit::CliError;
+use crate::output;
+
+/// Show figures over many runs, oldest first, with hosts and kernels.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput history nightly.db                                      rate, tail and CPU cost of every run
+  latput history *.db --metric latency_ns_p99 --workload tcp_rr  one figure over files
+  latput history nightly.db --format csv > series.csv            for Apache Otava (`docs/gate.md`)")]
+pub(crate) struct Args {
+    /// Results files; all runs of each.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Only this metric (`latput metrics` lists them); may be repeated.
+    #[arg(long, value_name = "NAME")]
+    metric: Vec<Metric>,
+    /// Only workloads with this in their name.
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Only settings with this in their label.
+    #[arg(long, value_name = "LABEL")]
+    setting: Option<String>,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let has = |part: &Option<String>, name: &str| {
+            part.as_ref().is_none_or(|part| name.contains(part.as_str()))
+        };
+        let is_wanted = |setting: &str, workload: &str| {
+            has(&self.setting, setting) && has(&self.workload, workload)
+        };
+        let mut runs = Vec::new();
+        let mut without = 0;
+        for file in &self.files {
+            let results_db = ResultsDb::open(file)?;
+            for run in results_db.runs()? {
+                let name = format!("{}#{}", file.display(), run.id);
+                let results = results_db.load(run.id)?;
+                let found =
+                    HistoryRun::of(name, run.started_unix_ms, &results, &self.metric, is_wanted);
+                if found.is_empty() {
+                    without += 1;
+                } else {
+                    runs.push(found);
+                }
+            }
+        }
+        if runs.is_empty() {
+            let message = "no run has a figure of this metric, workload and setting";
+            return Err(CliError::usage(message));
+        }
+        if without > 0 {
+            output::remark(&format!("{without} runs without such a figure are left out"));
+        }
+        history::sort(&mut runs);
+        match self.format {
+            Format::Table if context.json => output::print_json(&history::document(&runs))?,
+            Format::Json => output::print_json(&history::document(&runs))?,
+            Format::Csv => output::print(&history::csv(&runs))?,
+            Format::Table => output::print(&history::terminal(&runs, output::screen()))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

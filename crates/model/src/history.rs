@@ -1,0 +1,62 @@
+//! The figures of one run for a history over runs.
+
+use latput_stats::Estimate;
+use latput_trial::{Metric, Results};
+
+use crate::cell::headline;
+use crate::runs::Runs;
+
+/// One figure of a setting under a workload, over the trials of its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFigure {
+    /// Index into the settings.
+    pub setting: usize,
+    /// Index into the workloads.
+    pub workload: usize,
+    /// The figure.
+    pub metric: Metric,
+    /// Its estimate.
+    pub estimate: Estimate,
+}
+
+/// The figures of a run, by setting and workload; with no `wanted` metric the ones that a workload is judged by: rate,
+/// tail and CPU cost. What a run does not have is left out.
+pub fn figures(results: &Results, wanted: &[Metric]) -> Vec<RunFigure> {
+    let runs = Runs::of(results);
+    let mut figures = Vec::new();
+    for ((setting, workload), _) in runs.cells() {
+        let own = headline(&results.workloads[workload].traffic);
+        for &metric in if wanted.is_empty() { &own[..] } else { wanted } {
+            let estimate = runs.estimate(setting, workload, metric, results.confidence);
+            figures.extend(estimate.map(|estimate| RunFigure {
+                setting,
+                workload,
+                metric,
+                estimate,
+            }));
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{Figures, results, rr, stream};
+
+    #[test]
+    fn a_run_gives_what_it_has_of_what_is_wanted() {
+        let made = results(&["off", "on"], &[rr("rr"), stream("s")], 3, |setting, _| Figures {
+            rate: 1000.0 * (1 + setting) as f64,
+            p99_us: Some(50.0),
+            service_demand_us: 2.0,
+        });
+        let rate = figures(&made, &[Metric::TransactionsPerS]);
+        let found: Vec<(usize, usize)> = rate.iter().map(|it| (it.setting, it.workload)).collect();
+        assert_eq!(found, [(0, 0), (1, 0)], "a stream has no transactions");
+        assert_eq!(rate[1].estimate.value, 2000.0);
+        let judged = figures(&made, &[]);
+        let of = |workload| judged.iter().filter(|it| (it.setting, it.workload) == (0, workload));
+        assert_eq!((of(0).count(), of(1).count()), (3, 3));
+    }
+}

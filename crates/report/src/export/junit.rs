@@ -1,0 +1,77 @@
+//! A comparison as `JUnit` XML: a suite for each pair of settings, a test case for each figure of a workload. A figure
+//! that is proven worse has failed, and one that cannot be judged is skipped.
+
+use std::fmt::Write;
+
+use latput_model::Comparison;
+use latput_model::compare::{FigureComparison, Verdict};
+use latput_trial::Results;
+
+use crate::comparison::sentence;
+use crate::printable::printable;
+
+/// The comparisons as one XML document. `base` has the workloads' units.
+pub fn junit(comparisons: &[Comparison], base: &Results) -> String {
+    let all = || comparisons.iter().flat_map(|comparison| &comparison.figures);
+    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+    let _ = writeln!(text, "<testsuites name=\"latput\"{}>", counts(all()));
+    for comparison in comparisons {
+        let name = format!("{} against {}", comparison.other, comparison.base);
+        let counts = counts(comparison.figures.iter());
+        let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escaped(&name));
+        for figure in &comparison.figures {
+            text += &case(comparison, figure, base);
+        }
+        text += "  </testsuite>\n";
+    }
+    text + "</testsuites>\n"
+}
+
+fn counts<'a>(figures: impl Iterator<Item = &'a FigureComparison>) -> String {
+    let (mut tests, mut failures, mut skipped) = (0, 0, 0);
+    for figure in figures {
+        tests += 1;
+        failures += usize::from(figure.verdict == Verdict::Worse);
+        skipped += usize::from(figure.verdict == Verdict::NotJudged);
+    }
+    format!(" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"")
+}
+
+fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results) -> String {
+    let class = format!("{}.{}", comparison.other, figure.workload);
+    let head = format!(
+        "    <testcase classname=\"{}\" name=\"{}\"",
+        escaped(&class),
+        figure.metric.name()
+    );
+    let sentence = escaped(&sentence(figure, base));
+    match figure.verdict {
+        Verdict::Worse => {
+            format!(
+                "{head}>\n      <failure type=\"worse\" message=\"{sentence}\"/>\n    </testcase>\n"
+            )
+        }
+        Verdict::NotJudged => {
+            format!("{head}>\n      <skipped message=\"{sentence}\"/>\n    </testcase>\n")
+        }
+        _ => format!("{head}>\n      <system-out>{sentence}</system-out>\n    </testcase>\n"),
+    }
+}
+
+/// Text as XML content and as an attribute's value.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in printable(text).chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&apos;",
+            // No XML 1.0 document may have these.
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
