@@ -84,9 +84,9 @@ fn draw(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
     for (idx, (figure, values)) in strips.iter().enumerate() {
         let top = plot.top + STRIP * idx as f64 + STRIP_TITLE;
         let strip = Area { top, bottom: top + STRIP - STRIP_TITLE - 8.0, ..plot };
-        draw_strip(&mut svg, view, workload, *figure, values, strip, |values, y| {
-            dashes(&mut paths, &marks, values, x, y);
-        })?;
+        let axis = draw_strip(&mut svg, view, workload, *figure, values, strip)?;
+        let y = |value: f64| strip.bottom - strip.height() * axis.at(value);
+        dashes(&mut paths, &marks, values, x, &y);
     }
     for (setting, path) in paths {
         let tip = view.full_label(setting);
@@ -95,7 +95,7 @@ fn draw(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
     Some(svg.finish())
 }
 
-/// The title, axis and marks of one strip. `draw` gets the values and their vertical positions.
+/// The title and the axis of one strip.
 fn draw_strip(
     svg: &mut Svg,
     view: &View<'_>,
@@ -103,8 +103,7 @@ fn draw_strip(
     figure: Figure,
     values: &[(usize, f64)],
     strip: Area,
-    draw: impl FnOnce(&[(usize, f64)], &dyn Fn(f64) -> f64),
-) -> Option<()> {
+) -> Option<Axis> {
     let largest = values.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max);
     let (name, scale) = match figure {
         Figure::Metric(metric) => {
@@ -126,8 +125,7 @@ fn draw_strip(
     for ((_, label), level) in ticks.iter().zip(levels) {
         svg.text(Point::new(strip.left - 7.0, level + 4.0), Anchor::End, "tick y", label);
     }
-    draw(values, &y);
-    Some(())
+    Some(axis)
 }
 
 /// Adds a dash for each value to the path of its setting.
@@ -179,7 +177,7 @@ fn draw_spans(svg: &mut Svg, plot: Area, marks: &[Mark<'_>], x: impl Fn(u64) -> 
     for mark in marks {
         match spans.last_mut() {
             Some((_, to)) if mark.from_ms <= to.saturating_add(PAUSE_MS) => {
-                *to = mark.to_ms.max(*to)
+                *to = mark.to_ms.max(*to);
             }
             _ => spans.push((mark.from_ms, mark.to_ms)),
         }

@@ -149,12 +149,13 @@ impl Svg {
     pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
         let c = coordinate;
         let (top, bottom) = (c(plot.top), c(plot.bottom));
-        let upright: String = xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x))).collect();
+        let upright: Vec<String> =
+            xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x))).collect();
         let (left, right) = (c(plot.left), c(plot.right));
-        let level: String = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y))).collect();
+        let level: Vec<String> = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y))).collect();
         for (lines, class) in [(upright, "grid-line x"), (level, "grid-line y")] {
             if !lines.is_empty() {
-                self.path(&lines, class);
+                self.path(&lines.concat(), class);
             }
         }
     }

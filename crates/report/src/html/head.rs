@@ -135,7 +135,9 @@ fn failed_checks(results: &Results) -> Option<Banner> {
         names.sort_unstable();
         names.dedup();
         trials += usize::from(!names.is_empty());
-        names.into_iter().for_each(|name| *by_name.entry(name).or_default() += 1);
+        for name in names {
+            *by_name.entry(name).or_default() += 1;
+        }
     }
     let mut names: Vec<(&str, usize)> = by_name.into_iter().collect();
     names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

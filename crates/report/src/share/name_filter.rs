@@ -7,7 +7,7 @@ use latput_trial::observation::Role;
 /// Names shorter than this are words of sentences as well, such as `a`; they are replaced only where
 /// a text is the name, or begins with it and a colon.
 const SHORTEST_NAME: usize = 3;
-/// NameFilter that are no secret wherever they stand.
+/// Words that are no secret wherever they stand.
 const PLAIN: [&str; 12] = [
     "sut",
     "generator",
