@@ -1,4 +1,4 @@
-// Everything the page can do beyond being read: switch, sort, highlight, copy, download.
+// What the page can do beyond being read: switch, sort, pin, copy, download. Pictures: `plots.js`.
 "use strict";
 (() => {
   const one = (selector) => document.querySelector(selector);
@@ -6,7 +6,7 @@
   const root = document.documentElement;
   const main = one("main");
   // What needs this script is hidden in the file, so that nothing dead is shown without it.
-  all("#theme, #download, .copy, .controls, .switch").forEach((element) => (element.hidden = false));
+  all("#theme, #download, .copy, .controls, .switch, .needs-script").forEach((element) => (element.hidden = false));
 
   // Theme: the reader's choice, else the system's. Storage may be refused for files.
   const remembered = () => { try { return localStorage.getItem("latput-theme"); } catch { return null; } };
@@ -48,15 +48,34 @@
   };
   all("[data-sort]").forEach((button) => button.addEventListener("click", () => sort(button)));
 
-  // Legend: the setting under the pointer stands out in every picture.
+  // Settings: the one under the pointer stands out everywhere. A click pins it; another click on it, or
+  // Escape, releases it.
   const style = document.head.appendChild(document.createElement("style"));
+  let pinned;
   const highlight = (setting) => {
     style.textContent = setting === undefined ? "" :
       `.chart g[class]:not(.s${setting}) { opacity: .12 } tbody tr[class]:not(.s${setting}) { opacity: .35 }`;
   };
-  all("[data-setting]").forEach((key) => {
-    ["mouseenter", "focus"].forEach((name) => key.addEventListener(name, () => highlight(key.dataset.setting)));
-    ["mouseleave", "blur"].forEach((name) => key.addEventListener(name, () => highlight(undefined)));
+  const keys = all("[data-setting]");
+  const pin = (setting) => {
+    pinned = setting === pinned ? undefined : setting;
+    keys.forEach((key) => key.setAttribute("aria-pressed", String(key.dataset.setting === pinned)));
+    highlight(pinned);
+  };
+  keys.forEach((key) => {
+    key.addEventListener("click", () => pin(key.dataset.setting));
+    ["mouseenter", "focus"].forEach((name) => key.addEventListener(name, () => highlight(pinned ?? key.dataset.setting)));
+    ["mouseleave", "blur"].forEach((name) => key.addEventListener(name, () => highlight(pinned)));
+  });
+  document.addEventListener("pin-setting", (event) => pin(event.detail));
+  main.addEventListener("click", (event) => {
+    if (event.target.closest("button, a, select, summary, label")) return;
+    const marked = event.target.closest(".chart g[class], tbody tr[class]");
+    const setting = /(?:^| )s(\d+)(?: |$)/.exec(marked?.getAttribute("class") ?? "")?.[1];
+    if (setting !== undefined && getSelection().isCollapsed) pin(setting);
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") pin(undefined);
   });
 
   // Copy: the clipboard is not there for every file; then the text is selected for the reader.
@@ -73,24 +92,23 @@
     setTimeout(() => (button.textContent = "Copy"), 1500);
   }));
 
-  one("#download").addEventListener("click", () => {
-    const blob = new Blob([one("#data").textContent], { type: "application/json" });
+  // Download: the trials as they are in the page, unpacked.
+  one("#download")?.addEventListener("click", async () => {
+    const packed = Uint8Array.from(atob(one("#trials").textContent), (char) => char.charCodeAt(0));
+    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const blob = new Blob([await new Response(unpacked).arrayBuffer()], { type: "application/json" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = "latput-report.json";
+    link.download = "latput-trials.json";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 
-  // Paper shows everything, in ink.
-  let before;
+  // Paper is light and shows what is closed only by its title.
+  let theme;
   addEventListener("beforeprint", () => {
-    before = { theme: root.dataset.theme, open: all("details[open]") };
+    theme = root.dataset.theme;
     root.dataset.theme = "light";
-    all("details").forEach((details) => (details.open = true));
   });
-  addEventListener("afterprint", () => {
-    root.dataset.theme = before.theme;
-    all("details").forEach((details) => (details.open = before.open.includes(details)));
-  });
+  addEventListener("afterprint", () => (root.dataset.theme = theme));
 })();

@@ -6,6 +6,7 @@ pub(crate) mod cdf;
 pub(crate) mod cpu;
 pub(crate) mod label;
 pub(crate) mod predicted;
+pub(crate) mod series;
 pub(crate) mod svg;
 pub(crate) mod tradeoff;
 

@@ -2,65 +2,62 @@
 //! policy forbids them.
 //!
 //! Pictures are inline SVG, so the page is complete on paper and where scripts are blocked (mail,
-//! CI artifacts). The script only switches, sorts, copies and highlights.
+//! CI artifacts). The scripts only switch, sort, copy, pin, read out and zoom. The trials are in the
+//! page too, so that it can be imported again.
 
+mod embedded;
+mod head;
 mod page;
 mod tables;
-
-use std::io::{self, Write};
 
 use latput_model::{Prediction, Summary};
 use latput_trial::Results;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use crate::export::write_json;
 use crate::view::View;
+
+pub use embedded::{LARGEST_REPORT, ReportError, read_report};
 
 const TEMPLATE: &str = include_str!("../assets/report.html");
 const STYLE: &str = include_str!("../assets/report.css");
-const SCRIPT: &str = include_str!("../assets/report.js");
-/// Placeholder of the data. Names cannot contain it, because `<` is escaped in them.
-const DATA: &str = "<!-- data -->";
+const SCRIPT: &str =
+    concat!(include_str!("../assets/report.js"), include_str!("../assets/plots.js"));
+/// Most trials that are packed for a page unasked, and most bytes of them that are put in it: more make
+/// it slow to write, send and open.
+const MOST_EMBEDDED: usize = 2_000;
+const MOST_EMBEDDED_BYTES: usize = 800_000;
 
-/// The whole report, with the prediction of these results if there is one.
+/// The whole report, with the prediction of these results if there is one. The trials are in it if they
+/// take little room.
 pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>) -> String {
+    let are_few = results.rows.len() <= MOST_EMBEDDED;
+    let trials = are_few.then(|| embedded::element(results));
+    let trials = trials.filter(|trials| trials.len() <= MOST_EMBEDDED_BYTES);
+    page(results, summary, predicted, &trials.unwrap_or_default())
+}
+
+/// The whole report with all trials, to be passed on and imported.
+pub fn html_with_trials(results: &Results, summary: &Summary) -> String {
+    page(results, summary, None, &embedded::element(results))
+}
+
+fn page(
+    results: &Results,
+    summary: &Summary,
+    predicted: Option<&Prediction>,
+    trials: &str,
+) -> String {
     let view = View::new(results, summary);
     let page = page::Page::new(&view, predicted);
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let page = Value::from(Serde(&page));
-    let context = minijinja::context! { page, data => DATA, style => STYLE, script => SCRIPT };
+    let context = minijinja::context! { page, trials, style => STYLE, script => SCRIPT };
     let text = environment
         .render_str(TEMPLATE, context)
         .expect("the template is part of the program and a test renders every branch of it");
     // HTML needs no control characters, and they would act on a terminal that prints the file.
-    let text = text.replace(|c: char| c.is_control() && c != '\n', "?");
-    let (before, after) = text.split_once(DATA).expect("the template has a place for the data");
-    let mut whole = ScriptSafe(before.as_bytes().to_vec());
-    write_json(results, summary, &mut whole);
-    whole.0.extend(after.as_bytes());
-    String::from_utf8(whole.0).expect("a page is text")
-}
-
-/// Collects JSON for a `script` element and escapes `<` as `\u003c`, which has the same meaning
-/// inside JSON texts. DEL is escaped too.
-struct ScriptSafe(Vec<u8>);
-
-impl Write for ScriptSafe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for byte in bytes {
-            match byte {
-                b'<' => self.0.extend(b"\\u003c"),
-                0x7f => self.0.extend(b"\\u007f"),
-                _ => self.0.push(*byte),
-            }
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
 }

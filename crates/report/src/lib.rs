@@ -11,6 +11,7 @@ pub mod format;
 pub mod html;
 pub mod prediction;
 pub mod printable;
+pub mod share;
 pub mod table;
 
 mod chart;
@@ -24,8 +25,9 @@ pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, json, markdown};
-pub use html::html;
+pub use html::{LARGEST_REPORT, ReportError, html, html_with_trials, read_report};
 pub use next::shell_word;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};
+pub use share::{is_shared_fact, shared};
 pub use table::{Screen, terminal};

@@ -15,7 +15,8 @@ pub(crate) type NextLine = (&'static str, String);
 /// The lines under a recommendation of `results` that changes something. Empty for results that were not
 /// loaded from a file.
 pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
-    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, &results.testbed))
+    let testbed = if results.is_imported() { LAB } else { &results.testbed };
+    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, testbed))
 }
 
 fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {

@@ -4,13 +4,14 @@
     browser.py REPORT.html FOLDER
 
 Needs the programs `chromium` and `chromedriver` and nothing beyond Python's standard library. Writes
-light-wide.png, dark-wide.png, light-narrow.png and dark-narrow.png to FOLDER. Exits 0 if all is well,
+light-wide.png, dark-wide.png, light-narrow.png, dark-narrow.png and printed.pdf to FOLDER. Exits 0 if all is well,
 1 with one line that says what is not, 2 if called wrongly or a program is missing.
 """
 
 import base64
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import urllib.request
 
 WIDE, NARROW = 1600, 390
 TALLEST = 12000  # pixels of one picture
+MOST_PAGES = 4
 
 
 class Failure(Exception):
@@ -84,6 +86,18 @@ class Browser:
         element = next(iter(found.values()))
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         self.do("POST", f"/element/{element}/click", {})
+
+    def keys(self, selector, text):
+        found = self.do("POST", "/element", {"using": "css selector", "value": selector})
+        self.do("POST", f"/element/{next(iter(found.values()))}/value", {"text": text})
+
+    def drag(self, start, end):
+        """The pointer from one place of the window to another, pressed unless both are the same."""
+        def move(place):
+            return {"type": "pointerMove", "duration": 50, "x": round(place[0]), "y": round(place[1])}
+        steps = [move(start), {"type": "pointerDown", "button": 0}, move(end), {"type": "pointerUp", "button": 0}]
+        self.do("POST", "/actions", {"actions": [{
+            "type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps}]})
 
     def picture(self, path):
         """The whole page, as far as `TALLEST`."""
@@ -173,8 +187,8 @@ def check_theme(browser):
 
 
 def check_sorting(browser):
-    column = ".scroll table thead th:nth-child(2) button"
-    figures = """return [...document.querySelectorAll('.scroll table')[0].tBodies[0].rows]
+    column = ".tables table thead th:nth-child(2) button"
+    figures = """return [...document.querySelectorAll('.tables table')[0].tBodies[0].rows]
         .map(row => row.children[1].dataset.key).filter(key => key !== '').map(Number)"""
     browser.click(column)
     rising = browser.run(figures)
@@ -182,7 +196,7 @@ def check_sorting(browser):
     browser.click(column)
     falling = browser.run(figures)
     expect(falling == sorted(falling, reverse=True), f"after two clicks it is not descending: {falling}")
-    browser.click(".scroll table thead th:first-child button")
+    browser.click(".tables table thead th:first-child button")
 
 
 def check_selector(browser):
@@ -216,7 +230,7 @@ def check_details(browser):
 
 
 def check_more_figures(browser):
-    columns = "return [...document.querySelectorAll('.scroll table')[0].tHead.rows[0].children].filter(th => th.offsetWidth > 0).length"
+    columns = "return [...document.querySelectorAll('.tables table')[0].tHead.rows[0].children].filter(th => th.offsetWidth > 0).length"
     few = browser.run(columns)
     browser.click("#all-figures")
     many = browser.run(columns)
@@ -225,8 +239,112 @@ def check_more_figures(browser):
 
 
 def check_data(browser):
-    schema = browser.run("return JSON.parse(document.querySelector('#data').textContent).schema")
-    expect(schema == 2, f"the data in the page has schema {schema}")
+    schema = browser.run("""
+        const packed = Uint8Array.from(atob(document.querySelector('#trials').textContent), char => char.charCodeAt(0));
+        const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+        return new Response(unpacked).json().then(trials => trials.schema)""")
+    expect(schema == 1, f"the trials in the page have schema {schema}")
+
+
+def dimmed(browser):
+    """The settings that are dimmed in shown pictures, and in tables."""
+    return browser.run("""
+        const numbers = (selector, limit) => [...new Set([...document.querySelectorAll(selector)]
+            .filter(it => it.getClientRects().length > 0 && Number(getComputedStyle(it).opacity) < limit)
+            .map(it => Number(/(?:^| )s(\\d+)(?: |$)/.exec(it.getAttribute('class'))[1])))].sort();
+        return [numbers('.chart g[class]', .5), numbers('tbody tr[class]', .5)]""")
+
+
+def settled(browser):
+    time.sleep(0.3)  # the fading of pictures takes .12 s
+    return dimmed(browser)
+
+
+def check_pin(browser):
+    """A click anywhere pins a setting in tables, scatter, curves and series; Escape releases it."""
+    all_settings = sorted(browser.run("return [...document.querySelectorAll('.legend [data-setting]')].map(it => Number(it.dataset.setting))"))
+    others = [number for number in all_settings if number != all_settings[1]]
+    key = f".legend [data-setting='{all_settings[1]}']"
+    expect(settled(browser) == [[], []], "settings are dimmed before anything is pinned")
+    ways = {
+        "the legend": lambda: browser.click(key),
+        "a table": lambda: browser.click(f"tbody tr.s{all_settings[1]} td"),
+        "the keyboard": lambda: browser.keys(key, "\ue007"),
+    }
+    for name, pin in ways.items():
+        pin()
+        browser.run("document.activeElement.blur()")
+        found = settled(browser)
+        expect(found == [others, others], f"{name} pins, and {found} are dimmed instead of {others}")
+        if name == "the legend":
+            pressed = browser.run("return document.querySelector(arguments[0]).getAttribute('aria-pressed')", key)
+            expect(pressed == "true", "the pinned key is not told as pressed")
+            pin()
+        else:
+            browser.keys("body", "\ue00c")
+        browser.run("document.activeElement.blur()")
+        expect(settled(browser) == [[], []], f"what {name} pinned is not released")
+
+
+def shown_plot(browser, section):
+    """The first shown picture of a section that can be zoomed: its plot in the window."""
+    return browser.run("""
+        const svg = [...document.querySelectorAll('svg[data-plot]')].find(it =>
+            it.getClientRects().length > 0 && it.closest('section').querySelector('h2').textContent === arguments[0]);
+        if (!svg) return null;
+        svg.id = 'looked-at';
+        svg.scrollIntoView({block: 'center'});
+        const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+        const [left, top, right, bottom] = svg.dataset.plot.split(' ').map(it => it * scale);
+        return [box.left + left, box.top + top, box.left + right, box.top + bottom]""", section)
+
+
+def check_plots(browser):
+    """Cross-hair, zoom and reset, by pointer and by keys, and a pin in the picture."""
+    text = "return document.querySelector('#looked-at').closest('figure').querySelector('.readout:not([hidden])')?.innerText ?? ''"
+    ticks = "return [...document.querySelectorAll('#looked-at .tick.x')].map(it => it.textContent).join()"
+    reset = "return [...document.querySelector('#looked-at').closest('figure').querySelectorAll('.reset:not([hidden])')].length"
+    is_touched = browser.run("return matchMedia('(pointer: coarse)').matches")
+    for section in ("Latency", "Trade-off", "Over time"):
+        plot = shown_plot(browser, section)
+        expect(plot is not None, f"{section} has no picture that can be zoomed")
+        left, top, right, bottom = plot
+        width, height = right - left, bottom - top
+        before = browser.run(ticks)
+        if is_touched:  # a finger scrolls the page; keys do the rest
+            browser.keys("#looked-at", "+\ue014")
+        else:
+            browser.drag((left + width * 0.3, top + height * 0.3), (left + width * 0.6, top + height * 0.7))
+        zoomed = browser.run(ticks)
+        expect(zoomed != before and browser.run(reset) == 1, f"{section}: a drag does not zoom: {before}, {zoomed}")
+        read = browser.run(text)
+        expect(any(c.isdigit() for c in read), f"{section}: the cross-hair reads {read!r}")
+        if section == "Latency":
+            expect(len(read.splitlines()) > 2, f"the read-out names no settings: {read!r}")
+        browser.keys("#looked-at", "0")
+        expect(browser.run(ticks) == before and browser.run(reset) == 0, f"{section}: 0 does not reset the zoom")
+        browser.keys("#looked-at", "+")
+        expect(browser.run(reset) == 1, f"{section}: + does not zoom")
+        browser.run("document.querySelector('#looked-at').closest('figure').querySelector('.reset:not([hidden])').click()")
+        expect(browser.run(reset) == 0, f"{section}: the button does not reset the zoom")
+        browser.run("document.querySelector('#looked-at').removeAttribute('id'); document.activeElement.blur()")
+    shown_plot(browser, "Trade-off")
+    dot = browser.run("""
+        const box = document.querySelector('#looked-at .dot').getBoundingClientRect();
+        return [box.left + box.width / 2, box.top + box.height / 2]""")
+    browser.drag(dot, dot)
+    expect(settled(browser)[1], "a click on a dot pins nothing in the tables")
+    browser.keys("body", "\ue00c")
+    browser.run("document.querySelector('#looked-at').removeAttribute('id')")
+    check_texts_apart(browser)
+
+
+def check_paper(browser, folder):
+    printed = browser.do("POST", "/print", {"page": {"width": 21.0, "height": 29.7}})
+    paper = base64.b64decode(printed)
+    (folder / "printed.pdf").write_bytes(paper)
+    pages = len(re.findall(rb"/Type\s*/Page\b", paper))
+    expect(1 <= pages <= MOST_PAGES, f"printed it has {pages} pages, not at most {MOST_PAGES}")
 
 
 def visit(report, folder, width):
@@ -239,9 +357,11 @@ def visit(report, folder, width):
             browser.picture(folder / f"{theme}-{name}.png")
         check_no_overflow(browser, width)
         checks = [check_texts_apart, check_theme, check_sorting, check_selector, check_all_pairs,
-                  check_details, check_more_figures, check_data, check_no_request, check_no_errors]
+                  check_details, check_more_figures, check_data, check_pin, check_plots, check_no_request, check_no_errors]
         for check in checks:
             check(browser)
+        if width == WIDE:
+            check_paper(browser, folder)
         print(f"{width} px: {len(checks) + 1} checks passed")
     finally:
         browser.close()

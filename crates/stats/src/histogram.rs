@@ -164,7 +164,8 @@ impl Histogram {
     /// The standard deviation of the samples in nanoseconds (population form, as `mdev` of `ping`).
     pub fn stdev_ns(&self) -> Option<f64> {
         let mean_ns = self.mean_ns()?;
-        let squares = self.middles().map(|(middle_ns, count)| (middle_ns - mean_ns).powi(2) * count);
+        let squares =
+            self.middles().map(|(middle_ns, count)| (middle_ns - mean_ns).powi(2) * count);
         Some((squares.sum::<f64>() / self.count() as f64).sqrt())
     }
 

@@ -55,6 +55,24 @@ pub struct Results {
     pub findings: Vec<Finding>,
 }
 
+/// The remark on results that came out of a report.
+const IMPORTED: &str =
+    "imported from a report: its trials were not measured here, and anybody can have edited them";
+
+impl Results {
+    /// Marks results that came out of a report as such. Nothing takes the mark off again.
+    pub fn mark_imported(&mut self) {
+        if !self.is_imported() {
+            self.notes.insert(0, IMPORTED.to_owned());
+        }
+    }
+
+    /// Whether they came out of a report.
+    pub fn is_imported(&self) -> bool {
+        self.notes.iter().any(|note| note == IMPORTED)
+    }
+}
+
 /// A setting of the plan with its name in tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabelledSetting {

@@ -151,6 +151,9 @@ impl Args {
             );
             CliError::usage(message)
         };
+        if self.on.is_none() && results.is_imported() {
+            return Err(gone("is what a report called its hosts, and anybody can have edited it"));
+        }
         match name {
             "lab" => return Err(gone("was made for the run and is gone")),
             "loopback" => return Err(gone("has no interface to set")),

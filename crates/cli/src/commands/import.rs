@@ -1,4 +1,4 @@
-//! `latput import`: converts other programs' files to a results file.
+//! `latput import`: converts reports and other programs' files to a results file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use latput_experiment::ResultsDb;
 use latput_formats::{ImportFormat, LARGEST, import};
 use latput_linux::files;
 use latput_model::Summary;
+use latput_report::{LARGEST_REPORT, read_report};
 use latput_trial::Results;
 
 use crate::commands::report;
@@ -15,58 +16,73 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
 
-/// Convert files of iperf3, netperf or flent to a results file.
+/// Convert a report, or files of iperf3, netperf or flent, to a results file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  latput import report.html -o other.db                 a report of `latput report` or `tune`
   latput import iperf3 run1.json run2.json -o old.db    iperf3 --json, or --json-stream
   latput import netperf rr.txt -o old.db                netperf -k, -o, or classic output
   latput import flent upload.flent.gz -o old.db         a flent data file
   latput report old.db                                  what is in it
 
-Each test is one run; tests of the same kind and sizes are repetitions of one workload. What a file does
+A report's trials keep their figures and are marked as imported: `latput apply` asks for --on. Of other
+programs each test is one run; tests of the same kind and sizes are repetitions of one workload. What a file does
 not say is absent in the results. `docs/peers.md` says which figure becomes which.")]
 pub(crate) struct Args {
-    /// The program that wrote the files.
-    #[arg(value_enum)]
-    program: ImportedProgram,
-    /// The files.
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
+    /// A report; or the program that wrote the files (`iperf3`, `netperf` or `flent`), then the files.
+    #[arg(required = true, value_names = ["REPORT|PROGRAM", "FILES"])]
+    words: Vec<PathBuf>,
     /// The results file; the run is added to it.
     #[arg(short, long, value_name = "RESULTS")]
     output: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ImportedProgram {
-    Iperf3,
-    Netperf,
-    Flent,
-}
+/// The programs whose files are imported.
+const FORMATS: [ImportFormat; 3] =
+    [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent];
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let format = match self.program {
-            ImportedProgram::Iperf3 => ImportFormat::Iperf3,
-            ImportedProgram::Netperf => ImportFormat::Netperf,
-            ImportedProgram::Flent => ImportFormat::Flent,
-        };
-        let files = self
-            .files
-            .iter()
-            .map(|path| {
-                let bytes = files::read(path, LARGEST as u64);
-                let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
-                Ok((path.display().to_string(), bytes))
-            })
-            .collect::<Result<Vec<_>, CliError>>()?;
-        let results = import(format, &files).map_err(|error| CliError::usage(error.to_string()))?;
+        let results = self.read()?;
         let run = keep(&results, &self.output)?;
         report::print(context, &results, &Summary::of(&results))?;
         output::remark(&format!("results: run {run} of {}", self.output.display()));
         Ok(ExitCode::SUCCESS)
     }
+
+    fn read(&self) -> Result<Results, CliError> {
+        let is_meant = |format: &ImportFormat| self.words[0] == Path::new(format.name());
+        match (FORMATS.into_iter().find(is_meant), self.words.as_slice()) {
+            (Some(format), [_, files @ ..]) if !files.is_empty() => of_programs(format, files),
+            (Some(format), _) => {
+                Err(CliError::usage(format!("name the files that {} wrote", format.name())))
+            }
+            (None, [report]) => of_report(report),
+            (None, _) => {
+                let names = FORMATS.map(ImportFormat::name).join(", ");
+                let message = format!("name one report, or a program ({names}) and its files");
+                Err(CliError::usage(message))
+            }
+        }
+    }
+}
+
+fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Results, CliError> {
+    let read = |path: &PathBuf| {
+        let bytes = files::read(path, LARGEST as u64);
+        let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
+        Ok((path.display().to_string(), bytes))
+    };
+    let files = files.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
+    import(format, &files).map_err(|error| CliError::usage(error.to_string()))
+}
+
+fn of_report(path: &Path) -> Result<Results, CliError> {
+    let bytes = files::read(path, LARGEST_REPORT as u64);
+    let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
+    let wrong = |error| CliError::usage(format!("{}: {error}", path.display()));
+    read_report(&bytes).map_err(wrong)
 }
 
 /// Stores the results as a finished run; returns its number.

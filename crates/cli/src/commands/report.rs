@@ -10,9 +10,12 @@ use latput_formats::{flent, gzip};
 use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Goal, Prediction, Summary, predicted};
-use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
+use latput_report::{
+    comparison, csv, html, html_with_trials, json, markdown, prediction, shared, terminal,
+};
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
+use latput_units::text::utc;
 
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -28,6 +31,8 @@ const FLENT: &str = ".flent.gz";
 Examples:
   latput report latput-results.db                          the tables, here
   latput report latput-results.db -o report.html           one HTML file that works offline
+  latput report latput-results.db --share -o out.html      the same without names and addresses, to be
+                                                           imported elsewhere
   latput report latput-results.db --format csv > runs.csv  one line per trial
   latput report latput-results.db -o up.flent.gz           a data file for flent (`docs/peers.md`)
   latput report latput-results.db --goal cpu               the same trials, judged for least CPU
@@ -60,6 +65,10 @@ pub(crate) struct Args {
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Leave out what names a host or a person: host and interface names, addresses, paths. In HTML every
+    /// trial is in the file, so that `latput import` makes a results file of it.
+    #[arg(long, requires = "file", conflicts_with_all = ["compare", "list", "predicted"])]
+    share: bool,
     /// Judge by this goal instead of the run's.
     #[arg(long)]
     goal: Option<String>,
@@ -97,6 +106,9 @@ impl Args {
             check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
         }
+        if self.share {
+            results = shared(&results);
+        }
         let summary = Summary::of(&results);
         let is_html = |path: &PathBuf| path.extension().is_some_and(|end| end == "html");
         let format = self.format.unwrap_or_else(|| match &self.output {
@@ -108,6 +120,7 @@ impl Args {
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
         let predicted = self.prediction(&results)?;
         let text = match (format, &predicted) {
+            (ReportFormat::Html, _) if self.share => html_with_trials(&results, &summary),
             (ReportFormat::Html, _) => html(&results, &summary, predicted.as_ref()),
             (ReportFormat::Table, Some(found)) => prediction::terminal(found, &results, screen),
             (ReportFormat::Json, Some(found)) => prediction::json(found, &results),
@@ -283,7 +296,9 @@ fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, CliError>
     let mut text = String::new();
     for run in runs {
         let state = if run.finished { "complete" } else { "unfinished" };
-        let _ = writeln!(text, "{:>4}  {} trials, {state}: {}", run.id, run.trials, run.name);
+        let began = utc(run.started_unix_ms / 1000);
+        let _ =
+            writeln!(text, "{:>4}  {began}  {} trials, {state}: {}", run.id, run.trials, run.name);
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)

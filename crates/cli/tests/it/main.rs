@@ -32,6 +32,7 @@ mod root_settings;
 mod root_today;
 mod root_two_hosts;
 mod root_undo;
+mod shared_report;
 mod simulated;
 mod vm_effects;
 mod vm_knobs;

@@ -64,6 +64,28 @@ impl Axis {
         Self { low, high, spread: AxisScale::Logarithmic, ticks }
     }
 
+    /// A linear axis from exactly `low` to exactly `high`, with round ticks inside.
+    pub(crate) fn spanning(low: f64, high: f64, ticks: usize) -> Self {
+        let mut axis = Self::linear(low, high, ticks);
+        axis.ticks.retain(|tick| (low..=high).contains(tick));
+        if high > low { Self { low, high, ..axis } } else { axis }
+    }
+
+    /// The axis for the script: kind, ends, divisor to the shown unit, and that unit.
+    pub(crate) fn described(&self, divisor: f64, unit: &str) -> String {
+        let kind = match self.spread {
+            AxisScale::Linear => "linear",
+            AxisScale::Logarithmic => "log",
+        };
+        format!("{kind} {} {} {divisor} {unit}", self.low, self.high)
+    }
+
+    /// How far apart its ends are, as a share of the value in the middle; infinite around 0.
+    pub(crate) fn span_ratio(&self) -> f64 {
+        let middle = f64::midpoint(self.low, self.high).abs();
+        if self.low <= 0.0 { f64::INFINITY } else { (self.high - self.low) / middle }
+    }
+
     fn linear(low: f64, high: f64, ticks: usize) -> Self {
         let span = if high > low { high - low } else { high.abs().max(1.0) * 0.2 };
         let (low, high) =
@@ -137,6 +159,18 @@ mod tests {
         check(&[0.0, 0.97], 4, &["0.00", "0.25", "0.50", "0.75", "1.00"]);
         check(&[5.0, 5.0], 2, &["4.5", "5.0", "5.5"]);
         check(&[0.0, 0.0], 2, &["-0.1", "0.0", "0.1"]);
+        check(&[9.4, 9.41], 5, &["9.400", "9.402", "9.404", "9.406", "9.408", "9.410"]);
+        check(&[9.4001, 9.4004], 3, &["9.4001", "9.4002", "9.4003", "9.4004"]);
+    }
+
+    #[test]
+    fn a_narrow_axis_knows_that_it_magnifies() {
+        let span = |low, high| Axis::holding([low, high].into_iter(), 5).unwrap().span_ratio();
+        assert!((span(9.4, 9.41) - 0.001).abs() < 1e-4);
+        assert!(span(2.0, 9.0) > 1.0 && span(-1.0, 1.0).is_infinite());
+        let whole = Axis::spanning(0.0, 97.0, 4);
+        assert!(whole.at(97.0) > 0.999_999);
+        assert_eq!(whole.ticks, [0.0, 25.0, 50.0, 75.0]);
     }
 
     #[test]

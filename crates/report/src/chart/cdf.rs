@@ -6,7 +6,7 @@ use latput_units::Nanos;
 
 use super::axis::Axis;
 use super::label::Labels;
-use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted};
+use super::svg::{Anchor, Area, Plot, Point, Svg, TITLE_SIZE, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
 
@@ -63,12 +63,14 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     let mut svg = Svg::new(size, height, title);
     let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
     let (divisor, unit) = if high < SECONDS_FROM_NS { (1e3, "us") } else { (1e9, "s") };
+    let y = format!("logit {} {top_share} 0.01 %", SHARES[0].0);
+    svg.plot(&Plot { area: plot, x: axis.described(divisor, unit), y: Some(y) });
     let ticks = axis.labels(divisor);
     let uprights: Vec<f64> =
         ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.at(*tick)).collect();
     svg.grid(plot, &uprights, &levels);
     for ((_, label), y) in shares.iter().zip(levels) {
-        svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick", label);
+        svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick y", label);
     }
     let labels: Vec<(f64, String)> =
         uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();

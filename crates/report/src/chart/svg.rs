@@ -23,7 +23,19 @@ pub(crate) struct Svg {
     size: Size,
     height: f64,
     title: String,
+    /// What the script needs for cross-hair and zoom, as attributes; empty for a picture without.
+    plot: String,
     body: String,
+}
+
+/// The plot of a picture, for cross-hair and zoom.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    pub(crate) area: Area,
+    /// The axes as [`Axis::described`](super::axis::Axis::described) says; without a vertical one there
+    /// are strips.
+    pub(crate) x: String,
+    pub(crate) y: Option<String>,
 }
 
 /// The alignment of a text.
@@ -83,7 +95,16 @@ impl Area {
 impl Svg {
     /// `title` is for screen readers.
     pub(crate) fn new(size: Size, height: f64, title: &str) -> Self {
-        Self { size, height, title: title.to_owned(), body: String::new() }
+        Self { size, height, title: title.to_owned(), plot: String::new(), body: String::new() }
+    }
+
+    /// Makes the picture one that can be zoomed.
+    pub(crate) fn plot(&mut self, plot: &Plot) {
+        let Area { left, top, right, bottom } = plot.area;
+        let area = [left, top, right, bottom].map(coordinate).join(" ");
+        let y = plot.y.as_ref().map_or_else(String::new, |y| format!(" data-y=\"{}\"", escaped(y)));
+        let x = escaped(&plot.x);
+        self.plot = format!(" data-plot=\"{area}\" data-x=\"{x}\"{y}");
     }
 
     pub(crate) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
@@ -111,7 +132,7 @@ impl Svg {
     pub(crate) fn rect(&mut self, area: Area, class: &str, tip: &str) {
         let [x, y, width, height] =
             [area.left, area.top, area.width().max(0.0), area.height()].map(coordinate);
-        let tip = tip_element(tip);
+        let tip = self.tip_element(tip);
         let _ = write!(
             self.body,
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" class=\"{class}\">{tip}</rect>"
@@ -128,11 +149,15 @@ impl Svg {
     pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
         let c = coordinate;
         let (top, bottom) = (c(plot.top), c(plot.bottom));
-        let upright = xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x)));
+        let upright: Vec<String> =
+            xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x))).collect();
         let (left, right) = (c(plot.left), c(plot.right));
-        let level = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y)));
-        let lines: String = upright.chain(level).collect();
-        self.path(&lines, "grid-line");
+        let level: Vec<String> = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y))).collect();
+        for (lines, class) in [(upright, "grid-line x"), (level, "grid-line y")] {
+            if !lines.is_empty() {
+                self.path(&lines.concat(), class);
+            }
+        }
     }
 
     /// The labels under an axis, each below its `x` and inside `from..to`. A label that would touch
@@ -151,7 +176,7 @@ impl Svg {
                 continue;
             }
             taken = x + half + TICK_GAP;
-            self.text(Point::new(x, y), Anchor::Middle, "tick", label);
+            self.text(Point::new(x, y), Anchor::Middle, "tick x", label);
         }
     }
 
@@ -170,9 +195,18 @@ impl Svg {
     /// Groups the elements of `draw` for highlighting. `tip` is shown when the pointer is on any of
     /// them, and may be empty.
     pub(crate) fn group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
-        let _ = write!(self.body, "<g class=\"{class}\">{}", tip_element(tip));
+        let tip = self.tip_element(tip);
+        let _ = write!(self.body, "<g class=\"{class}\">{tip}");
         draw(self);
         self.body += "</g>";
+    }
+
+    /// No pointer rests on a phone or on paper, so the narrow drawing has no tips.
+    fn tip_element(&self, tip: &str) -> String {
+        if tip.is_empty() || self.size == Size::Narrow {
+            return String::new();
+        }
+        format!("<title>{}</title>", escaped(tip))
     }
 
     pub(crate) fn finish(self) -> String {
@@ -181,8 +215,8 @@ impl Svg {
         let title = escaped(&self.title);
         format!(
             "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             aria-label=\"{title}\">{}</svg>",
-            self.body
+             aria-label=\"{title}\"{}>{}</svg>",
+            self.plot, self.body
         )
     }
 }
@@ -221,10 +255,6 @@ pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
 pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-}
-
-fn tip_element(tip: &str) -> String {
-    if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(tip)) }
 }
 
 /// Text escaped for XML and HTML, inside elements and quoted attributes.

@@ -8,9 +8,11 @@ use latput_trial::metric::PreferredDirection;
 
 use super::axis::Axis;
 use super::label::{Labels, Name};
-use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, coordinate, fitted, text_width, widest};
+use super::svg::{
+    Anchor, Area, Plot, Point, Svg, TITLE_SIZE, coordinate, fitted, text_width, widest,
+};
 use super::{Size, both, setting_class};
-use crate::format::interval;
+use crate::format::{interval, rough_percent};
 use crate::view::{View, estimate};
 
 /// The figure of one axis.
@@ -26,6 +28,9 @@ struct Mark<'a> {
     x: &'a Estimate,
     y: &'a Estimate,
 }
+
+/// An axis whose ends differ by less than this share says so: what looks far apart is not.
+const MAGNIFIED_BELOW: f64 = 0.05;
 
 /// Most settings with names beside their points; the legend has them all.
 const MOST_NAMES: usize = 24;
@@ -82,6 +87,11 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
             plot.bottom - plot.height() * y_axis.at(y),
         )
     };
+    let described = |choice: Choice, axis: &Axis| {
+        let scale = view.scale(choice.workload, choice.metric);
+        axis.described(scale.divisor, scale.unit)
+    };
+    svg.plot(&Plot { area: plot, x: described(x, &x_axis), y: Some(described(y, &y_axis)) });
     draw_frame(&mut svg, view, plot, (x, &x_axis), (y, &y_axis));
     let frontier: Vec<Point> = frontier(marks, x.metric, y.metric)
         .iter()
@@ -130,13 +140,22 @@ fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y:
         lefts.into_iter().zip(x_ticks.into_iter().map(|(_, label)| label)).collect();
     svg.labels_below(plot.bottom + 16.0, (plot.left - 20.0, plot.right + 12.0), &x_labels);
     for ((_, label), top) in y_ticks.iter().zip(tops) {
-        svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick", label);
+        svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick y", label);
     }
     let room = plot.right - 4.0;
-    let title = titled(&y.0.title(view), hint(y.0.metric, '↓', '↑'), room);
+    let title = titled(&(y.0.title(view) + &magnified(y.1)), hint(y.0.metric, '↓', '↑'), room);
     svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &title);
-    let title = titled(&x.0.title(view), hint(x.0.metric, '←', '→'), room);
+    let title = titled(&(x.0.title(view) + &magnified(x.1)), hint(x.0.metric, '←', '→'), room);
     svg.text(Point::new(plot.right, plot.bottom + 38.0), Anchor::End, "title", &title);
+}
+
+/// What an axis says that shows differences of a few per cent over its whole length.
+fn magnified(axis: &Axis) -> String {
+    let span = axis.span_ratio();
+    if span >= MAGNIFIED_BELOW {
+        return String::new();
+    }
+    format!(", all within {}", rough_percent(span))
 }
 
 fn divisor(view: &View<'_>, choice: Choice) -> f64 {

@@ -5,9 +5,11 @@ use latput_trial::observation::Role;
 use latput_trial::{Metric, Results};
 use serde::Serialize;
 
+use super::head::Head;
 use super::tables::{self, Table};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
+use crate::chart::series::series;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
@@ -23,6 +25,7 @@ const MOST_MARKS: usize = 1200;
 pub(crate) struct Page {
     title: String,
     subtitle: String,
+    head: Head,
     shortage: Option<String>,
     answer: Option<RecommendationPanel>,
     knobs: String,
@@ -31,6 +34,7 @@ pub(crate) struct Page {
     cpu: Vec<CpuPanel>,
     cpu_parts: [&'static str; 5],
     cdfs: Vec<String>,
+    series: Vec<String>,
     predicted: Option<Predicted>,
     figures: Vec<Table>,
     differences: Vec<Table>,
@@ -137,13 +141,13 @@ impl Page {
         Self {
             title: printable(&results.name),
             subtitle: format!(
-                "{} on {}, {}, {}, {}",
+                "{}, {}, {}, {}",
                 format::count(results.settings.len(), "setting"),
-                printable(&results.testbed),
                 format::count(results.workloads.len(), "workload"),
                 format::count(view.blocks(), "block"),
                 format::count(results.rows.len(), "trial"),
             ),
+            head: Head::new(results),
             shortage: view.shortage(),
             answer: answer(view),
             knobs: view.knobs.clone(),
@@ -159,6 +163,11 @@ impl Page {
                 .collect(),
             cpu_parts: CPU_PARTS,
             cdfs: workloads.iter().flat_map(|&idx| cdfs(view, idx)).collect(),
+            series: workloads
+                .iter()
+                .map(|&idx| series(view, idx))
+                .filter(|picture| !picture.is_empty())
+                .collect(),
             predicted: predicted.map(|predicted| of_prediction(view, predicted)),
             figures: workloads.iter().map(|&idx| tables::figures(view, idx)).collect(),
             differences: workloads
@@ -274,7 +283,7 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             x.push(Choice { workload, metric });
         }
     }
-    let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 10);
+    let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 7);
     x.truncate(most);
     y.truncate(most);
     let panels = y.iter().enumerate().flat_map(|(y_idx, &y)| {

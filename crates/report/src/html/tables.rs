@@ -83,16 +83,19 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
         else {
             return unknown();
         };
-        let (class, mark) =
-            match (metric.preferred_direction(), ratio.excludes(1.0), ratio.value > 1.0) {
-                (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
-                (PreferredDirection::Higher, true, true)
-                | (PreferredDirection::Lower, true, false) => ("better", "✓"),
-                _ => ("worse", "✗"),
-            };
+        let text = format::change(ratio.value);
+        // What prints as no change gets no mark, even where it is proven.
+        let is_shown = ratio.excludes(1.0) && text != format::change(1.0);
+        let (class, mark) = match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
+            (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
+            (PreferredDirection::Higher, true, true) | (PreferredDirection::Lower, true, false) => {
+                ("better", "✓")
+            }
+            _ => ("worse", "✗"),
+        };
         HtmlCell {
             key: ratio.value.to_string(),
-            text: format::change(ratio.value),
+            text,
             interval: format::change_interval(ratio).unwrap_or_default(),
             tip: format::interval_kind(ratio),
             class,
