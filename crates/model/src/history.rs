@@ -56,7 +56,8 @@ mod tests {
         assert_eq!(found, [(0, 0), (1, 0)], "a stream has no transactions");
         assert_eq!(rate[1].estimate.value, 2000.0);
         let judged = figures(&made, &[]);
-        let of = |workload| judged.iter().filter(|it| (it.setting, it.workload) == (0, workload));
+        let of =
+            |workload| judged.iter().filter(move |it| (it.setting, it.workload) == (0, workload));
         assert_eq!((of(0).count(), of(1).count()), (3, 3));
     }
 }
