@@ -2,7 +2,7 @@
 //!
 //! `latput agent --stdio` is two processes. The keeper sets knobs and reads counters. It starts the agent's own process
 //! ([`crate::agent`]), which gives up every right before it reads the control line, and makes the traffic. The keeper reads
-//! nothing but the agent's messages, does what [`operation`] lists, and puts its host back when the agent ends, is
+//! nothing but the agent's messages, does what `keeper/operation.rs` lists, and puts its host back when the agent ends, is
 //! killed or hangs.
 
 mod agent_line;

@@ -19,6 +19,11 @@ fn a_timer_agrees_with_the_polls_is_found_ignored_or_stays_undecided() {
     isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
+    // IPv6 looks for neighbours on a new link: traffic of its own.
+    for host in ["a", "b"] {
+        let off = "echo 1 > /proc/sys/net/ipv6/conf/lat0/disable_ipv6";
+        place.run(&["lab", "exec", host, "--", "sh", "-c", off]).expect(0, &[]);
+    }
     let before = lab.knobs();
     lab.b(&SET).expect(0, &["changed lat0", "undecided", "too little traffic"]);
     let back = ["set", "lat0", "gro-flush-timeout=0us", "napi-defer-hard-irqs=0"];
