@@ -564,7 +564,7 @@ mod tests {
             4,
             "50us",
         );
-        check("[factors]\nmtu = [\"9kB\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\nmtu = [\"9kbit\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\nmtu = [99999999]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\nmtu = [1.5]\n[[workload]]\nkind = \"tcp_rr\"", 4, "whole number");
         check("[[workload]]\nkind = \"udp_stream\"\nrate = \"5 apples\"", 5, "bit rate");
