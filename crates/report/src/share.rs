@@ -1,7 +1,7 @@
 //! Results without names and addresses, to be passed on.
 //!
 //! Hosts get the names of their roles and interfaces become IFACE. Of a host's facts only those
-//! stay that [`SHARED_FACTS`] names. Every other text loses known names, addresses and paths. Each
+//! stay that `SHARED_FACTS` names. Every other text loses known names, addresses and paths. Each
 //! field is named here, so that a new one does not compile before it was thought of.
 
 mod name_filter;
