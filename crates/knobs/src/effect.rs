@@ -177,7 +177,9 @@ impl Claim {
         };
         let by_frames = if self.frames == 0 { 0.0 } else { packets / self.frames as f64 };
         let most = timed + by_frames + repeated;
-        let has_traffic = packets >= timed * PACKETS_PER_GAP || events >= timed / 2.0;
+        // The timer shows by itself, unless the polls may be those of other interfaces.
+        let is_seen = packets > 0.0 && others <= OTHERS && events >= timed / 2.0;
+        let has_traffic = packets >= timed * PACKETS_PER_GAP || is_seen;
         let (verdict, why) = if gaps < GAPS {
             (EffectVerdict::Undecided, format!("; {:.0} gaps are too few to tell", gaps.floor()))
         } else if events > most * TOO_MANY {
@@ -275,6 +277,7 @@ mod tests {
         let mixed =
             Seen { events: Events::Polls { polls: 30_000, packets: 90_000 }, ..polls(0, 50_000) };
         check(&deferred, mixed, EffectVerdict::Undecided, "polls of other interfaces");
+        check(&deferred, polls(1_900, 0), EffectVerdict::Undecided, "too little traffic");
     }
 
     #[test]
