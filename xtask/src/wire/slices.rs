@@ -1,8 +1,8 @@
 //! Packets of slices: what latput's counters of the interface say, and what was on the wire in the same window.
 //!
 //! Results say when a slice's trial was begun, and not when its window was: connecting, warming up and the cut come
-//! before. That time is the same for all slices of a stint, so it is found in half of them, as the one that brings their
-//! counts nearest to the wire's, and the other half is judged by it.
+//! before. That time is the same for all slices of a stint. Half of the slices give it: with it their counts are
+//! nearest to the wire's. The other half is judged by it.
 
 use std::fmt;
 use std::time::{Duration, Instant};
