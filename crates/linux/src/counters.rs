@@ -224,6 +224,7 @@ impl Sample {
         Ok(HostObservation {
             host: host.to_owned(),
             role,
+            window_started_unix_ns: self.at.as_ns().checked_add_signed(self.wall_clock_ahead_ns),
             window: between("CLOCK_MONOTONIC", self.at, later.at)?,
             cpus: cpu.cpus,
             accounting: cpu.accounting,
@@ -339,6 +340,11 @@ mod tests {
         let seen = earlier.until(&later, "b", Role::Sut, State::default()).unwrap();
         assert_eq!((seen.host.as_str(), seen.role), ("b", Role::Sut));
         assert_eq!(seen.window, Nanos::from_s(1));
+        assert_eq!(
+            seen.window_started_unix_ns,
+            Some(1_500_000_000),
+            "the wall clock is 0.5 s ahead"
+        );
         assert_eq!((seen.interface.rx_packets, seen.tcp_retransmitted), (50, 1));
         assert_eq!(seen.napi_threads_cpu, None, "one sample has none");
     }
@@ -355,6 +361,7 @@ mod tests {
             at: Nanos::from_s(at_s),
             interface: InterfaceCounters { rx_packets: packets, ..InterfaceCounters::default() },
             tcp_retransmitted: at_s,
+            wall_clock_ahead_ns: 500_000_000,
             ..Sample::default()
         };
         let mut later = sample(2, 150);

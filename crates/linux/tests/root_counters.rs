@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use latput_knobs::State;
 use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, lab};
@@ -92,13 +92,17 @@ fn sampling_ten_times_a_second_costs_under_half_a_percent() {
         .b
         .run_in(|| {
             let mut sampler = Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap();
+            let before = SystemTime::now();
             let first = sampler.sample().unwrap();
+            let after = SystemTime::now();
             let mut last = first.clone();
             for _ in 0..20 {
                 std::thread::sleep(Duration::from_millis(100));
                 last = sampler.sample().unwrap();
             }
             let seen = first.until(&last, "b", Role::Sut, State::default()).unwrap();
+            let ns = Duration::from_nanos(seen.window_started_unix_ns.unwrap());
+            assert!((before..=after).contains(&(SystemTime::UNIX_EPOCH + ns)), "{ns:?}");
             seen.sampling_cpu.as_secs_f64() / seen.window.as_secs_f64()
         })
         .unwrap();

@@ -211,6 +211,8 @@ pub struct RunHost {
     pub host: String,
     /// `sut`, `generator` or `observer`.
     pub role: String,
+    /// Start of the window on the host's own wall clock, nanoseconds since 1970.
+    pub window_started_unix_ns: Option<u64>,
     /// Length of the window.
     pub window_ns: u64,
     /// Source of CPU times: `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.

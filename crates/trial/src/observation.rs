@@ -193,6 +193,11 @@ pub struct HostObservation {
     pub host: String,
     /// Its role in this trial.
     pub role: Role,
+    /// Start of the window on the host's own wall clock, in nanoseconds since 1970: to find the window
+    /// in a capture or a log of that host. `None` in a simulated host, and in rows of before it was
+    /// recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_started_unix_ns: Option<u64>,
     /// Length of the window.
     pub window: Nanos,
     /// This host's CPUs, each with the best source of CPU time there was (`accounting`).

@@ -85,6 +85,7 @@ fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHos
         .map(|host| RunHost {
             host: host.host.clone(),
             role: host.role.name().to_owned(),
+            window_started_unix_ns: host.window_started_unix_ns,
             window_ns: host.window.as_ns(),
             cpu_source: host.accounting.source.name().to_owned(),
             cpu_ratio: cpu_ratio(host),
