@@ -28,7 +28,7 @@ Examples:
 
 Logs and diffs of each mutant are in target/mutants/<package>/mutants.out.")]
 pub struct Options {
-    /// Part K of N of each package, K from 0: neighbours in the code stay together.
+    /// Every N-th mutant of each package, from K, which counts from 0: a sample of all its files.
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
     /// This package only; may be given more than once.
@@ -112,7 +112,8 @@ fn test(workspace: &Workspace, package: &str, shard: Option<&str>) -> Result<Vec
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let mut command = cargo();
     command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
-    command.args(shard.map(|shard| format!("--shard={shard}")));
+    let sample = |shard| [format!("--shard={shard}"), "--sharding=round-robin".to_owned()];
+    command.args(shard.into_iter().flat_map(sample));
     // Integration tests take the library, which the unit tests alone do without: half of the compiler's time. `--tests`
     // would build examples too.
     let tests = workspace.root.join("crates").join(folder_of(package)).join("tests");
