@@ -36,6 +36,7 @@ pub(crate) mod undo;
 pub(crate) mod vm;
 pub(crate) mod watcher;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -76,6 +77,9 @@ pub(crate) enum Command {
     Man(man::Args),
     #[command(hide = true)]
     Watcher(watcher::Args),
+    /// Serve a daemon's metrics; started by `latput moderate`: clients at stdin, the daemon at stdout.
+    #[command(name = latput_moderate::METRICS_SERVER, hide = true)]
+    MetricsServer,
 }
 
 impl Command {
@@ -111,6 +115,10 @@ impl Command {
             Self::Completions(args) => args.run(),
             Self::Man(args) => args.run(),
             Self::Watcher(args) => args.run(context),
+            Self::MetricsServer => {
+                latput_moderate::serve_metrics(io::stdin(), io::stdout())?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 }

@@ -178,8 +178,7 @@ impl Daemon {
             let now = OsClock.now();
             self.status.uptime_s = now.saturating_sub(self.since).as_secs_f64();
             if is_asked {
-                let status = &self.status;
-                self.server.answer(now, &|| status.clone());
+                self.server.answer(&self.status);
             }
             if now >= due {
                 self.tick()?;

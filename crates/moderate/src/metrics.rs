@@ -1,30 +1,11 @@
-//! The status in Prometheus' text format, and just enough HTTP to be scraped.
+//! The status in Prometheus' text format.
 
 use std::fmt::Write as _;
 
 use crate::status::{State, Status};
 
-/// The answer to one HTTP request.
-pub(crate) fn answer(request: &[u8], status: &Status) -> String {
-    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split(' ');
-    let method = words.next().unwrap_or_default();
-    let path = words.next().unwrap_or_default();
-    let (code, body) = match (method, path.split('?').next().unwrap_or_default()) {
-        ("GET", "/metrics" | "/") => ("200 OK", exposition(status)),
-        ("GET", _) => ("404 Not Found", "only /metrics is here\n".to_owned()),
-        _ => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
-    };
-    format!(
-        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    )
-}
-
 /// The text format (Prometheus, "Exposition formats", version 0.0.4).
-fn exposition(status: &Status) -> String {
+pub(crate) fn exposition(status: &Status) -> String {
     let mut text = Text { out: String::new(), interface: escaped(&status.interface) };
     let seconds = |ns: u64| ns as f64 / 1e9;
     text.gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
@@ -110,24 +91,6 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(text.contains("state=\"holding\"} 1"), "{text}");
-    }
-
-    #[test]
-    fn whatever_is_sent_is_answered() {
-        check(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
-        check(b"GET /metrics?x=1 HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
-        check(b"GET /etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404");
-        check(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405");
-        check(b"", "HTTP/1.1 405");
-        check(&[0xff; 300], "HTTP/1.1 405");
-    }
-
-    #[track_caller]
-    fn check(request: &[u8], start: &str) {
-        let text = answer(request, &sample());
-        assert!(text.starts_with(start), "{text}");
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     }
 
     pub(crate) fn sample() -> Status {

@@ -1,7 +1,7 @@
-//! The sockets that a daemon answers at: its status, and its metrics.
+//! The sockets of a daemon: its status, and the line to the process that serves its metrics.
 //!
-//! Everything is non-blocking and bounded: a client that is slow, silent or hostile costs the loop a
-//! few microseconds, and is dropped after a second.
+//! The daemon reads nothing that a client sent. Who connects to the status socket gets the status; the metrics process
+//! ([`crate::metrics_server`]) asks with one byte.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,21 +9,23 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use latput_linux::process;
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, socketpair};
 
 use crate::error::Error;
 use crate::metrics;
 use crate::status::Status;
 
-const CLIENTS_MOST: usize = 16;
-const REQUEST_BYTES_MOST: usize = 4096;
-const PATIENCE: Nanos = Nanos::from_s(1);
+/// The hidden command of latput that serves metrics.
+pub const METRICS_SERVER: &str = "metrics-server";
 /// A longer status is invalid.
 const STATUS_BYTES_MOST: u64 = 1 << 20;
 
@@ -104,16 +106,17 @@ pub fn ask(folder: &Path, interface: &str) -> Result<Status, Error> {
 pub(crate) struct Server {
     /// The status socket with its path; `None` where nobody can ask.
     status: Option<(OwnedFd, PathBuf)>,
-    metrics: Option<OwnedFd>,
-    metrics_path: Option<PathBuf>,
-    clients: Vec<Client>,
+    metrics: Option<MetricsProcess>,
 }
 
+/// The process that serves the metrics.
 #[derive(Debug)]
-struct Client {
-    socket: OwnedFd,
-    request: Vec<u8>,
-    until: Nanos,
+struct MetricsProcess {
+    child: Child,
+    /// It asks with one byte, and gets the text; `None` after its end.
+    line: Option<OwnedFd>,
+    /// Of a Unix socket: to be removed at the end.
+    path: Option<PathBuf>,
 }
 
 impl Server {
@@ -125,17 +128,9 @@ impl Server {
         metrics: Option<&MetricsAddress>,
     ) -> Result<Self, Error> {
         let status = path.map(|path| bind_status(interface, path)).transpose()?;
-        let (metrics, metrics_path) = match metrics {
-            None => (None, None),
-            Some(MetricsAddress::Unix(path)) => (Some(bind(interface, path)?), Some(path.clone())),
-            Some(MetricsAddress::Loopback(address)) => {
-                let listener = TcpListener::bind(address)
-                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                    .map_err(failed(&address.to_string(), "listen"))?;
-                (Some(listener.into()), None)
-            }
-        };
-        Ok(Self { status, metrics, metrics_path, clients: Vec::new() })
+        let metrics =
+            metrics.map(|address| MetricsProcess::start(interface, address)).transpose()?;
+        Ok(Self { status, metrics })
     }
 
     /// Moves the status socket with the interface's name.
@@ -151,62 +146,99 @@ impl Server {
     /// somebody to answer.
     pub(crate) fn wait(&self, timeout: Nanos) -> bool {
         let status = self.status.as_ref().map(|(socket, _)| socket);
-        let sockets = [status, self.metrics.as_ref()].into_iter().flatten();
-        let sockets = sockets.chain(self.clients.iter().map(|client| &client.socket));
-        let mut polled: Vec<PollFd<'_>> =
-            sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let line = self.metrics.as_ref().and_then(|metrics| metrics.line.as_ref());
+        let mut polled: Vec<PollFd<'_>> = [status, line]
+            .into_iter()
+            .flatten()
+            .map(|socket| PollFd::new(socket, PollFlags::IN))
+            .collect();
         let timeout = Timespec::try_from(Duration::from_nanos(timeout.as_ns()))
             .expect("584 years are seconds enough for a signed word");
         // An interrupted or failed wait is a short one: the caller looks at the clock.
-        let asked = poll(&mut polled, Some(&timeout)).is_ok_and(|count| count > 0);
-        // Who says nothing is sent away in time.
-        asked || !self.clients.is_empty()
+        poll(&mut polled, Some(&timeout)).is_ok_and(|count| count > 0)
     }
 
     /// Answers whoever asks.
-    pub(crate) fn answer(&mut self, now: Nanos, status: &dyn Fn() -> Status) {
+    pub(crate) fn answer(&mut self, status: &Status) {
         while let Some(socket) = self.status.as_ref().and_then(|(socket, _)| accept(socket)) {
-            let mut text = serde_json::to_string(&status()).unwrap_or_default();
+            let mut text = serde_json::to_string(status).unwrap_or_default();
             text.push('\n');
             // Bytes that do not fit into the socket's buffer are dropped, without a wait.
             let _ = rustix::io::write(&socket, text.as_bytes());
         }
-        while let Some(socket) = self.metrics.as_ref().and_then(accept) {
-            if self.clients.len() < CLIENTS_MOST {
-                let until = now.saturating_add(PATIENCE);
-                self.clients.push(Client { socket, request: Vec::new(), until });
+        if let Some(metrics) = &mut self.metrics {
+            metrics.answer(status);
+        }
+    }
+}
+
+impl MetricsProcess {
+    /// Listens, and starts the process, which ends with this thread.
+    fn start(interface: &str, address: &MetricsAddress) -> Result<Self, Error> {
+        let (listener, path) = match address {
+            MetricsAddress::Unix(path) => (bind(interface, path)?, Some(path.clone())),
+            MetricsAddress::Loopback(address) => {
+                let listener = TcpListener::bind(address)
+                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                    .map_err(failed(&address.to_string(), "listen"))?;
+                (listener.into(), None)
+            }
+        };
+        let start = || -> io::Result<(Child, OwnedFd)> {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let (line, its_line) =
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0("latput").arg(METRICS_SERVER);
+            command.stdin(Stdio::from(listener)).stdout(Stdio::from(its_line));
+            Ok((process::end_with_this_thread(&mut command).spawn()?, line))
+        };
+        let (child, line) = start().map_err(failed("metrics", "start their process"))?;
+        Ok(Self { child, line: Some(line), path })
+    }
+
+    /// Gives the text to each question. The end of the process is logged, once.
+    fn answer(&mut self, status: &Status) {
+        let mut question = [0];
+        while let Some(line) = &self.line {
+            match rustix::io::read(line, &mut question) {
+                Ok(1) => {
+                    let text = metrics::exposition(status);
+                    // It asks again only after an answer, so that there is space.
+                    let _ = rustix::io::write(line, text.as_bytes());
+                }
+                Err(Errno::AGAIN) => return,
+                _ => {
+                    self.line = None;
+                    let interface = &status.interface;
+                    let ended = self
+                        .child
+                        .wait()
+                        .map_or_else(|error| error.to_string(), |it| it.to_string());
+                    tracing::error!(
+                        interface,
+                        "metrics are no longer served: their process ended ({ended})"
+                    );
+                }
             }
         }
-        self.clients.retain_mut(|client| now < client.until && client.is_asking(status));
+    }
+}
+
+impl Drop for MetricsProcess {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let path = self.status.as_ref().map(|(_, path)| path);
-        for path in [path, self.metrics_path.as_ref()].into_iter().flatten() {
+        if let Some((_, path)) = &self.status {
             let _ = fs::remove_file(path);
-        }
-    }
-}
-
-impl Client {
-    /// Reads what there is; answers a whole request. Whether more is to come.
-    fn is_asking(&mut self, status: &dyn Fn() -> Status) -> bool {
-        let mut buffer = [0; 1024];
-        loop {
-            match rustix::io::read(&self.socket, &mut buffer) {
-                Ok(0) => return false,
-                Ok(count) => self.request.extend_from_slice(&buffer[..count]),
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
-            }
-            let is_whole = self.request.windows(4).any(|end| end == b"\r\n\r\n");
-            if is_whole || self.request.len() > REQUEST_BYTES_MOST {
-                let text = metrics::answer(&self.request, &status());
-                let _ = rustix::io::write(&self.socket, text.as_bytes());
-                return false;
-            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The daemon on a real interface, in a lab that is up: start, answer, give way, end, crash.
 
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
@@ -26,14 +27,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     wait_until("decisions", || daemon.status()["decisions"].as_u64() > Some(20));
     assert_eq!(daemon.status()["changes"], 0, "without traffic nothing is changed");
     if !needs_program("curl") {
-        let socket = place.path("metrics.sock");
-        let scraped = Command::new("curl")
-            .args(["-sS", "--max-time", "5", "--unix-socket"])
-            .arg(&socket)
-            .arg("http://localhost/metrics")
-            .output()
-            .unwrap();
-        let text = String::from_utf8(scraped.stdout).unwrap();
+        let text = scrape(&place);
         assert!(text.contains("latput_moderate_delay_seconds{interface=\"lat0\"} 0"), "{text}");
     }
     let second = lab.b(&["moderate", "lat0"]);
@@ -44,6 +38,51 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     assert!(!place.path("metrics.sock").exists());
     lab.b(&["moderate", "lat0", "--status"]).expect(1, &["nobody holds it"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+/// Who scrapes speaks to a process without rights. Its end is not the daemon's.
+#[test]
+fn metrics_are_served_by_a_process_without_rights() {
+    if needs_root() || needs_program("curl") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let metrics = format!("unix:{}", place.path("metrics.sock").display());
+    let mut daemon = Daemon::start(&place, &["--goal", "save-cpu", "--metrics", &metrics]);
+    let pid = daemon.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let server: u32 = children.trim().parse().expect("one process");
+    assert!(scrape(&place).contains("latput_moderate_uptime_seconds"));
+    let status = std::fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    for sets in ["CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(line(sets), "0000000000000000", "{sets}");
+    }
+    assert_eq!(line("NoNewPrivs:"), "1");
+    assert!(!line("Uid:").starts_with('0'), "{status}");
+    // Clients that say nothing are not in the way of one that asks.
+    let silent: Vec<UnixStream> =
+        (0..8).map(|_| UnixStream::connect(place.path("metrics.sock")).unwrap()).collect();
+    assert!(scrape(&place).contains("latput_moderate_uptime_seconds"));
+    drop(silent);
+    kill(server);
+    wait_until("the end of the metrics", || scrape(&place).is_empty());
+    assert_eq!(daemon.status()["state"], "holding");
+    daemon.end(0);
+    assert_eq!(lab.knobs(), before);
+}
+
+/// What curl gets; empty where nobody answers.
+fn scrape(place: &Place) -> String {
+    let curl = Command::new("curl")
+        .args(["-sS", "--max-time", "5", "--unix-socket"])
+        .arg(place.path("metrics.sock"))
+        .arg("http://localhost/metrics")
+        .output();
+    String::from_utf8(curl.unwrap().stdout).unwrap()
 }
 
 #[test]

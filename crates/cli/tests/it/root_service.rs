@@ -28,6 +28,8 @@ inside 'echo 0 > /sys/class/net/br-lan/gro_flush_timeout'
 inside 'echo 1 > /proc/sys/kernel/printk'
 inside 'touch /etc/hosts'
 sed -n 's/^\(CapEff\|NoNewPrivs\|Seccomp\):\s*/\1 /p' /proc/$pid/status
+sed -n 's/^CapEff:\s*/metrics: CapEff /p' /proc/$(pgrep -P $pid)/status
+curl -sS --max-time 5 --unix-socket /run/latput/metrics.sock http://localhost/metrics | grep '^latput_moderate_uptime'
 kill -9 $pid; sleep 1; until systemctl is-active -q $unit; do sleep 0.2; done; echo "again $(systemctl is-active $unit)"
 systemctl stop $unit; echo "stopped $? $(systemctl is-active $unit)"
 latput restore
@@ -37,14 +39,18 @@ systemctl poweroff
 #[test]
 fn the_unit_holds_an_interface_under_systemd_with_few_rights() {
     if needs_root()
-        || ["systemd-nspawn", "nsenter", "ethtool", "ip", "timeout"].into_iter().any(needs_program)
+        || ["systemd-nspawn", "nsenter", "ethtool", "ip", "timeout", "curl", "pgrep"]
+            .into_iter()
+            .any(needs_program)
     {
         return;
     }
     let place = Place::new();
     place.write(
         "latput-moderate@.service",
-        &UNIT.replace("/usr/bin/latput", &format!("{LATPUT}/latput")),
+        &UNIT
+            .replace("/usr/bin/latput", &format!("{LATPUT}/latput"))
+            .replace("--goal standard", "--goal standard --metrics unix:/run/latput/metrics.sock"),
     );
     place.write("script", &format!("PATH=$PATH:{LATPUT}{SCRIPT}"));
     place.write(
@@ -82,6 +88,8 @@ fn the_unit_holds_an_interface_under_systemd_with_few_rights() {
     said("cannot: echo 1 > /proc/sys/kernel/printk");
     said("cannot: touch /etc/hosts");
     said("CapEff 0000000000001000"); // CAP_NET_ADMIN, and no other
+    said("metrics: CapEff 0000000000000000");
+    said("latput_moderate_uptime_seconds{interface=\"br-lan\"}");
     said("NoNewPrivs 1");
     said("Seccomp 2");
     said("again active");
