@@ -99,11 +99,10 @@ impl ResultsDb {
         let lock = FileLock::take(Path::new(&name))
             .map_err(refused)?
             .map_err(|_| Error::ResultsDb { path: path.to_owned(), problem: busy.to_owned() })?;
-        let is_new = std::fs::metadata(path).map_or(true, |meta| meta.len() == 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let mut results_db = Self::connect(path, &real, flags, PATIENCE)?;
         results_db.writer = Some(lock);
-        if is_new {
+        if results_db.is_empty()? {
             results_db.make_tables()?;
         }
         results_db.verify()?;
@@ -121,8 +120,24 @@ impl ResultsDb {
         Ok(results_db)
     }
 
+    /// Refuses a file that [`Self::create`] would refuse, and makes none.
+    pub fn check(path: &Path) -> Result<(), Error> {
+        if !path.metadata().is_ok_and(|meta| meta.len() > 0) {
+            return Ok(());
+        }
+        let results_db = Self::connect_any(path)?;
+        if results_db.is_empty()? { Ok(()) } else { results_db.verify() }
+    }
+
     /// Opens a results file for reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        let results_db = Self::connect_any(path)?;
+        results_db.verify()?;
+        Ok(results_db)
+    }
+
+    /// Opens any database, for reading where it cannot be written.
+    fn connect_any(path: &Path) -> Result<Self, Error> {
         let refused = |problem: &str| {
             let problem =
                 format!("{problem}: name a file that `latput run` or `latput tune` wrote");
@@ -133,10 +148,8 @@ impl ResultsDb {
             return Err(refused("not a regular file"));
         }
         let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
-        let results_db = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
-            .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-        results_db.verify()?;
-        Ok(results_db)
+        connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))
     }
 
     /// Opens the database with restrictions that make a hostile file fail harmlessly. `real` is its
@@ -170,6 +183,13 @@ impl ResultsDb {
         // A reader may be allowed to write beside the file only.
         db.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
         Ok(Self { path: path.to_owned(), db, writer: None })
+    }
+
+    /// Whether it holds nothing yet. A power cut may leave SQLite's head without latput's tables.
+    fn is_empty(&self) -> Result<bool, Error> {
+        let number = |query| self.sql(self.db.query_row(query, [], |row| row.get::<_, i64>(0)));
+        Ok(number("SELECT count(*) FROM sqlite_schema")? == 0
+            && number("PRAGMA application_id")? == 0)
     }
 
     fn make_tables(&self) -> Result<(), Error> {

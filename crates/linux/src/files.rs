@@ -238,11 +238,13 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
         .map_err(|error| FileError::new(path, format!("it is no text: {}", error.utf8_error())))
 }
 
-/// Makes a folder that only its owner may enter, whatever the umask. One that is there must be ours, and is
-/// closed to others.
+/// Makes a folder that only its owner may enter, whatever the umask; durable when it returns. One that is there must
+/// be ours, and is closed to others.
 pub fn private_folder(path: &Path) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::io(path, "make this folder", error);
+    let missing = path.ancestors().take_while(|folder| !folder.exists()).count();
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    path.ancestors().take(missing).try_for_each(sync_name).map_err(failed)?;
     let meta = fs::metadata(path).map_err(failed)?;
     check_owner(path, &meta)?;
     if meta.mode() & OTHERS != 0 {
@@ -251,14 +253,27 @@ pub fn private_folder(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Makes one folder that everybody may enter and only its owner may write to, unless it is there.
+/// Makes one folder that everybody may enter and only its owner may write to, unless it is there; durable when it
+/// returns.
 pub fn public_folder(path: &Path) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::io(path, "make this folder", error);
     match fs::create_dir(path) {
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed),
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+            .and_then(|()| sync_name(path))
+            .map_err(failed),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Has the disk keep the name of a folder that was made: without it a power cut takes the folder and the synced files
+/// in it (`fsync(2)`).
+fn sync_name(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
 }
 
 /// A lock that ends with the process that holds it, whatever ends that: flock(2) on a file that nobody else can

@@ -116,9 +116,7 @@ pub(crate) fn open_both(
     testbed: impl FnOnce() -> Result<Testbed, CliError>,
     output: &Path,
 ) -> Result<(Testbed, ResultsDb), CliError> {
-    if output.metadata().is_ok_and(|meta| meta.len() > 0) {
-        ResultsDb::open(output)?;
-    }
+    ResultsDb::check(output)?;
     let testbed = testbed()?;
     Ok((testbed, ResultsDb::create(output)?))
 }
