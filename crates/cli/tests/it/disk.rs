@@ -83,7 +83,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// `None` where the call failed, or the line is none.
+    /// `None` where the call failed, or the line is not one.
     fn parse(line: &str) -> Option<Self> {
         let (call, result) = line.rsplit_once(" = ")?;
         if result.starts_with('-') || result.starts_with('?') {
