@@ -16,6 +16,7 @@ mod peers;
 mod policies;
 mod power;
 mod profiles;
+mod python;
 mod search_peers;
 mod sim_peers;
 mod tidy;

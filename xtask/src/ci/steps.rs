@@ -10,6 +10,7 @@ use crate::dist;
 use crate::fuzz;
 use crate::kills;
 use crate::profiles;
+use crate::python;
 use crate::tidy;
 use crate::vm;
 use crate::workspace::{Workspace, cargo, find_on_path};
@@ -64,6 +65,11 @@ pub const STEPS: &[Step] = &[
     },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
+    Step {
+        name: "python",
+        about: "the Python package, installed from its wheel, against the binary",
+        run: python::check,
+    },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
 ];
 

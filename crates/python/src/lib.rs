@@ -1,0 +1,288 @@
+//! The extension module of the Python package: plans, runs and the simulator, as the command line has them.
+//!
+//! It holds no logic of its own. A run is given out as the documents of `latput report`; `python/src/latput` makes frames of
+//! them. The interpreter's lock is released while anything is computed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use latput_experiment::host::chain;
+use latput_experiment::interval::Interval;
+use latput_experiment::session::{Progress, TrialDone};
+use latput_experiment::{Error, ResultsDb, Testbed, session};
+use latput_load::Stop;
+use latput_model::{Goal, Summary};
+use latput_report::{Screen, csv, html, json, markdown, terminal};
+use latput_trial::Results;
+use pyo3::exceptions::{PyException, PyIndexError};
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    latput,
+    LatputError,
+    PyException,
+    "What latput refuses, in the words of its command line."
+);
+pyo3::create_exception!(latput, PlanError, LatputError, "A plan that is wrong.");
+
+/// How often a signal is looked for while trials are simulated.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// An experiment: settings, workloads and how often.
+#[pyclass(frozen, module = "latput")]
+#[derive(Clone, Debug)]
+struct Plan {
+    text: String,
+    plan: latput_trial::Plan,
+}
+
+#[pymethods]
+impl Plan {
+    /// Reads a plan from TOML; `name` stands in errors for the file.
+    #[new]
+    #[pyo3(signature = (text, name = "plan"))]
+    fn new(text: String, name: &str) -> PyResult<Self> {
+        let plan = latput_trial::Plan::parse(name, &text)
+            .map_err(|error| PlanError::new_err(error.to_string()))?;
+        Ok(Self { text, plan })
+    }
+
+    /// The name in the plan.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// The goal, if it has one.
+    #[getter]
+    fn goal(&self) -> Option<&str> {
+        self.plan.goal.as_deref()
+    }
+
+    /// The settings' labels, the first one first.
+    #[getter]
+    fn settings(&self) -> Vec<String> {
+        self.plan.settings().iter().map(|setting| setting.label.clone()).collect()
+    }
+
+    /// The workloads' names.
+    #[getter]
+    fn workloads(&self) -> Vec<String> {
+        self.plan.workloads.iter().map(|workload| workload.name.clone()).collect()
+    }
+
+    /// The plan as TOML, as it was given.
+    #[getter]
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { plan, .. } = self;
+        let (settings, workloads) = (plan.settings().len(), plan.workloads.len());
+        format!("<latput.Plan {:?}: {settings} settings, {workloads} workloads>", plan.name)
+    }
+}
+
+/// One run with its trials. What is computed from them is made when it is asked for.
+#[pyclass(frozen, module = "latput")]
+#[derive(Debug)]
+struct NativeRun {
+    results: Arc<Results>,
+}
+
+#[pymethods]
+impl NativeRun {
+    /// The document of `latput report --format json`.
+    fn json(&self, py: Python<'_>) -> String {
+        py.detach(|| json(&self.results, &Summary::of(&self.results)))
+    }
+
+    /// The rows of `latput report --format csv`.
+    fn csv(&self, py: Python<'_>) -> String {
+        py.detach(|| csv(&self.results))
+    }
+
+    /// The page of `latput report -o report.html`.
+    fn html(&self, py: Python<'_>) -> String {
+        py.detach(|| html(&self.results, &Summary::of(&self.results), None))
+    }
+
+    /// The tables of `latput report`.
+    #[pyo3(signature = (columns = 100))]
+    fn text(&self, py: Python<'_>, columns: usize) -> String {
+        let screen = Screen { columns, is_terminal: false };
+        py.detach(|| terminal(&self.results, &Summary::of(&self.results), screen))
+    }
+
+    /// The tables of `latput report --format markdown`.
+    fn markdown(&self, py: Python<'_>) -> String {
+        py.detach(|| markdown(&self.results, &Summary::of(&self.results)))
+    }
+
+    /// The same run, judged by another goal.
+    fn with_goal(&self, goal: &str) -> PyResult<Self> {
+        let parsed = Goal::parse(goal).map_err(|error| LatputError::new_err(error.to_string()))?;
+        let figures = parsed.objective.iter().chain(parsed.conditions.iter().map(|it| &it.figure));
+        for figure in figures {
+            if figure.of(&self.results.workloads).is_empty() {
+                let names = self.results.workloads.iter().map(|it| it.name.as_str());
+                let names = names.collect::<Vec<_>>().join(", ");
+                let problem = format!("no workload is meant by `{figure}`; there are {names}");
+                return Err(LatputError::new_err(problem));
+            }
+        }
+        let results = Results { goal: Some(goal.to_owned()), ..Results::clone(&self.results) };
+        Ok(Self { results: Arc::new(results) })
+    }
+
+    /// Writes the run to a new results file, which every command of latput reads.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| saved(&self.results, &path)).map_err(refused)
+    }
+
+    /// The run as bytes, for another process of the same version.
+    fn to_bytes(&self, py: Python<'_>) -> Vec<u8> {
+        py.detach(|| serde_json::to_vec(&*self.results))
+            .expect("results have text keys and finite numbers only, so they always serialise")
+    }
+
+    /// A run from bytes of `to_bytes`.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Self> {
+        let results = py
+            .detach(|| serde_json::from_slice(&bytes))
+            .map_err(|error| LatputError::new_err(format!("these bytes are no run: {error}")))?;
+        Ok(Self { results: Arc::new(results) })
+    }
+
+    /// Round-trip times of a trial: the largest duration of each bucket in nanoseconds, and the counts; `None` where the
+    /// workload has none. With `probe`, those of the probe beside the traffic.
+    #[pyo3(signature = (trial, probe = false))]
+    fn histogram(&self, trial: usize, probe: bool) -> PyResult<Option<(Vec<u64>, Vec<u64>)>> {
+        let row = self.results.rows.get(trial).ok_or_else(|| {
+            let count = self.results.rows.len();
+            PyIndexError::new_err(format!("trial {trial}: the run has {count}, from 0"))
+        })?;
+        let observed = &row.observation;
+        let histogram = if probe {
+            observed.probe.as_ref().map(|probe| &probe.rtt)
+        } else {
+            observed.traffic.latency.as_ref()
+        };
+        Ok(histogram.map(|it| it.buckets().map(|(upper, count)| (upper.as_ns(), count)).unzip()))
+    }
+}
+
+/// Number, name, start in milliseconds since 1970, trials, whether it ended.
+type RunLine = (i64, String, u64, u64, bool);
+
+/// The runs of a results file.
+#[pyfunction]
+fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
+    let runs = py.detach(|| ResultsDb::open(&path)?.runs()).map_err(refused)?;
+    let run = |it: latput_experiment::results_db::RunSummary| {
+        (it.id, it.name, it.started_unix_ms, it.trials, it.finished)
+    };
+    Ok(runs.into_iter().map(run).collect())
+}
+
+/// Loads a run of a results file; the newest without a number.
+#[pyfunction]
+#[pyo3(signature = (path, run = None))]
+fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> {
+    let results = py.detach(|| ResultsDb::open(&path)?.load_chosen(run)).map_err(refused)?;
+    Ok(NativeRun { results: Arc::new(results) })
+}
+
+/// Simulates a plan, packet by packet, on every core. `system` is a profile's name or file, `output` a results file that
+/// resumes; without one the run is in memory. Ctrl-C ends it.
+#[pyfunction]
+#[pyo3(signature = (plan, system, seed = None, output = None))]
+fn simulate(
+    py: Python<'_>,
+    plan: &Plan,
+    system: String,
+    seed: Option<u64>,
+    output: Option<PathBuf>,
+) -> PyResult<NativeRun> {
+    let stop = Stop::new();
+    let Plan { text, mut plan } = plan.clone();
+    plan.method.seed = seed.or(plan.method.seed);
+    let stopped = stop.clone();
+    // A thread of its own: this one looks for Ctrl-C.
+    let working = thread::spawn(move || simulated(&plan, &text, &system, output, &stopped));
+    while !working.is_finished() {
+        py.detach(|| thread::sleep(LOOK_EVERY));
+        if let Err(interrupted) = py.check_signals() {
+            stop.raise();
+            let _ended_early = py.detach(|| working.join());
+            return Err(interrupted);
+        }
+    }
+    let ended = working.join().map_err(|_| LatputError::new_err("the simulator failed"))?;
+    Ok(NativeRun { results: Arc::new(ended.map_err(refused)?) })
+}
+
+fn simulated(
+    plan: &latput_trial::Plan,
+    text: &str,
+    system: &str,
+    output: Option<PathBuf>,
+    stop: &Stop,
+) -> Result<Results, Error> {
+    let testbed = Testbed::simulator(system, plan)?;
+    let mut db = output.map_or_else(ResultsDb::in_memory, |path| ResultsDb::create(&path))?;
+    // Another seed is another run: it must not resume the plan's own.
+    let text =
+        plan.method.seed.map_or_else(|| text.to_owned(), |seed| format!("{text}\n# seed {seed}\n"));
+    let run = session::Run { plan, plan_text: &text, testbed: &testbed, interval: None, stop };
+    let ended = session::run(&run, &mut db, &mut Silent)?;
+    match ended.cause {
+        Some(cause) => Err(cause),
+        None => Ok(ended.results),
+    }
+}
+
+fn saved(results: &Results, path: &Path) -> Result<(), Error> {
+    let mut db = ResultsDb::create(path)?;
+    let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
+    let run = db.begin("", "", started, results)?;
+    for row in &results.rows {
+        db.append(run, results, row)?;
+    }
+    db.finish(run, results)
+}
+
+/// Nobody watches.
+struct Silent;
+
+impl Progress for Silent {
+    fn remark(&mut self, _: &str) {}
+    fn interval(&mut self, _: &Interval) {}
+    fn trial(&mut self, _: &TrialDone<'_>) {}
+    fn ended(&mut self) {}
+}
+
+fn refused(error: Error) -> PyErr {
+    let text = chain(&error);
+    match error {
+        Error::Plan(_) => PlanError::new_err(text),
+        _ => LatputError::new_err(text),
+    }
+}
+
+/// Compiled parts of the package `latput`.
+#[pymodule]
+fn latput_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("LatputError", module.py().get_type::<LatputError>())?;
+    module.add("PlanError", module.py().get_type::<PlanError>())?;
+    module.add_class::<Plan>()?;
+    module.add_class::<NativeRun>()?;
+    module.add_function(wrap_pyfunction!(runs, module)?)?;
+    module.add_function(wrap_pyfunction!(load, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)
+}

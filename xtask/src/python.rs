@@ -1,0 +1,61 @@
+//! The Python package: a wheel, installed into a fresh environment, its types and its tests.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::Workspace;
+
+/// What the package's tests need, and what builds it.
+const TOOLS: [&str; 7] = [
+    "maturin>=1.9,<2",
+    "pandas>=2",
+    "pandas-stubs",
+    "pyarrow>=15",
+    "distributed>=2024.1",
+    "pytest>=8",
+    "mypy>=1.11",
+];
+
+/// Builds the wheel, installs it where nothing else of latput is, and tests it against the binary.
+pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let folder = workspace.target.join("xtask-python");
+    let environment = folder.join("environment");
+    if environment.exists() {
+        std::fs::remove_dir_all(&environment)
+            .with_context(|| format!("cannot empty {}", environment.display()))?;
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let package = workspace.root.join("python");
+    let program = |name: &str| environment.join("bin").join(name);
+    let run = |program: &Path, words: &[&str]| -> Result<()> {
+        let mut command = Command::new(program);
+        command.args(words).current_dir(&package).env("VIRTUAL_ENV", &environment);
+        command.env("LATPUT", workspace.built()?).env("CARGO_TARGET_DIR", &workspace.target);
+        let status =
+            command.status().with_context(|| format!("cannot start {}", program.display()))?;
+        ensure!(status.success(), "{} {} ended with {status}", program.display(), words.join(" "));
+        Ok(())
+    };
+    let words = ["-m", "venv", &environment.display().to_string()];
+    run(Path::new("python3"), &words)
+        .context("python3 makes no environment; Debian has it in python3-venv")?;
+    run(&program("pip"), &[&["install", "--quiet"], &TOOLS[..]].concat())?;
+    let wheels = folder.join("wheels");
+    let out = wheels.display().to_string();
+    run(&program("maturin"), &["build", "--quiet", "--profile", "dev", "--out", &out])?;
+    let wheel = std::fs::read_dir(&wheels)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|it| it == "whl"))
+        .context("maturin has made no wheel")?;
+    let wheel = wheel.display().to_string();
+    run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
+    run(&program("mypy"), &[])?;
+    tally.passed += 1;
+    run(&program("pytest"), &["-q"])?;
+    tally.passed += 1;
+    Ok(())
+}
