@@ -182,7 +182,6 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
         let model = models.get(results.workloads[workload].traffic.kind());
         let cpu = cpu(model, figures);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
-        let known: f64 = cpu.iter().filter_map(|(_, amount)| amount.value()).sum();
         let cell = CellParts { results, runs: &runs, busy: &busy, setting, workload };
         Explanation {
             setting,
@@ -192,11 +191,17 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
             busy_ns_per_s,
             busiest_cpu_ratio: busiest(results, setting, workload),
             not_told_apart: model.map_or_else(Vec::new, not_told_apart),
-            unexplained_ratio: if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 },
+            unexplained_ratio: unexplained(&cpu, busy_ns_per_s),
             cpu,
         }
     };
     runs.cells().map(|(at, _)| explained(at)).collect()
+}
+
+/// The share of the busy time that the known parts leave; 0 for an idle host.
+fn unexplained(parts: &[(Term, Amount)], busy_ns_per_s: f64) -> f64 {
+    let known: f64 = parts.iter().filter_map(|(_, amount)| amount.value()).sum();
+    if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 }
 }
 
 fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, Amount)> {
@@ -540,6 +545,38 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_round_trip_is_what_the_cpu_of_both_ends_leaves() {
+        let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
+        let figures = Figures { rate: 1000.0, p99_us: Some(100.0 / 0.51), service_demand_us: 12.0 };
+        let mut made = results(&["as it is"], &loads, 6, |_, _| figures);
+        for row in &mut made.rows {
+            let mut generator = row.observation.hosts[0].clone();
+            generator.role = Role::Generator;
+            // 8 us of each transaction: 8 ms of a second.
+            generator.cpus[0].time.system = Nanos::from_ms(8);
+            row.observation.hosts.push(generator);
+        }
+        let explained = explain(&made, &BTreeMap::new());
+        check(&explained[0], Stage::Cpu, Some(20_000.0));
+        check(&explained[0], Stage::Rest, Some(80_000.0));
+        // Of a CPU that counts a thousand seconds in the window, 12 ms are busy.
+        let busiest = explained[0].busiest_cpu_ratio.unwrap();
+        assert!((busiest - 0.012 / 1000.0).abs() < 1e-9, "{busiest}");
+    }
+
+    #[test]
+    fn what_the_costs_leave_is_unexplained() {
+        let term = |term, ns: f64, count: f64| {
+            let part = ns * count;
+            (term, Amount::Known { ns: part, ns_low: part, ns_high: part, confidence: 0.99 })
+        };
+        let parts = [term(Term::Packet, 900.0, 1000.0), term(Term::Poll, 500.0, 1000.0)];
+        assert!((unexplained(&parts, 2e6) - 0.3).abs() < 1e-12);
+        assert!((unexplained(&[], 2e6) - 1.0).abs() < 1e-12);
+        assert!(unexplained(&parts, 0.0).abs() < 1e-12);
+    }
+
+    #[test]
     fn a_delay_is_that_of_the_knob_that_holds_back() {
         let time = |us| Value::Time(Nanos::from_us(us));
         let of = |set: &[(Knob, Value)]| delay_of(&set.iter().cloned().collect());
@@ -552,6 +589,10 @@ mod tests {
             of(&[(Knob::InterruptThrottleRate, Value::Count(8_000))]),
             Some(Nanos::from_us(125))
         );
+        assert_eq!(of(&[(Knob::RxAbsIntDelay, Value::Count(50))]), Some(Nanos::from_ns(51_200)));
+        // 1 to 4 are modes of the driver and no rates.
+        assert_eq!(of(&[(Knob::InterruptThrottleRate, Value::Count(3))]), None);
+        assert_eq!(of(&[(Knob::InterruptThrottleRate, Value::Count(0))]), Some(Nanos::ZERO));
         assert_eq!(of(&[(Knob::Mtu, Value::Count(1_500))]), None);
     }
 

@@ -121,6 +121,20 @@ mod tests {
     }
 
     #[test]
+    fn the_first_setting_is_extra_where_it_is_todays_and_today_was_read() {
+        for (label, was_read, expected) in
+            [(TODAY, true, true), (TODAY, false, false), ("mtu=1500", true, false)]
+        {
+            let mut made = results(&[label], &[], 1, |_, _| Figures::default());
+            if was_read {
+                let (host, role) = ("b".to_owned(), Role::Sut);
+                made.today = vec![HostToday { host, role, values: State::default() }];
+            }
+            assert_eq!(is_extra(&made), expected, "{label} {was_read}");
+        }
+    }
+
+    #[test]
     fn today_is_told_with_its_values() {
         let both = |sut: u64, generator: u64| [(Role::Sut, sut), (Role::Generator, generator)];
         let label = |of_plan: &[&str], values: &[(Role, u64)]| {

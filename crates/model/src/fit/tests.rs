@@ -207,6 +207,41 @@ fn results(cells: &[Counts], costs: Costs, noise: f64, seed: u64) -> Results {
     }
 }
 
+#[test]
+fn terms_have_the_names_of_files() {
+    let names = ["byte", "packet", "interrupt", "poll", "background"];
+    assert_eq!(Term::ALL.map(Term::name), names);
+}
+
+#[test]
+fn counts_are_per_second_of_the_window() {
+    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = results(&[cell], [0.0, 1e6, 0.0, 0.0, 0.0], 0.0, 1);
+    for row in &mut made.rows {
+        row.observation.hosts[0].window = Nanos::from_s(4);
+        row.observation.hosts[0].cpus[0].time.system = Nanos::from_ms(200);
+    }
+    let cells = &cells::of(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    assert_eq!(cells.len(), 1);
+    assert_eq!(cells[0].counts, [1500.0, 100.0, 20.0, 5.0, 1.0].map(Some));
+    assert!((cells[0].busy - 5e7).abs() < 1.0, "{}", cells[0].busy);
+}
+
+#[test]
+fn rows_of_settings_and_workloads_that_are_not_there_are_left_out() {
+    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = results(&[cell], COSTS, 0.0, 1);
+    let (mut of_setting, mut of_workload) = (made.rows[0].clone(), made.rows[0].clone());
+    of_setting.setting = made.settings.len();
+    of_workload.workload = made.workloads.len();
+    made.rows.extend([of_setting, of_workload]);
+    let cells = &cells::of(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    assert_eq!(
+        cells.iter().map(|cell| (cell.setting, cell.workload)).collect::<Vec<_>>(),
+        [(0, 0)]
+    );
+}
+
 fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
     let system = Nanos::from_secs_f64(busy_ns / 1e9);
     let time = CpuTime { system, idle: Nanos::from_s(60), ..CpuTime::default() };

@@ -75,6 +75,121 @@ fn runs_without_figures_are_left_out() {
     assert!(matches!(search.step(), SearchStep::Try { .. }));
 }
 
+#[test]
+fn the_last_block_has_what_is_left_of_the_budget() {
+    let mut search = Search::new(grid(&[6, 6]), 0, Vec::new(), options(3, 18));
+    let mut rng = Rng::from_seed(5);
+    let mut blocks = Vec::new();
+    while let SearchStep::Try { settings, leader } = search.step() {
+        if leader.is_some() {
+            blocks.push(settings.len());
+        }
+        let cost = |setting: usize| bowl(&[at(&search.space, setting), vec![0.5]].concat());
+        let tried: Vec<Tried> = settings
+            .iter()
+            .map(|&setting| Tried {
+                setting,
+                block: 0,
+                cost_log: noisy(cost(setting), &mut rng),
+                figures_log: Vec::new(),
+            })
+            .collect();
+        search.record(tried);
+    }
+    assert_eq!(search.runs(), 18);
+    // Blocks of 4 until fewer are left.
+    let (last, full) = blocks.split_last().unwrap();
+    assert!(full.iter().all(|size| *size == 4) && (1..=4).contains(last), "{blocks:?}");
+}
+
+/// The closed form of the expected improvement (Jones, Schonlau and Welch 1998, equation 15), times what a run would tell.
+#[test]
+fn the_promise_is_the_expected_improvement_times_the_news_of_a_run() {
+    let space = grid(&[2, 2]);
+    let samples = [(0, 0.0), (1, 0.3), (2, 0.1), (3, 0.2)].map(|(setting, value)| RunSample {
+        setting,
+        block: 0,
+        value,
+    });
+    let fit = Surrogate::fit(&space, &samples, None);
+    let candidate = |mean, deviation| {
+        let mut place = fit.place(0);
+        place.belief = Belief { mean, deviation };
+        Candidate { setting: 0, place, keeps: 0.5, weight: 1.0 }
+    };
+    let check = |(mean, deviation, best, is_within, noise): (f64, f64, f64, bool, f64),
+                 expected: f64| {
+        let promise = candidate(mean, deviation).promise(best, is_within, noise);
+        assert!((promise - expected).abs() < 1e-6, "{promise} instead of {expected}");
+    };
+    let pdf_of_0 = 0.398_942_280;
+    // 1 - 1 / sqrt(1 + 1)
+    let news = 0.292_893_219;
+    check((0.0, 1.0, 0.0, true, 1.0), 0.5 * pdf_of_0 * news);
+    // z = 2: 2 x 0.977249868 + 0.053990967, of half the deviation.
+    check((-1.0, 0.5, 0.0, true, 0.0), 0.5 * 0.5 * (2.0 * 0.977_249_868 + 0.053_990_967));
+    check((-1.0, 0.5, 0.0, false, 0.0), 0.5);
+    // 1 - 1.5 / sqrt(4 + 2.25)
+    check((0.0, 2.0, 0.0, false, 1.5), 0.5 * 0.4);
+}
+
+/// A run of one setting lowers the doubt about another as conditioning a normal does (Rasmussen and Williams 2006, equation A.6).
+#[test]
+fn a_chosen_setting_tells_of_those_that_are_correlated_with_it() {
+    let mut search = Search::new(grid(&[5, 5]), 0, Vec::new(), options(1, 50));
+    let mut rng = Rng::from_seed(2);
+    search.record((0..12).map(|run| Tried {
+        setting: 2 * run,
+        block: 0,
+        cost_log: 0.1 * (run as f64) + 0.05 * rng.normal(),
+        figures_log: Vec::new(),
+    }));
+    let view = View::of(&search);
+    let candidate =
+        |setting| Candidate { setting, place: view.cost.place(setting), keeps: 1.0, weight: 1.0 };
+    let (chosen, mut left) = (candidate(7), vec![candidate(8), candidate(24)]);
+    let noise = view.cost.noise();
+    let own = chosen.place.belief.deviation.powi(2);
+    let expected: Vec<f64> = left
+        .iter()
+        .map(|other| {
+            let shared = view.cost.covariance(&chosen.place, &other.place);
+            (other.place.belief.deviation.powi(2) - shared * shared / (own + noise * noise)).sqrt()
+        })
+        .collect();
+    let before: Vec<f64> = left.iter().map(|other| other.place.belief.deviation).collect();
+    view.learn(&chosen, &mut left);
+    for ((other, expected), before) in left.iter().zip(expected).zip(before) {
+        let deviation = other.place.belief.deviation;
+        assert!(
+            (deviation - expected).abs() < 1e-12 && deviation <= before,
+            "{deviation} {expected}"
+        );
+    }
+    assert!(left[0].place.belief.deviation < 0.999 * view.cost.belief(8).deviation);
+}
+
+#[test]
+fn a_doubt_is_a_chance() {
+    let doubt_of = |apart: f64, runs: usize| {
+        let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 200));
+        let mut rng = Rng::from_seed(3);
+        search.record((0..runs).map(|run| Tried {
+            setting: run % 2,
+            block: u32::try_from(run / 2).unwrap(),
+            cost_log: apart * (run % 2) as f64 + 0.1 * rng.normal(),
+            figures_log: Vec::new(),
+        }));
+        let view = View::of(&search);
+        (view.leader(), view.doubt(view.leader(), &mut rng).0)
+    };
+    let (leader, sure) = doubt_of(0.5, 80);
+    assert!(leader == 0 && sure < 0.001, "{sure}");
+    // Known to 0.07 = 0.1 / sqrt(2) each, where an effect is 3 %.
+    let (_, open) = doubt_of(0.0, 4);
+    assert!((0.01..=1.0).contains(&open), "{open}");
+}
+
 fn bowl(x: &[f64]) -> f64 {
     0.8 * (x[0] - 0.6).powi(2)
         + 0.5 * (x[1] - 0.3).powi(2)
