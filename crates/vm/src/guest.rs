@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::config::{CONFIG, Config, MODULES, PROGRAM};
 use crate::error::Error;
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
+use crate::kernel::{self, Kernel};
 use crate::line::{Line, Output};
 use crate::modules::Modules;
 use crate::qemu::{self, Files, Qmp};
@@ -34,6 +34,8 @@ const OTHER_MODULES: [&str; 6] =
 pub struct Guest {
     spec: GuestSpec,
     release: String,
+    /// Words that were added to the kernel's command line.
+    parameters: String,
     qemu: String,
     files: Files,
     child: Child,
@@ -46,6 +48,7 @@ impl Guest {
     pub fn start(spec: GuestSpec, is_interrupted: &dyn Fn() -> bool) -> Result<Self, Error> {
         let program = qemu::find()?;
         let kernel = Kernel::find()?;
+        let parameters = kernel::parameters()?;
         let initramfs = initramfs(spec, &kernel)?;
         let files = make_folder()?;
         let write = |path: PathBuf, bytes: &[u8]| {
@@ -64,13 +67,14 @@ impl Guest {
             let log = files.0.join("qemu.log");
             let errors = fs::File::create(&log)
                 .map_err(|source| Error::io(format!("create {}", log.display()), source))?;
-            let mut command = qemu::command(&program, spec, &image, &files);
+            let mut command = qemu::command(&program, spec, &image, &parameters, &files);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
             latput_linux::process::end_with_this_thread(&mut command);
             command.spawn().map_err(|source| Error::io("start QEMU", source))
         };
         let child = started().inspect_err(|_| drop(fs::remove_dir_all(&files.0)))?;
-        let mut guest = Self { spec, release: kernel.release, qemu: String::new(), files, child };
+        let mut guest =
+            Self { spec, release: kernel.release, parameters, qemu: String::new(), files, child };
         guest.wait_until_ready(is_interrupted)?;
         guest.monitor()?.version().clone_into(&mut guest.qemu);
         Ok(guest)
@@ -80,6 +84,7 @@ impl Guest {
     pub fn check_host() -> Result<(), Error> {
         qemu::find()?;
         binary::read()?;
+        kernel::parameters()?;
         Kernel::find().map(drop)
     }
 
@@ -90,7 +95,10 @@ impl Guest {
 
     /// The guest in a line: the same for every guest of this kind on this machine.
     pub fn description(&self) -> String {
-        format!("Linux {} on QEMU {}, {}", self.release, self.qemu, self.spec)
+        let Self { release, parameters, qemu, spec, .. } = self;
+        let with =
+            if parameters.is_empty() { String::new() } else { format!(" with {parameters}") };
+        format!("Linux {release}{with} on QEMU {qemu}, {spec}")
     }
 
     /// The folder that [`Line::open`] and [`crate::attach`] find it by.

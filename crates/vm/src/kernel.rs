@@ -8,10 +8,39 @@ use crate::modules::{ELF_MAGIC, unpacked};
 
 /// Names the folder that the kernel package is unpacked in.
 const VARIABLE: &str = "LATPUT_VM_KERNEL";
+/// Words that are added to the kernel's command line.
+const PARAMETERS: &str = "LATPUT_VM_PARAMETERS";
+/// Most bytes of them: x86 cuts the command line at 2048 (`COMMAND_LINE_SIZE`).
+const PARAMETERS_MOST: usize = 1024;
 /// Why the search ended without one.
 const MEND: &str = "install your distribution's kernel package (on Debian `linux-image-amd64`), or \
     unpack it anywhere (`apt-get download`, then `dpkg-deb -x PACKAGE FOLDER`) and name the folder in \
     LATPUT_VM_KERNEL";
+
+/// The kernel parameters of `LATPUT_VM_PARAMETERS`, such as `threadirqs`; empty where it is not set.
+pub(crate) fn parameters() -> Result<String, Error> {
+    let given = std::env::var_os(PARAMETERS).unwrap_or_default();
+    checked_parameters(&given.to_string_lossy())
+}
+
+fn checked_parameters(given: &str) -> Result<String, Error> {
+    let refused = |what: &str| Error::Missing {
+        what: format!("{PARAMETERS} {what}"),
+        mend: "give words of the kernel's command line, such as `threadirqs nohz=off`".to_owned(),
+    };
+    if given.len() > PARAMETERS_MOST {
+        return Err(refused(&format!("is longer than {PARAMETERS_MOST} bytes")));
+    }
+    if given.chars().any(|letter| !(letter == ' ' || letter.is_ascii_graphic())) {
+        return Err(refused("has a letter that no kernel parameter has"));
+    }
+    let words: Vec<&str> = given.split_whitespace().collect();
+    // What follows `--` goes to the first process, and `rdinit` names it: both are latput's.
+    if words.iter().any(|word| *word == "--" || word.starts_with("rdinit=")) {
+        return Err(refused("has `--` or `rdinit=`, which are latput's own"));
+    }
+    Ok(words.join(" "))
+}
 
 /// A kernel and its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +139,17 @@ fn version(release: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_words_that_leave_the_first_process_alone() {
+        let taken = |given: &str| checked_parameters(given).map_err(|error| error.to_string());
+        assert_eq!(taken("  threadirqs   nohz=off "), Ok("threadirqs nohz=off".to_owned()));
+        assert_eq!(taken(""), Ok(String::new()));
+        for given in ["quiet -- sh", "rdinit=/bin/sh", "a\nb", "\u{e9}", &"x".repeat(2000)] {
+            let error = taken(given).unwrap_err();
+            assert!(error.contains(PARAMETERS) && error.contains("threadirqs"), "{error}");
+        }
+    }
 
     #[test]
     fn the_newest_kernel_that_has_its_modules_is_taken() {

@@ -64,13 +64,19 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
 }
 
 /// The whole command line.
-pub(crate) fn command(program: &Path, spec: GuestSpec, kernel: &Path, files: &Files) -> Command {
+pub(crate) fn command(
+    program: &Path,
+    spec: GuestSpec,
+    kernel: &Path,
+    parameters: &str,
+    files: &Files,
+) -> Command {
     let mut command = Command::new(program);
     let memory = ["-m", "512", "-smp", "2", "-nodefaults", "-no-reboot", "-display", "none"];
     // Never KVM: the same on every machine, and in CI.
     command.args(["-M", "q35", "-cpu", "max", "-accel", "tcg,thread=multi"]).args(memory);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(files.initramfs());
-    command.arg("-append").arg(kernel_words());
+    command.arg("-append").arg(kernel_words(parameters));
     command.args([OsString::from("-serial"), option("file:", &files.console())]);
     let orders = option("socket,id=orders,server=on,wait=off,path=", &files.orders());
     command
@@ -109,10 +115,10 @@ fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
 /// Process 1 is latput; a kernel that fails ends QEMU (`panic=-1` reboots, `-no-reboot` ends). On a busy machine
 /// no timer tick may come within the ten that the kernel waits for, which it takes for a broken IO-APIC and
 /// panics: `no_timer_check` (`check_timer`, `arch/x86/kernel/apic/io_apic.c`) spares it that look.
-fn kernel_words() -> String {
+fn kernel_words(more: &str) -> String {
     format!(
         "console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on audit=0 \
-         net.ifnames=0 tsc=reliable no_timer_check rdinit={PROGRAM} -- vm init"
+         net.ifnames=0 tsc=reliable no_timer_check {more} rdinit={PROGRAM} -- vm init"
     )
 }
 
@@ -201,7 +207,7 @@ mod tests {
 
     fn words(spec: GuestSpec) -> Vec<String> {
         let files = Files("/tmp/guest".into());
-        let command = command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), &files);
+        let command = command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), "threadirqs", &files);
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 }
