@@ -18,6 +18,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+pub use self::clean_root::first_source;
+
 use crate::ci::Tally;
 use crate::workspace::{Workspace, find_on_path, output};
 

@@ -11,10 +11,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, cargo, find_on_path};
+use crate::dist::first_source;
+use crate::workspace::{Workspace, cargo, find_on_path, output};
 
 /// A kernel with the drivers of real hardware, whatever its version; the `cloud` kernels lack them.
 const META_PACKAGE: &str = "linux-image-amd64";
+/// The oldest kernel that is claimed, and the Debian that has it.
+const OLDEST: &str = "5.10.";
+const OLDEST_SUITE: &str = "bullseye";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const PROFILE: &str = "guest";
 
@@ -44,7 +48,12 @@ fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
         tally.feed(line);
         return Ok(());
     }
-    let package = package()?;
+    unpack(folder, &unpacked, &[], tally)
+}
+
+/// Downloads the newest kernel that apt has with these options, and unpacks it.
+fn unpack(folder: &Path, unpacked: &Path, apt: &[String], tally: &mut Tally) -> Result<()> {
+    let package = package(apt)?;
     let downloads = folder.join("download");
     let partial = folder.join("kernel.partial");
     for folder in [&downloads, &partial] {
@@ -54,31 +63,69 @@ fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    tally
-        .run(Command::new("apt-get").args(["download", "-q", &package]).current_dir(&downloads))?;
+    let mut download = Command::new("apt-get");
+    download.args(apt).args(["download", "-q", &package]).current_dir(&downloads);
+    tally.run(&mut download)?;
     let file = fs::read_dir(&downloads)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .with_context(|| format!("`apt-get download {package}` left no package"))?;
     tally.run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&partial))?;
     // Only a whole one has the name.
-    fs::rename(&partial, &unpacked)?;
+    fs::rename(&partial, unpacked)?;
     fs::remove_dir_all(&downloads)?;
     Ok(())
 }
 
 /// The package of the newest kernel.
-fn package() -> Result<String> {
-    let output = Command::new("apt-cache")
+fn package(apt: &[String]) -> Result<String> {
+    let listed = Command::new("apt-cache")
+        .args(apt)
         .args(["depends", META_PACKAGE])
         .output()
         .context("cannot start `apt-cache`")?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&listed.stdout);
     let mut depends = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     match depends.find(|name| name.starts_with("linux-image-")) {
         Some(name) => Ok(name.to_owned()),
         None => bail!("`apt-cache` knows no {META_PACKAGE}: run `apt-get update`"),
     }
+}
+
+/// A step of `cargo xtask ci --full`: the static binary measures on the oldest kernel that is claimed.
+pub fn oldest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let folder = workspace.target.join("vm-oldest");
+    let kernel = folder.join("kernel");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    if !kernel.join("boot").exists() {
+        let (_, from) = first_source()?;
+        // Lists and packages of its own: this machine's are left alone.
+        for name in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        let list = folder.join("sources.list");
+        fs::write(&list, format!("deb {from} {OLDEST_SUITE} main\n"))?;
+        let path = |name: &str| folder.join(name).display().to_string();
+        let apt = [
+            format!("-oDir::Etc::SourceList={}", list.display()),
+            "-oDir::Etc::SourceParts=/dev/null".to_owned(),
+            format!("-oDir::State::Lists={}", path("lists")),
+            format!("-oDir::Cache={}", path("cache")),
+        ];
+        tally.run(Command::new("apt-get").args(&apt).args(["update", "-q"]))?;
+        unpack(&folder, &kernel, &apt, tally)?;
+    }
+    let release = fs::read_dir(kernel.join("lib/modules"))?
+        .find_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .context("the package has no modules")?;
+    ensure!(release.starts_with(OLDEST), "{OLDEST_SUITE} has Linux {release}, not {OLDEST}");
+    let mut measure = Command::new(workspace.built()?);
+    measure.args(["measure", "vm", "--workload", "tcp_rr", "--duration", "1s", "--json"]);
+    let said = output(measure.env("LATPUT_VM_KERNEL", &kernel).current_dir(&folder))?;
+    ensure!(said.contains(&release), "the measurement does not tell of {release}: {said}");
+    println!("Linux {release}: measured");
+    tally.passed += 1;
+    Ok(())
 }
 
 fn binary(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -207,7 +207,8 @@ mod tests {
 
     fn words(spec: GuestSpec) -> Vec<String> {
         let files = Files("/tmp/guest".into());
-        let command = command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), "threadirqs", &files);
+        let command =
+            command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), "threadirqs", &files);
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 }

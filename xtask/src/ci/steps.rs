@@ -78,6 +78,11 @@ pub const SLOW: &[Step] = &[
     Step { name: "release", about: "the binary with link-time optimisation", run: release },
     Step { name: "shipped", about: "the static binary of the packages", run: dist::build },
     Step {
+        name: "oldest",
+        about: "the static binary on the oldest kernel that is claimed, in a guest",
+        run: vm::oldest,
+    },
+    Step {
         name: "power",
         about: "the chance to prove a known effect on recorded noise",
         run: power,

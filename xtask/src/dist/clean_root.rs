@@ -84,20 +84,26 @@ pub fn check(release: &Release, folder: &Path, tally: &mut Tally) -> Result<()> 
     empty(&clean)
 }
 
+/// The name of this machine's Debian, and the first place that apt has it from.
+pub fn first_source() -> Result<(String, String)> {
+    let format = ["indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"];
+    let sources = output(Command::new("apt-get").args(format))?;
+    let first = sources.lines().find_map(|line| line.split_once(' '));
+    let (suite, from) = first.context("apt has no sources; run `apt-get update`")?;
+    Ok((suite.to_owned(), from.to_owned()))
+}
+
 /// A fresh Debian of this machine's version, from the first source that apt has for it; made once.
 fn base(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
     let base = folder.join(BASE);
     if base.exists() {
         return Ok(base);
     }
-    let format = ["indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"];
-    let sources = output(Command::new("apt-get").args(format))?;
-    let first = sources.lines().find_map(|line| line.split_once(' '));
-    let (suite, from) = first.context("apt has no sources; run `apt-get update`")?;
+    let (suite, from) = first_source()?;
     let partial = folder.join("base.partial");
     empty(&partial)?;
     let mut make = Command::new("debootstrap");
-    make.args(["--variant=minbase", &format!("--include={INCLUDED}"), suite]);
+    make.args(["--variant=minbase", &format!("--include={INCLUDED}"), &suite]);
     tally.run(make.arg(&partial).arg(from))?;
     // Only a whole one has the name.
     fs::rename(&partial, &base)?;
