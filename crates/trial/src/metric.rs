@@ -146,9 +146,9 @@ impl Metric {
         matches!(self.row().needs, Needs::Probe)
     }
 
-    /// Whether workloads of this kind can have it.
+    /// Whether workloads of this kind can have it. A plan can give each workload a custom one.
     pub fn is_reported_by(self, kind: &str) -> bool {
-        self.row().workloads.contains(&kind)
+        matches!(self, Self::Custom(_)) || self.row().workloads.contains(&kind)
     }
 }
 

@@ -145,7 +145,7 @@ pub(super) fn time_ns(text: &str) -> Option<f64> {
 pub(super) fn count(value: f64) -> Option<u64> {
     // Below 2^53 every whole number has a float of its own.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    let is_count = value >= 0.0 && value <= EXACT && value.fract() == 0.0;
+    let is_count = (0.0..=EXACT).contains(&value) && value.fract() == 0.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^53")]
     let count = value as u64;
     is_count.then_some(count)

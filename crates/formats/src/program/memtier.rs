@@ -1,4 +1,4 @@
-//! memtier_benchmark: the row `Totals` of its table. Times are in milliseconds.
+//! `memtier_benchmark`: the row `Totals` of its table. Times are in milliseconds.
 
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};

@@ -1,4 +1,4 @@
-//! pgbench (PostgreSQL).
+//! pgbench, the benchmark of `PostgreSQL`.
 
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};

@@ -332,7 +332,7 @@ impl fmt::Display for Parser {
 
 /// A name that is no parser's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no parser is called `{name}`{}; these are: {}", self.meant(), self.names())]
+#[error("no parser is called `{name}`{}; these are: {}", self.meant(), names())]
 pub struct UnknownParser {
     name: String,
 }
@@ -343,11 +343,11 @@ impl UnknownParser {
         let meant = spelling::nearest(&self.name, names);
         meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"))
     }
+}
 
-    fn names(&self) -> String {
-        let names: Vec<&str> = Parser::ALL.iter().map(|parser| parser.name()).collect();
-        names.join(", ")
-    }
+fn names() -> String {
+    let names: Vec<&str> = Parser::ALL.iter().map(|parser| parser.name()).collect();
+    names.join(", ")
 }
 
 impl FromStr for Parser {

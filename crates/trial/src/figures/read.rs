@@ -98,7 +98,7 @@ impl Text {
                 match values.into_iter::<Value>().next() {
                     Some(Ok(value)) if value.is_object() || value.is_array() => return Ok(value),
                     Some(Err(error)) if tries == 0 => {
-                        problem = format!("its JSON is broken: {error}")
+                        problem = format!("its JSON is broken: {error}");
                     }
                     _ => {}
                 }

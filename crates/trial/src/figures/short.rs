@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<OwnFigure, OwnFigureError> {
             (name, rest.trim_end().strip_suffix(']').ok_or_else(|| error("`[` is not closed"))?)
         }
     };
-    written.name = name.trim().to_owned();
+    name.trim().clone_into(&mut written.name);
     for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         match option {
             "higher" => written.better = Some(PreferredDirection::Higher),
