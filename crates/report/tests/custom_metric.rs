@@ -17,7 +17,8 @@ const SCREEN: Screen = Screen { columns: 160, is_terminal: false };
 
 fn define(name: &str, unit: Unit, better: PreferredDirection) -> CustomMetric {
     let summary = metric::Summary::Mean;
-    CustomMetric::define(&Definition { name: name.to_owned(), unit, better, summary }).unwrap()
+    CustomMetric::define(&Definition { name: name.to_owned(), unit, better, summary })
+        .expect("a definition")
 }
 
 /// The demo with two figures of an application: settings 1 and 2 serve 20 % and 40 % more, and setting 2 is too slow.
@@ -26,7 +27,7 @@ fn made() -> Results {
     let queries = define("app_queries", Unit::PerS, PreferredDirection::Higher);
     let delay = define("app_delay", Unit::Nanoseconds, PreferredDirection::Lower);
     for row in &mut made.rows {
-        let noise = 1.0 + 0.002 * f64::from((row.block * 7 + row.setting as u32) % 5);
+        let noise = 1.0 + 0.002 * f64::from((row.block * 7) % 5);
         let gain = [1.0, 1.2, 1.4, 1.0, 0.9][row.setting];
         let slow = [1.0, 1.05, 2.0, 1.0, 1.0][row.setting];
         row.observation.figures.insert(queries, 5e4 * gain * noise);
@@ -34,7 +35,8 @@ fn made() -> Results {
     }
     made.goal = Some("maximize app_queries where app_delay <= 1.2 today".to_owned());
     // As from a file.
-    serde_json::from_str(&serde_json::to_string(&made).unwrap()).unwrap()
+    let kept = serde_json::to_string(&made).expect("results are JSON");
+    serde_json::from_str(&kept).expect("results are read back")
 }
 
 #[test]
@@ -107,7 +109,8 @@ fn a_history_and_a_single_measurement_show_it() {
     let all = HistoryRun::of("f#1".to_owned(), 0, &made, &[], |_, _| true);
     assert!(history::csv(&[all]).contains("app_delay"));
     made.rows.retain(|row| (row.setting, row.workload) == (0, 0));
-    (made.settings.truncate(1), made.workloads.truncate(1));
+    made.settings.truncate(1);
+    made.workloads.truncate(1);
     made.planned_trials = made.rows.len() as u64;
     made.goal = None;
     let text = brief(&made, &Summary::of(&made), SCREEN);
