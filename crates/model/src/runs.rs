@@ -7,7 +7,7 @@ use latput_stats::{Contrast, Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
 
-use crate::cell::stopping_rule;
+use crate::cell::{own_rates, stopping_rule};
 use crate::goal::{Goal, Measure};
 
 /// All usable runs.
@@ -30,13 +30,16 @@ impl<'a> Runs<'a> {
     /// Sorts the rows of `results`. Rows with an unknown setting or workload are left out, and of
     /// two runs of one cell in one block the later counts; a remark tells of both.
     pub(crate) fn of(results: &'a Results) -> Self {
-        Self::with(results, |_| Metric::ALL)
+        let own = results.custom_metrics().into_iter().map(Metric::Custom);
+        let all: Vec<Metric> = Metric::ALL.iter().copied().chain(own).collect();
+        Self::with(results, |_| &all)
     }
 
     /// Like [`Self::of`], with only the figures of the stopping rule: reading quantiles from every
     /// histogram is the main cost.
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
-        Self::with(results, stopping_rule)
+        let own = own_rates(results.custom_metrics().into_iter().map(Metric::Custom));
+        Self::with(results, |traffic| [&stopping_rule(traffic)[..], &own].concat())
     }
 
     /// Like [`Self::of`], with only the figures of a goal.
@@ -80,6 +83,13 @@ impl<'a> Runs<'a> {
             ));
         }
         Self { cells, remarks }
+    }
+
+    /// The metrics of the plan's own that any run of a workload has, by name.
+    pub(crate) fn custom_metrics(&self, workload: usize) -> BTreeSet<Metric> {
+        let runs = self.cells.iter().filter(|((_, of), _)| *of == workload);
+        let figures = runs.flat_map(|(_, runs)| runs.values()).flat_map(|run| run.figures.keys());
+        figures.copied().filter(|metric| matches!(metric, Metric::Custom(_))).collect()
     }
 
     /// Replaces one figure of every run by a drawn value, in the order of settings, workloads and

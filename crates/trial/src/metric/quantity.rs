@@ -3,94 +3,8 @@
 use latput_units::text::number;
 
 use super::Metric;
+use super::unit::{BITS, TIMES, UnitStep};
 use crate::workload::Traffic;
-
-/// The unit of a metric's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Bits per second.
-    BitsPerS,
-    /// Events per second.
-    PerS,
-    /// Packets per second.
-    PacketsPerS,
-    /// Work per second: transactions, or bits of goodput where the workload has no transactions.
-    WorkPerS,
-    /// A share, 0 to 1.
-    Ratio,
-    /// Nanoseconds.
-    Nanoseconds,
-    /// Microseconds per transaction, or per KB (1024 byte) where the workload has no transactions.
-    MicrosecondsPerWork,
-    /// Packets per poll.
-    PacketsPerPoll,
-}
-
-/// A unit for printing: its divisor and its name.
-type UnitStep = (f64, &'static str);
-
-const BITS: &[UnitStep] = &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
-const RATES: &[UnitStep] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
-const TIMES: &[UnitStep] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
-
-impl Unit {
-    /// Every unit.
-    pub const ALL: &[Self] = &[
-        Self::BitsPerS,
-        Self::PerS,
-        Self::PacketsPerS,
-        Self::WorkPerS,
-        Self::Ratio,
-        Self::Nanoseconds,
-        Self::MicrosecondsPerWork,
-        Self::PacketsPerPoll,
-    ];
-
-    /// The unit of values in files, in words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BitsPerS => "bit/s",
-            Self::PerS => "1/s",
-            Self::PacketsPerS => "packet/s",
-            Self::WorkPerS => "transaction/s or bit/s",
-            Self::Ratio => "share of 1",
-            Self::Nanoseconds => "ns",
-            Self::MicrosecondsPerWork => "us/transaction or us/KB",
-            Self::PacketsPerPoll => "packet/poll",
-        }
-    }
-
-    /// The suffix of the names of metrics with this unit.
-    pub const fn suffix(self) -> &'static str {
-        match self {
-            Self::BitsPerS => "_bps",
-            Self::PerS | Self::WorkPerS => "_per_s",
-            Self::PacketsPerS => "_pps",
-            Self::Ratio => "_ratio",
-            Self::Nanoseconds => "_ns",
-            Self::MicrosecondsPerWork => "_us",
-            Self::PacketsPerPoll => "_packets_per_poll",
-        }
-    }
-
-    /// The largest possible value.
-    pub const fn most(self) -> f64 {
-        if matches!(self, Self::Ratio) { 1.0 } else { f64::INFINITY }
-    }
-
-    /// The printed units, smallest first.
-    fn steps(self, traffic: &Traffic) -> &'static [UnitStep] {
-        match (self, traffic.is_transactional()) {
-            (Self::BitsPerS, _) | (Self::WorkPerS, false) => BITS,
-            (Self::PerS | Self::PacketsPerS, _) | (Self::WorkPerS, true) => RATES,
-            (Self::Ratio, _) => &[(0.01, "%")],
-            (Self::Nanoseconds, _) => TIMES,
-            (Self::MicrosecondsPerWork, true) => &[(1.0, "us/tr")],
-            (Self::MicrosecondsPerWork, false) => &[(1.0, "us/KB")],
-            (Self::PacketsPerPoll, _) => &[(1.0, "")],
-        }
-    }
-}
 
 /// The unit in which the figures of one column, axis or sentence are printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,6 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::metric::Unit;
 
     #[test]
     fn figures_take_the_unit_that_people_read() {

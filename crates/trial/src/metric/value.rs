@@ -40,6 +40,7 @@ impl Metric {
             rate(count(sut)? as f64, sut.window.as_secs_f64())
         };
         match self {
+            Self::Custom(custom) => observation.figures.get(&custom).copied(),
             Self::ThroughputBps => flow.goodput_bps(traffic),
             Self::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
             Self::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
