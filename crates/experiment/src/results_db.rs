@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use latput_linux::files::{self, FileError, FileLock};
-use latput_trial::{Metric, Results, Row};
+use latput_trial::{Results, Row};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -285,7 +285,7 @@ impl ResultsDb {
                 ],
             )?;
             let trial = transaction.last_insert_rowid();
-            for metric in Metric::ALL {
+            for metric in row.observation.metrics() {
                 if let Some(value) = metric.value(traffic, &row.observation) {
                     transaction.execute(
                         "INSERT INTO figure (trial, metric, value) VALUES (?1, ?2, ?3)",

@@ -12,7 +12,7 @@ use latput_trial::{Metric, Results};
 
 use crate::runs::{AVERAGE, Runs};
 
-/// The compared figures: rate, latency and CPU cost.
+/// The compared figures, beside the plan's own: rate, latency and CPU cost.
 const COMPARED: &[Metric] = &[
     Metric::ThroughputBps,
     Metric::TransactionsPerS,
@@ -124,7 +124,10 @@ pub fn compare(
     for (pair, &(of_base, of_other)) in settings.iter().enumerate() {
         let is_paired = are_paired((base, of_base), (other, of_other));
         for &(workload, other_workload) in &workloads {
-            for &metric in COMPARED {
+            let is_judged =
+                |metric: &Metric| metric.preferred_direction() != PreferredDirection::Neither;
+            let own = base_runs.custom_metrics(workload).into_iter().filter(is_judged);
+            for metric in COMPARED.iter().copied().chain(own) {
                 drafts.extend(Draft::of(
                     pair,
                     (&base_runs, of_base, workload),

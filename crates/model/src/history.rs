@@ -20,13 +20,14 @@ pub struct RunFigure {
 }
 
 /// The figures of a run, by setting and workload; with no `wanted` metric the ones that a workload is judged by: rate,
-/// tail and CPU cost. What a run does not have is left out.
+/// tail, CPU cost and the plan's own. What a run does not have is left out.
 pub fn figures(results: &Results, wanted: &[Metric]) -> Vec<RunFigure> {
     let runs = Runs::of(results);
     let mut figures = Vec::new();
     for ((setting, workload), _) in runs.cells() {
-        let own = headline(&results.workloads[workload].traffic);
-        for &metric in if wanted.is_empty() { &own[..] } else { wanted } {
+        let judged = headline(&results.workloads[workload].traffic).into_iter();
+        let judged: Vec<Metric> = judged.chain(runs.custom_metrics(workload)).collect();
+        for &metric in if wanted.is_empty() { &judged[..] } else { wanted } {
             let estimate = runs.estimate(setting, workload, metric, results.confidence);
             figures.extend(estimate.map(|estimate| RunFigure {
                 setting,

@@ -30,7 +30,9 @@ impl<'a> Runs<'a> {
     /// Sorts the rows of `results`. Rows with an unknown setting or workload are left out, and of
     /// two runs of one cell in one block the later counts; a remark tells of both.
     pub(crate) fn of(results: &'a Results) -> Self {
-        Self::with(results, |_| Metric::ALL)
+        let own = results.custom_metrics().into_iter().map(Metric::Custom);
+        let all: Vec<Metric> = Metric::ALL.iter().copied().chain(own).collect();
+        Self::with(results, |_| &all)
     }
 
     /// Like [`Self::of`], with only the figures of the stopping rule: reading quantiles from every
@@ -80,6 +82,13 @@ impl<'a> Runs<'a> {
             ));
         }
         Self { cells, remarks }
+    }
+
+    /// The metrics of the plan's own that any run of a workload has, by name.
+    pub(crate) fn custom_metrics(&self, workload: usize) -> BTreeSet<Metric> {
+        let runs = self.cells.iter().filter(|((_, of), _)| *of == workload);
+        let figures = runs.flat_map(|(_, runs)| runs.values()).flat_map(|run| run.figures.keys());
+        figures.copied().filter(|metric| matches!(metric, Metric::Custom(_))).collect()
     }
 
     /// Replaces one figure of every run by a drawn value, in the order of settings, workloads and

@@ -181,8 +181,10 @@ fn cell(
         let ratio = runs.ratio((0, setting), workload, metric, results.confidence)?;
         (setting != 0).then_some(ratio)
     };
+    let known: BTreeSet<Metric> =
+        runs_of_cell.values().flat_map(|run| run.figures.keys().copied()).collect();
     let of_all = |figure: &dyn Fn(Metric) -> Option<Estimate>| {
-        Metric::ALL.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
+        known.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
     };
     let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
     let too_wide = metrics_too_wide(results, workload, |metric| metrics.get(&metric).cloned());
@@ -208,7 +210,8 @@ fn pooled<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<His
 fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
     let mut found = Vec::new();
     for ((setting, workload), _) in runs.cells() {
-        for metric in headline(&results.workloads[workload].traffic) {
+        let own = runs.custom_metrics(workload);
+        for metric in headline(&results.workloads[workload].traffic).into_iter().chain(own) {
             let (blocks, values): (Vec<u32>, Vec<f64>) =
                 runs.figures(setting, workload, metric).into_iter().unzip();
             let median = Spread::of(&values).map_or(0.0, |spread| spread.median);

@@ -143,7 +143,7 @@ fn shared_setting(setting: &LabelledSetting, names: &NameFilter) -> LabelledSett
 }
 
 fn shared_row(row: &Row, names: &NameFilter) -> Row {
-    let Observation { traffic, probe, hosts, checks, reported_metrics, programs } =
+    let Observation { traffic, probe, hosts, checks, reported_metrics, figures, programs } =
         &row.observation;
     let host = |host: &HostObservation| HostObservation {
         host: names.host(&host.host, host.role),
@@ -160,6 +160,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         hosts: hosts.iter().map(host).collect(),
         checks: checks.iter().map(check).collect(),
         reported_metrics: reported_metrics.clone(),
+        figures: figures.clone(),
         programs: programs.clone(),
     };
     Row { observation, ..row.clone() }

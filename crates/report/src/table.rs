@@ -12,7 +12,7 @@ use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
-use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics};
+use crate::view::{View, cpu_sources, estimate, is_too_wide};
 
 /// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +152,8 @@ fn tables(view: &View<'_>, screen: Screen) -> String {
 }
 
 fn workload_columns(view: &View<'_>, idx: usize) -> Vec<Column> {
-    let Some(workload) = view.results.workloads.get(idx) else { return Vec::new() };
-    let present = view.metrics(idx);
-    main_metrics(workload)
+    view.main_metrics(idx)
         .into_iter()
-        .filter(|metric| present.contains(metric))
         .map(|metric| Column { workload: idx, metric, scale: view.scale(idx, metric) })
         .collect()
 }

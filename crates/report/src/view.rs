@@ -103,10 +103,24 @@ impl<'a> View<'a> {
     /// The metrics that at least one cell of a workload has, in the order of tables.
     pub(crate) fn metrics(&self, workload: usize) -> Vec<Metric> {
         let cells = self.cells(workload);
-        let known = |metric: &Metric| {
-            cells.iter().any(|cell| cell.metrics.get(metric).is_some_and(|e| e.value.is_finite()))
-        };
-        Metric::ALL.iter().copied().filter(known).collect()
+        let figures = cells.iter().flat_map(|cell| &cell.metrics);
+        let known = figures.filter(|(_, estimate)| estimate.value.is_finite());
+        known.map(|(metric, _)| *metric).collect::<BTreeSet<Metric>>().into_iter().collect()
+    }
+
+    /// The metrics of the plan's own that at least one cell of a workload has, by name.
+    pub(crate) fn custom_metrics(&self, workload: usize) -> Vec<Metric> {
+        let is_custom = |metric: &Metric| matches!(metric, Metric::Custom(_));
+        self.metrics(workload).into_iter().filter(is_custom).collect()
+    }
+
+    /// The main figures of a workload, most important first: the plan's own, then those of its kind that at least one
+    /// cell has.
+    pub(crate) fn main_metrics(&self, workload: usize) -> Vec<Metric> {
+        let present = self.metrics(workload);
+        let of_kind = self.results.workloads.get(workload).map(main_metrics).unwrap_or_default();
+        let of_kind = of_kind.into_iter().filter(|metric| present.contains(metric));
+        self.custom_metrics(workload).into_iter().chain(of_kind).collect()
     }
 
     /// The unit for all figures of one metric of one workload.
@@ -302,8 +316,8 @@ pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
     if traffic.is_transactional() { Metric::TransactionsPerS } else { Metric::ThroughputBps }
 }
 
-/// The main figures of a workload, most important first.
-pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
+/// The main figures of a kind of workload, most important first.
+fn main_metrics(workload: &Workload) -> Vec<Metric> {
     const TRANSACTIONS: &[Metric] =
         &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
     const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];

@@ -1,14 +1,21 @@
 //! The figures of tables, goals and intervals, each with one name and one definition.
 //!
-//! A metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs` prints it.
+//! A built-in metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs`
+//! prints it. A plan declares its own metrics (`metric/custom.rs`).
 
+mod custom;
 mod quantity;
 mod table;
 mod value;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::custom::by_name as figures_by_name;
+pub use self::custom::{CustomMetric, CustomMetricError, Definition};
 pub use self::quantity::{Scale, Unit, quantity};
 pub use self::table::{FORMER_NAMES, Metric};
 pub use self::value::service_demand_us;
@@ -16,8 +23,6 @@ pub use self::value::service_demand_us;
 /// The declaration of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricRow {
-    /// The metric.
-    pub metric: Metric,
     /// The name in files, goals and flags. It ends with its unit, followed by the statistic.
     pub name: &'static str,
     /// The name above a table's column.
@@ -39,7 +44,8 @@ pub struct MetricRow {
 }
 
 /// Whether a higher or a lower value is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PreferredDirection {
     /// More is better.
     Higher,
@@ -61,7 +67,8 @@ impl PreferredDirection {
 }
 
 /// How runs of a metric are summarised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Summary {
     /// A rate or share: mean over runs, Student's t interval.
     Mean,
@@ -104,21 +111,12 @@ impl Needs {
 }
 
 impl Metric {
-    /// Every metric, in the order of tables.
-    pub const ALL: &[Self] = &{
-        let mut all = [Self::ThroughputBps; table::TABLE.len()];
-        let mut idx = 0;
-        while idx < all.len() {
-            all[idx] = table::TABLE[idx].metric;
-            assert!(all[idx] as usize == idx, "the rows are in the order of the type");
-            idx += 1;
-        }
-        all
-    };
-
     /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
-        &table::TABLE[self as usize]
+        match self {
+            Self::Custom(custom) => custom.row(),
+            built_in => &table::TABLE[built_in.place()],
+        }
     }
 
     /// The name in files, goals and flags.
@@ -152,6 +150,23 @@ impl Metric {
     }
 }
 
+/// Built-in metrics in the order of tables, then custom ones by name: not by the order in which they were
+/// defined, which differs from process to process.
+impl Ord for Metric {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Custom(one), Self::Custom(other)) => one.cmp(other),
+            _ => self.place().cmp(&other.place()),
+        }
+    }
+}
+
+impl PartialOrd for Metric {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -177,11 +192,14 @@ pub enum UnknownMetric {
     },
 }
 
+/// Reads the name of a built-in metric, or of a custom one that this process knows from a plan or from
+/// results.
 impl FromStr for Metric {
     type Err = UnknownMetric;
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        if let Some(metric) = Self::ALL.iter().find(|metric| metric.name() == name) {
-            return Ok(*metric);
+        let mut known = Self::ALL.iter().copied().chain(CustomMetric::all().map(Self::Custom));
+        if let Some(metric) = known.find(|metric| metric.name() == name) {
+            return Ok(metric);
         }
         let name = name.chars().take(80).collect();
         Err(match FORMER_NAMES.iter().find(|(former, _)| *former == name) {
@@ -203,8 +221,9 @@ mod tests {
         // serde lists the names of all variants where it knows one not.
         let error = serde_json::from_str::<Metric>("\"?\"").unwrap_err().to_string();
         let variants = error.split('`').skip(3).step_by(2);
+        let built_in = variants.filter(|name| *name != "custom");
         let metrics: BTreeSet<Metric> =
-            variants.map(|name| serde_json::from_value(name.into()).unwrap()).collect();
+            built_in.map(|name| serde_json::from_value(name.into()).unwrap()).collect();
         assert_eq!(metrics.into_iter().collect::<Vec<_>>(), Metric::ALL);
         for metric in Metric::ALL {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());

@@ -9,7 +9,7 @@ use latput_stats::Histogram;
 use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
+use crate::metric::{CustomMetric, Metric};
 use crate::workload::{Direction, Traffic};
 
 /// The measurements of one trial, over the measurement window without the warm-up.
@@ -27,12 +27,25 @@ pub struct Observation {
     /// figure that latput would compute from its own counts.
     #[serde(rename = "given", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported_metrics: BTreeMap<Metric, f64>,
+    /// Figures of the plan's own metrics, each finite. In files each has its definition beside it.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        with = "crate::metric::figures_by_name"
+    )]
+    pub figures: BTreeMap<CustomMetric, f64>,
     /// CPU time that other programs reported for their end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramCpu>,
 }
 
 impl Observation {
+    /// Every metric that it can have: the built-in ones, then those of its own figures by name.
+    pub fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
+        let own = self.figures.keys().copied().map(Metric::Custom);
+        Metric::ALL.iter().copied().chain(own)
+    }
+
     /// Whether the check of this name ran and failed.
     pub fn has_failed(&self, check: &str) -> bool {
         self.checks.iter().any(|made| made.name == check && !made.passed)

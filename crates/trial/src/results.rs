@@ -1,8 +1,11 @@
 //! A results file as the report and the model read it.
 
+use std::collections::BTreeSet;
+
 use latput_knobs::Setting;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::CustomMetric;
 use crate::observation::{Observation, Role};
 use crate::surroundings::Finding;
 use crate::today::HostToday;
@@ -60,6 +63,11 @@ const IMPORTED: &str =
     "imported from a report: its trials were not measured here, and anybody can have edited them";
 
 impl Results {
+    /// The metrics of the plan's own that any trial has, by name.
+    pub fn custom_metrics(&self) -> BTreeSet<CustomMetric> {
+        self.rows.iter().flat_map(|row| row.observation.figures.keys().copied()).collect()
+    }
+
     /// Marks results that came out of a report as such. Nothing takes the mark off again.
     pub fn mark_imported(&mut self) {
         if !self.is_imported() {

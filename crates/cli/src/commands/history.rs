@@ -22,9 +22,9 @@ pub(crate) struct Args {
     /// Results files; all runs of each.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Only this metric (`latput metrics` lists them); may be repeated.
+    /// Only this metric (`latput metrics` lists them; or one that a plan defined); may be repeated.
     #[arg(long, value_name = "NAME")]
-    metric: Vec<Metric>,
+    metric: Vec<String>,
     /// Only workloads with this in their name.
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
@@ -58,14 +58,20 @@ impl Args {
             for run in results_db.runs()? {
                 let name = format!("{}#{}", file.display(), run.id);
                 let results = results_db.load(run.id)?;
-                let found =
-                    HistoryRun::of(name, run.started_unix_ms, &results, &self.metric, is_wanted);
-                if found.is_empty() {
+                // A metric that a plan defined is known from the first run that has it.
+                let wanted: Vec<Metric> =
+                    self.metric.iter().filter_map(|name| name.parse().ok()).collect();
+                let has_none = wanted.is_empty() && !self.metric.is_empty();
+                let found = HistoryRun::of(name, run.started_unix_ms, &results, &wanted, is_wanted);
+                if has_none || found.is_empty() {
                     without += 1;
                 } else {
                     runs.push(found);
                 }
             }
+        }
+        for name in &self.metric {
+            name.parse::<Metric>().map_err(|error| CliError::usage(error.to_string()))?;
         }
         if runs.is_empty() {
             let message = "no run has a figure of this metric, workload and setting";

@@ -4,7 +4,6 @@
 use latput_knobs::{Place, parse_assignment};
 use latput_load::{DatagramsReceived, DatagramsSent};
 use latput_stats::Histogram;
-use latput_trial::metric::Metric;
 use latput_trial::observation::{
     CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters, NapiObservation,
 };
@@ -36,7 +35,7 @@ fn any_numbers_that_hosts_answer_are_joined_and_checked_without_a_panic() {
         let Ok(observations) = joined(workload).observations(finished) else { continue };
         joined_rounds += 1;
         let rows = (0..).zip(observations).map(|(block, observation)| {
-            for metric in Metric::ALL {
+            for metric in observation.metrics() {
                 let _number_or_none = metric.value(&workload.traffic, &observation);
             }
             Row { block, setting: 0, workload: 0, started_unix_ms: 0, observation }

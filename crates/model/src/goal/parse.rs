@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use latput_trial::Metric;
-use latput_trial::metric::{PreferredDirection, Unit, UnknownMetric};
+use latput_trial::metric::{CustomMetric, PreferredDirection, Unit, UnknownMetric};
 use latput_units::text::parse_percent;
 use latput_units::{BitsPerSecond, Nanos, spelling};
 
@@ -202,6 +202,7 @@ fn number(text: &str, measure: Measure) -> Option<f64> {
 fn unknown_metric(name: &str) -> String {
     let shown: String = name.chars().take(SHOWN_CHARS).collect();
     let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+    names.extend(CustomMetric::all().map(CustomMetric::name));
     names.push(Measure::Rate.name());
     let meant = spelling::with_parts(&shown, &names, 3);
     let meant = if meant.is_empty() {

@@ -183,7 +183,9 @@ impl Judge<'_> {
         let (figures, logs): (Vec<_>, Vec<_>) = workloads
             .flat_map(|(workload, spec)| {
                 let generator = [Metric::GeneratorServiceDemandUs];
-                headline(&spec.traffic).into_iter().chain(generator).map(move |m| (workload, m))
+                let own = self.runs.custom_metrics(workload);
+                let all = headline(&spec.traffic).into_iter().chain(generator).chain(own);
+                all.map(move |metric| (workload, metric))
             })
             .filter_map(|(workload, metric)| {
                 let logs = self.logs(to, workload, metric)?;

@@ -192,7 +192,7 @@ fn draw_spans(svg: &mut Svg, plot: Area, marks: &[Mark<'_>], x: impl Fn(u64) -> 
     svg.path(&path, "span");
 }
 
-/// The figures of a workload's strips: rate, latency, CPU, interrupts or polls, delay.
+/// The figures of a workload's strips: the plan's own, rate, latency, CPU, interrupts or polls, delay.
 fn figures(view: &View<'_>, workload: usize) -> Vec<Figure> {
     let present = view.metrics(workload);
     let wanted = [
@@ -203,8 +203,9 @@ fn figures(view: &View<'_>, workload: usize) -> Vec<Figure> {
         Metric::SutCpuBusyRatio,
         Metric::SutPollsPerS,
     ];
-    let mut figures: Vec<Figure> =
-        wanted.into_iter().filter(|it| present.contains(it)).map(Figure::Metric).collect();
+    let wanted = wanted.into_iter().filter(|it| present.contains(it));
+    let all = view.custom_metrics(workload).into_iter().chain(wanted);
+    let mut figures: Vec<Figure> = all.map(Figure::Metric).collect();
     if !present.contains(&Metric::SutPollsPerS) {
         figures.push(Figure::Interrupts);
     }

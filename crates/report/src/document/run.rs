@@ -12,7 +12,7 @@ use crate::view::{CPU_PARTS, cpu_shares};
 
 pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
     let traffic = results.workloads.get(row.workload).map(|workload| workload.traffic);
-    let value = |metric: &Metric| {
+    let value = |metric: Metric| {
         let value = metric.value(&traffic?, &row.observation)?;
         value.is_finite().then(|| (metric.name().to_owned(), value))
     };
@@ -23,7 +23,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
         setting: row.setting,
         workload: row.workload,
         started_unix_ms: row.started_unix_ms,
-        metrics: Metric::ALL.iter().filter_map(value).collect(),
+        metrics: row.observation.metrics().filter_map(value).collect(),
         percentiles_within_run: percentiles(&row.observation, results.confidence),
         hosts: run_hosts(traffic.as_ref(), &row.observation),
         checks_passed: passed.iter().map(|check| check.name.clone()).collect(),

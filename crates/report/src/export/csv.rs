@@ -34,6 +34,7 @@ pub fn csv(results: &Results) -> String {
     let mut header: Vec<String> = FIRST.iter().map(|&name| name.to_owned()).collect();
     header.extend(parameters.iter().cloned());
     header.extend(knobs.iter().map(|&(role, knob)| knob_column(role, knob)));
+    let own: Vec<Metric> = results.custom_metrics().into_iter().map(Metric::Custom).collect();
     header.extend(Metric::ALL.iter().map(ToString::to_string));
     for role in [Role::Sut, Role::Generator] {
         let part_column = |part: &&str| format!("{}_cpu_{part}_ratio", role.name());
@@ -41,10 +42,20 @@ pub fn csv(results: &Results) -> String {
     }
     header.extend(FLOWS.iter().map(|&name| name.to_owned()));
     header.push("checks_failed".to_owned());
+    for metric in &own {
+        // A plan may call a metric like a column or a knob.
+        let name = metric.to_string();
+        header.push(if header.contains(&name) { format!("figure_{name}") } else { name });
+    }
 
     let mut text = line(&header);
     for (idx, row) in results.rows.iter().enumerate() {
-        text += &line(&fields(results, idx, row, &parameters, &knobs));
+        let mut fields = fields(results, idx, row, &parameters, &knobs);
+        let workload = results.workloads.get(row.workload);
+        fields.extend(own.iter().map(|metric| {
+            optional(workload.and_then(|w| metric.value(&w.traffic, &row.observation)))
+        }));
+        text += &line(&fields);
     }
     text
 }

@@ -9,7 +9,7 @@ use crate::format;
 use crate::next;
 use crate::printable::printable;
 use crate::table::sentence;
-use crate::view::{View, estimate, is_too_wide, main_metrics};
+use crate::view::{View, estimate, is_too_wide};
 
 /// The recommendation, one table for each workload, and the remarks.
 pub fn markdown(results: &Results, summary: &Summary) -> String {
@@ -64,9 +64,7 @@ fn recommendation(view: &View<'_>) -> String {
 
 fn workload_table(view: &View<'_>, idx: usize) -> String {
     let Some(workload) = view.results.workloads.get(idx) else { return String::new() };
-    let present = view.metrics(idx);
-    let metrics: Vec<_> =
-        main_metrics(workload).into_iter().filter(|metric| present.contains(metric)).collect();
+    let metrics = view.main_metrics(idx);
     let mut text = format!("## {}\n\n| | {} |", escaped(&workload.name), escaped(&view.knobs));
     for &metric in &metrics {
         let scale = view.scale(idx, metric);

@@ -1,6 +1,9 @@
 //! The data of the page's template, section by section.
 
+use std::collections::BTreeSet;
+
 use latput_model::Prediction;
+use latput_trial::metric::PreferredDirection;
 use latput_trial::observation::Role;
 use latput_trial::{Metric, Results};
 use serde::Serialize;
@@ -264,6 +267,12 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             let known = metrics.iter().filter(|metric| present.contains(metric));
             known.map(|&metric| Choice { workload, metric }).collect()
         };
+        let own = |better| -> Vec<Metric> {
+            let own = view.custom_metrics(workload).into_iter();
+            own.filter(|metric| metric.preferred_direction() == better).collect()
+        };
+        x.extend(choices(&own(PreferredDirection::Higher)));
+        y.extend(choices(&own(PreferredDirection::Lower)));
         x.extend(choices(&[rate_metric(&described.traffic)]));
         y.extend(choices(&[
             Metric::LatencyNsP99,
@@ -461,12 +470,10 @@ fn meanings(results: &Results) -> [(&'static str, String); 4] {
 }
 
 fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {
-    let is_used =
-        |metric: &&Metric| workloads.iter().any(|&idx| view.metrics(idx).contains(metric));
-    let used = Metric::ALL.iter().filter(is_used);
-    used.map(|&metric| {
+    let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).collect();
+    let row = |metric: Metric| {
         let short = metric.column().to_owned();
         (short, metric.name().to_owned(), metric.row().definition.to_owned())
-    })
-    .collect()
+    };
+    used.into_iter().map(row).collect()
 }

@@ -152,7 +152,8 @@ fn unknown() -> HtmlCell {
 
 fn group(metric: Metric) -> &'static str {
     match metric {
-        Metric::ThroughputBps
+        Metric::Custom(_)
+        | Metric::ThroughputBps
         | Metric::TransactionsPerS
         | Metric::LatencyNsP50
         | Metric::LatencyNsP99

@@ -4,14 +4,44 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MetricRow, Needs, PreferredDirection, Summary, Unit};
+use super::{CustomMetric, MetricRow, Needs, PreferredDirection, Summary, Unit};
 use crate::workload::Traffic;
 
-/// One figure of an observation; its row defines it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each is defined in its row, once")]
-pub enum Metric {
+/// Declares [`Metric`] and the place of each built-in one in the table.
+macro_rules! metrics {
+    ($($(#[$attribute:meta])* $name:ident,)*) => {
+        /// One figure of an observation; its row defines it.
+        ///
+        /// Built-in metrics come before custom ones, in the order of tables. In files a built-in one
+        /// is its name, and a custom one an object with its definition.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[expect(missing_docs, reason = "each is defined in its row, once")]
+        pub enum Metric {
+            $($(#[$attribute])* $name,)*
+            Custom(CustomMetric),
+        }
+
+        enum Place {
+            $($name,)*
+        }
+
+        impl Metric {
+            /// Every built-in metric, in the order of tables.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The place in the table; custom metrics come after all others.
+            pub(super) const fn place(self) -> usize {
+                match self {
+                    $(Self::$name => Place::$name as usize,)*
+                    Self::Custom(_) => Self::ALL.len(),
+                }
+            }
+        }
+    };
+}
+
+metrics! {
     ThroughputBps,
     ThroughputToSutBps,
     ThroughputFromSutBps,
@@ -79,20 +109,8 @@ const fn family(
     workloads: &'static [&'static str],
     needs: Needs,
 ) -> MetricRow {
-    let metric = Metric::ThroughputBps; // each row has its own
     let [name, column, phrase, definition] = [""; 4];
-    MetricRow {
-        metric,
-        name,
-        column,
-        phrase,
-        definition,
-        unit,
-        preferred,
-        summary,
-        workloads,
-        needs,
-    }
+    MetricRow { name, column, phrase, definition, unit, preferred, summary, workloads, needs }
 }
 
 /// The shared part of rows of round-trip times.
@@ -119,9 +137,9 @@ const SHARE: MetricRow =
 const COUNT: MetricRow =
     family(Unit::PerS, PreferredDirection::Neither, Summary::Mean, ALL, Needs::Nothing);
 
-pub(super) const TABLE: &[MetricRow] = &[
+/// The rows, in the order of the type.
+pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
     MetricRow {
-        metric: Metric::ThroughputBps,
         name: "throughput_bps",
         column: "goodput",
         phrase: "goodput at the receiver",
@@ -129,7 +147,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..GOODPUT
     },
     MetricRow {
-        metric: Metric::ThroughputToSutBps,
         name: "throughput_to_sut_bps",
         column: "to SUT",
         phrase: "goodput towards the SUT",
@@ -138,7 +155,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..GOODPUT
     },
     MetricRow {
-        metric: Metric::ThroughputFromSutBps,
         name: "throughput_from_sut_bps",
         column: "from SUT",
         phrase: "goodput away from the SUT",
@@ -147,7 +163,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..GOODPUT
     },
     MetricRow {
-        metric: Metric::TransactionsPerS,
         name: "transactions_per_s",
         column: "trans",
         phrase: "transactions per second",
@@ -157,7 +172,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::LatencyNsMean,
         name: "latency_ns_mean",
         column: "mean",
         phrase: "mean round-trip time",
@@ -166,7 +180,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyNsP50,
         name: "latency_ns_p50",
         column: "p50",
         phrase: "median round-trip time",
@@ -174,7 +187,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyNsP90,
         name: "latency_ns_p90",
         column: "p90",
         phrase: "90th percentile of round-trip time",
@@ -182,7 +194,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyNsP99,
         name: "latency_ns_p99",
         column: "p99",
         phrase: "99th percentile of round-trip time",
@@ -190,7 +201,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyNsP999,
         name: "latency_ns_p999",
         column: "p99.9",
         phrase: "99.9th percentile of round-trip time",
@@ -198,7 +208,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyNsMax,
         name: "latency_ns_max",
         column: "max",
         phrase: "longest round-trip time",
@@ -206,7 +215,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyUncorrectedNsP50,
         name: "latency_uncorrected_ns_p50",
         column: "uncorrected p50",
         phrase: "round-trip time from the actual send, median",
@@ -216,7 +224,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::LatencyUncorrectedNsP99,
         name: "latency_uncorrected_ns_p99",
         column: "uncorrected p99",
         phrase: "round-trip time from the actual send that 99 % do not exceed",
@@ -226,7 +233,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::ProbeNsMin,
         name: "probe_ns_min",
         column: "ping min",
         phrase: "shortest ping beside the traffic",
@@ -234,7 +240,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..PROBE
     },
     MetricRow {
-        metric: Metric::ProbeNsMean,
         name: "probe_ns_mean",
         column: "ping avg",
         phrase: "mean ping beside the traffic",
@@ -243,7 +248,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..PROBE
     },
     MetricRow {
-        metric: Metric::ProbeNsP99,
         name: "probe_ns_p99",
         column: "ping p99",
         phrase: "99th percentile of ping beside the traffic",
@@ -251,7 +255,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..PROBE
     },
     MetricRow {
-        metric: Metric::ProbeNsMax,
         name: "probe_ns_max",
         column: "ping max",
         phrase: "longest ping beside the traffic",
@@ -259,7 +262,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..PROBE
     },
     MetricRow {
-        metric: Metric::ProbeNsMdev,
         name: "probe_ns_mdev",
         column: "ping mdev",
         phrase: "standard deviation of ping beside the traffic",
@@ -268,7 +270,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..PROBE
     },
     MetricRow {
-        metric: Metric::ProbeLossRatio,
         name: "probe_loss_ratio",
         column: "ping loss",
         phrase: "pings without an answer",
@@ -277,7 +278,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..SHARE
     },
     MetricRow {
-        metric: Metric::LossRatio,
         name: "loss_ratio",
         column: "loss",
         phrase: "datagrams lost",
@@ -286,7 +286,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..SHARE
     },
     MetricRow {
-        metric: Metric::ReorderedRatio,
         name: "reordered_ratio",
         column: "reorder",
         phrase: "datagrams out of order",
@@ -295,7 +294,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..SHARE
     },
     MetricRow {
-        metric: Metric::JitterNs,
         name: "jitter_ns",
         column: "jitter",
         phrase: "interarrival jitter (RFC 3550)",
@@ -305,7 +303,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..LATENCY
     },
     MetricRow {
-        metric: Metric::RetransmitsPerS,
         name: "retransmits_per_s",
         column: "retrans",
         phrase: "TCP segments sent again per second",
@@ -315,7 +312,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::SutCpuBusyRatio,
         name: "sut_cpu_busy_ratio",
         column: "CPU",
         phrase: "busy share of the SUT's CPUs",
@@ -323,7 +319,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..SHARE
     },
     MetricRow {
-        metric: Metric::GeneratorCpuBusyRatio,
         name: "generator_cpu_busy_ratio",
         column: "gen CPU",
         phrase: "busy share of the generator's CPUs",
@@ -331,7 +326,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..SHARE
     },
     MetricRow {
-        metric: Metric::SutServiceDemandUs,
         name: "sut_service_demand_us",
         column: "demand",
         phrase: "service demand of the SUT",
@@ -339,7 +333,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..DEMAND
     },
     MetricRow {
-        metric: Metric::GeneratorServiceDemandUs,
         name: "generator_service_demand_us",
         column: "gen demand",
         phrase: "service demand of the generator",
@@ -347,7 +340,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..DEMAND
     },
     MetricRow {
-        metric: Metric::SutNetperfDemandUs,
         name: "sut_netperf_demand_us",
         column: "netperf demand",
         phrase: "service demand of the SUT as netperf counts it, by ticks",
@@ -355,7 +347,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..DEMAND
     },
     MetricRow {
-        metric: Metric::GeneratorNetperfDemandUs,
         name: "generator_netperf_demand_us",
         column: "gen netperf demand",
         phrase: "service demand of the generator as netperf counts it, by ticks",
@@ -363,7 +354,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..DEMAND
     },
     MetricRow {
-        metric: Metric::GeneratorMaxPerS,
         name: "generator_max_per_s",
         column: "gen max",
         phrase: "what the generator could do at most, at this cost",
@@ -373,7 +363,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::SutPollsPerS,
         name: "sut_polls_per_s",
         column: "polls",
         phrase: "NAPI polls per second on the SUT",
@@ -381,7 +370,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::SutPacketsPerPoll,
         name: "sut_packets_per_poll",
         column: "pkts/poll",
         phrase: "packets per NAPI poll on the SUT",
@@ -390,7 +378,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::SutRxPps,
         name: "sut_rx_pps",
         column: "packets in",
         phrase: "packets in per second on the SUT",
@@ -399,7 +386,6 @@ pub(super) const TABLE: &[MetricRow] = &[
         ..COUNT
     },
     MetricRow {
-        metric: Metric::SutTxPps,
         name: "sut_tx_pps",
         column: "packets out",
         phrase: "packets out per second on the SUT",

@@ -19,6 +19,9 @@ impl Metric {
     /// The metric's value in one observation; `None` if the workload lacks it or the host could not
     /// measure it.
     pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {
+        if let Self::Custom(custom) = self {
+            return observation.figures.get(&custom).copied();
+        }
         if let Some(reported) = observation.reported_metrics.get(&self) {
             return Some(*reported);
         }
@@ -40,6 +43,7 @@ impl Metric {
             rate(count(sut)? as f64, sut.window.as_secs_f64())
         };
         match self {
+            Self::Custom(_) => None,
             Self::ThroughputBps => flow.goodput_bps(traffic),
             Self::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
             Self::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
