@@ -8,8 +8,10 @@ use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 pub use self::field::{Division, Field, FieldError, FieldUnit};
-pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
-pub use self::kinds::{KINDS, Shape, Traffic, WorkloadKind};
+pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_program};
+pub use self::kinds::{COMMAND, KINDS, Shape, Traffic, WorkloadKind};
+
+use crate::program::Program;
 
 /// One workload with its probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct Workload {
     pub count: Option<u64>,
     /// A latency probe beside the traffic.
     pub probe: Option<Probe>,
+    /// The programs of [`Traffic::Command`], and of no other traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Box<Program>>,
 }
 
 impl Workload {
@@ -43,6 +48,7 @@ impl Workload {
             binding: Binding::default(),
             count: None,
             probe: None,
+            program: None,
         }
     }
 }

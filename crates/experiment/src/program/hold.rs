@@ -11,7 +11,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +29,8 @@ use crate::protocol::{read_line_within, write_line};
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// Interval at which a signal is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which the holder looks whether the first process has ended, which has told of the program's end before.
+const WAIT_EVERY: Duration = Duration::from_millis(5);
 
 /// Why a program could not be held.
 #[derive(Debug, thiserror::Error)]
@@ -74,29 +75,16 @@ pub fn hold(stop: &Stop) -> Result<(), Error> {
         Containment::Namespace => {
             let mut command = latput(&["program", "--first"]);
             let mut first = process::end_with_this_thread(&mut command).spawn()?;
-            let (pid, over) = (Pid::from_child(&first), AtomicBool::new(false));
-            thread::scope(|scope| {
-                scope.spawn(|| {
+            // A process whose children are in another PID namespace can start no thread (`clone(2)`).
+            while first.try_wait()?.is_none() {
+                if stop.is_raised() {
                     // The first process of a namespace takes no signal but SIGKILL from outside.
-                    await_stop(stop, &over, || {
-                        let _gone = rustix::process::kill_process(pid, Signal::KILL);
-                    });
-                });
-                let ended = first.wait();
-                over.store(true, Ordering::Relaxed);
-                ended
-            })?;
+                    let _gone = first.kill();
+                }
+                thread::sleep(WAIT_EVERY);
+            }
             Ok(())
         }
-    }
-}
-
-fn await_stop(stop: &Stop, over: &AtomicBool, end: impl Fn()) {
-    while !over.load(Ordering::Relaxed) {
-        if stop.is_raised() {
-            return end();
-        }
-        thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -127,7 +115,10 @@ pub fn first(containment: Containment, stop: &Stop) -> Result<(), Error> {
     });
     let stop = stop.clone();
     thread::spawn(move || {
-        await_stop(&stop, &AtomicBool::new(false), || end_all(containment, pid));
+        while !stop.is_raised() {
+            thread::sleep(LOOK_EVERY);
+        }
+        end_all(containment, pid);
     });
     let ending = wait_for(pid);
     tell(&Said::Ended { ending, at: OsClock.now() });

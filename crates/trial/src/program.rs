@@ -1,0 +1,395 @@
+//! The programs of a `command` workload: a benchmark of the user's own, and the server that it asks.
+//!
+//! A plan names each program by its words. No shell sees them. [`Placeholder`]s in them are replaced for each trial.
+
+use std::collections::BTreeMap;
+
+use latput_units::{CpuSet, Nanos, spelling};
+use serde::{Deserialize, Serialize};
+
+mod words;
+
+pub use self::words::{SplitError, split};
+
+/// Most time that a server may take until it is ready, where a plan says nothing else.
+const READY_WITHIN: Nanos = Nanos::from_s(30);
+/// Most words of a command, and most environment variables.
+const MOST_WORDS: usize = 1_000;
+/// Most bytes of a word.
+const MOST_WORD_BYTES: usize = 65_536;
+
+/// The programs of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// The benchmark.
+    pub command: ProgramCommand,
+    /// The hosts that run it.
+    #[serde(default)]
+    pub on: RunsOn,
+    /// The server, on the system under test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// How long the server lives.
+    #[serde(default)]
+    pub lifetime: Lifetime,
+    /// Most time that the benchmark may run beyond the time that it is told to run.
+    pub timeout: Nanos,
+    /// Run before each trial, where the benchmark runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<ProgramCommand>,
+    /// Run after each trial, where the benchmark runs, also after one that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<ProgramCommand>,
+}
+
+/// One program with its surroundings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramCommand {
+    /// The program and its arguments, with placeholders.
+    pub words: Vec<String>,
+    /// Environment variables beside those of latput, with placeholders.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The working folder; `None` is latput's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// The user to run as; `None` is latput's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The CPUs to run on; `None` is the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+}
+
+/// The server of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// What runs.
+    pub command: ProgramCommand,
+    /// What shows that it is ready; `None` means that it is ready at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Ready>,
+    /// Most time until it is ready.
+    pub ready_within: Nanos,
+}
+
+impl Server {
+    /// A server that is ready at once.
+    pub const fn plain(command: ProgramCommand) -> Self {
+        Self { command, ready: None, ready_within: READY_WITHIN }
+    }
+}
+
+/// What shows that a server is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ready {
+    /// It accepts connections on this port of the measured interface.
+    Tcp(u16),
+    /// Its output matches this regular expression.
+    Output(String),
+    /// This command ends with exit status 0.
+    Command(Vec<String>),
+}
+
+/// The hosts that run the benchmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunsOn {
+    /// Each generator.
+    #[default]
+    Generators,
+    /// The first generator.
+    Generator,
+    /// The host of the controller, where `latput` was started.
+    Controller,
+}
+
+/// How long a server lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifetime {
+    /// From the first trial that needs it to the end of the run.
+    #[default]
+    Run,
+    /// Until the setting changes.
+    Setting,
+    /// One trial.
+    Trial,
+}
+
+/// What stands in braces in a word, and is replaced for each trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placeholder {
+    /// Address of the system under test.
+    Sut,
+    /// Address of the generator that runs the command.
+    Generator,
+    /// Seconds to run: warm-up and window, rounded up.
+    DurationS,
+    /// The workload's `count`.
+    Count,
+    /// CPUs of the host that runs the command.
+    Cpus,
+    /// Port of the server's `ready`.
+    Port,
+}
+
+impl Placeholder {
+    /// All, with their names and meanings.
+    pub const ALL: [(Self, &str, &str); 6] = [
+        (Self::Sut, "sut", "address of the system under test"),
+        (Self::Generator, "generator", "address of the generator"),
+        (Self::DurationS, "duration_s", "seconds to run: warm-up and window, rounded up"),
+        (Self::Count, "count", "the workload's `count`"),
+        (Self::Cpus, "cpus", "CPUs of the host, such as `0-3`"),
+        (Self::Port, "port", "port of the server's `ready = { tcp = PORT }`"),
+    ];
+}
+
+/// Replaces the placeholders of a word. `{{` and `}}` stand for single braces.
+///
+/// # Errors
+///
+/// A word in braces is no placeholder, or `value` refuses it.
+pub fn substitute(
+    word: &str,
+    mut value: impl FnMut(Placeholder) -> Result<String, String>,
+) -> Result<String, String> {
+    let mut text = String::new();
+    let mut rest = word;
+    while let Some(at) = rest.find(['{', '}']) {
+        text.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix(brace) {
+            text.push_str(brace);
+            rest = after;
+            continue;
+        }
+        match name_of(rest).filter(|_| brace == "{") {
+            Some(name) => {
+                text.push_str(&value(placeholder(name)?)?);
+                rest = &rest[name.len() + 1..];
+            }
+            None => text.push_str(brace),
+        }
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// The name in front of a closing brace, such as `sut}`. Other braces are text, as in JSON.
+fn name_of(rest: &str) -> Option<&str> {
+    let (name, _) = rest.split_once('}')?;
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+fn placeholder(name: &str) -> Result<Placeholder, String> {
+    if let Some((found, ..)) = Placeholder::ALL.iter().find(|(_, known, _)| *known == name) {
+        return Ok(*found);
+    }
+    let names = Placeholder::ALL.map(|(_, name, _)| name);
+    let meant = spelling::nearest(name, names)
+        .map_or(String::new(), |meant| format!(": did you mean `{{{meant}}}`?"));
+    let all = names.map(|name| format!("{{{name}}}")).join(", ");
+    Err(format!(
+        "`{{{name}}}` is no placeholder{meant}; there are {all}; write `{{{{{name}}}}}` for braces as they are"
+    ))
+}
+
+impl ProgramCommand {
+    /// A program in latput's own surroundings.
+    pub const fn plain(words: Vec<String>) -> Self {
+        Self { words, environment: BTreeMap::new(), folder: None, user: None, cpus: None }
+    }
+
+    /// Whether a word has this placeholder.
+    pub fn uses(&self, wanted: Placeholder) -> bool {
+        let mut uses = false;
+        for word in self.words.iter().chain(self.environment.values()) {
+            let _refused_before = substitute(word, |found| {
+                uses |= found == wanted;
+                Ok(String::new())
+            });
+        }
+        uses
+    }
+
+    /// Refuses what no host could run.
+    fn check(&self, port: Option<u16>, count: Option<u64>) -> Result<(), String> {
+        if self.words.first().is_none_or(String::is_empty) {
+            return Err("a command has at least one word, the program".to_owned());
+        }
+        let all = self.words.iter().chain(self.environment.values());
+        if self.words.len() > MOST_WORDS || self.environment.len() > MOST_WORDS {
+            return Err(format!("a command has more than {MOST_WORDS} words or variables"));
+        }
+        for word in all {
+            if word.len() > MOST_WORD_BYTES || word.contains('\0') {
+                return Err("a word of a command is too long or has a NUL".to_owned());
+            }
+            substitute(word, |found| match found {
+                Placeholder::Port if port.is_none() => {
+                    Err("`{port}` is the port of a server: give `ready = { tcp = PORT }`".to_owned())
+                }
+                Placeholder::Count if count.is_none() => {
+                    Err("`{count}` is the workload's count: give `count = N`".to_owned())
+                }
+                _ => Ok(String::new()),
+            })?;
+        }
+        let is_bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = self.environment.keys().find(|name| is_bad(name)) {
+            return Err(format!("`{name}` is no name of an environment variable"));
+        }
+        Ok(())
+    }
+
+    /// The words as a person would type them.
+    pub fn in_words(&self) -> String {
+        words::join(&self.words)
+    }
+}
+
+impl Program {
+    /// The benchmark alone, with a minute beyond the time that it is told to run.
+    pub fn plain(command: ProgramCommand) -> Self {
+        Self {
+            command,
+            on: RunsOn::default(),
+            server: None,
+            lifetime: Lifetime::default(),
+            timeout: Nanos::from_s(60),
+            prepare: None,
+            cleanup: None,
+        }
+    }
+
+    /// The benchmark's file name: `wrk`.
+    pub fn name(&self) -> &str {
+        let program = self.command.words.first().map_or("", String::as_str);
+        program.rsplit('/').next().unwrap_or(program)
+    }
+
+    /// Whether the benchmark is told how long to run. Otherwise it ends by itself, and the window with it.
+    pub fn runs_by_time(&self) -> bool {
+        self.command.uses(Placeholder::DurationS)
+    }
+
+    /// The port of the server's `ready`.
+    pub fn port(&self) -> Option<u16> {
+        match self.server.as_ref()?.ready {
+            Some(Ready::Tcp(port)) => Some(port),
+            _ => None,
+        }
+    }
+
+    /// Refuses placeholders that do not exist or have no value, and commands that no host could run.
+    ///
+    /// # Errors
+    ///
+    /// The first problem, with the field that has it.
+    pub fn check(&self, count: Option<u64>) -> Result<(), (&'static str, String)> {
+        let port = self.port();
+        let server = self.server.as_ref();
+        let commands = [
+            ("command", Some(&self.command)),
+            ("server", server.map(|server| &server.command)),
+            ("prepare", self.prepare.as_ref()),
+            ("cleanup", self.cleanup.as_ref()),
+        ];
+        for (field, command) in commands {
+            if let Some(command) = command {
+                command.check(port, count).map_err(|problem| (field, problem))?;
+            }
+        }
+        match server.and_then(|server| server.ready.as_ref()) {
+            Some(Ready::Tcp(0)) => Err(("server", "`ready`: a port is from 1 to 65535".to_owned())),
+            Some(Ready::Command(words)) => ProgramCommand::plain(words.clone())
+                .check(port, count)
+                .map_err(|problem| ("server", problem)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What would run, where and as whom, in sentences.
+    pub fn described(&self) -> Vec<String> {
+        let said = |what: &str, host: &str, command: &ProgramCommand| {
+            let user = command.user.as_deref().map_or("the user of latput there", |user| user);
+            format!("{what} on {host} as {user}: {}", command.in_words())
+        };
+        let on = match self.on {
+            RunsOn::Generators => "each generator",
+            RunsOn::Generator => "the first generator",
+            RunsOn::Controller => "this host",
+        };
+        let sut = "the system under test";
+        let ready = match self.server.as_ref().and_then(|server| server.ready.as_ref()) {
+            Some(Ready::Command(words)) => Some(ProgramCommand::plain(words.clone())),
+            _ => None,
+        };
+        let server = self.server.as_ref().map(|server| said("runs", sut, &server.command));
+        let ready = ready.map(|ready| said("asks whether it is ready", sut, &ready));
+        let prepare = self.prepare.as_ref().map(|command| said("prepares", on, command));
+        let cleanup = self.cleanup.as_ref().map(|command| said("cleans up", on, command));
+        let command = Some(said("runs", on, &self.command));
+        [server, ready, prepare, command, cleanup].into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn substituted(word: &str) -> Result<String, String> {
+        substitute(word, |found| {
+            let known = Placeholder::ALL.iter().find(|(known, ..)| *known == found);
+            Ok(known.map_or(String::new(), |(_, name, _)| name.to_uppercase()))
+        })
+    }
+
+    #[test]
+    fn placeholders_are_replaced_and_other_braces_stay() {
+        for (word, expected) in [
+            ("http://{sut}:{port}/", "http://SUT:PORT/"),
+            ("-d{duration_s}", "-dDURATION_S"),
+            ("{{sut}}", "{sut}"),
+            ("{\"a\": [1, {}]}", "{\"a\": [1, {}]}"),
+            ("{ print $1 }", "{ print $1 }"),
+            ("a{", "a{"),
+            ("é{cpus}ü", "éCPUSü"),
+        ] {
+            assert_eq!(substituted(word).as_deref(), Ok(expected), "{word}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_placeholder_gets_the_nearest() {
+        let why = substituted("{duration-s}").unwrap_err();
+        assert!(why.contains("did you mean `{duration_s}`?") && why.contains("`{{duration-s}}`"), "{why}");
+        let why = substituted("{elephant}").unwrap_err();
+        assert!(!why.contains("did you mean") && why.contains("{generator}"), "{why}");
+    }
+
+    #[test]
+    fn what_has_no_value_is_refused_with_its_field() {
+        let command = |words: &[&str]| {
+            ProgramCommand::plain(words.iter().map(|word| (*word).to_owned()).collect())
+        };
+        let program = Program::plain(command(&["wrk", "http://{sut}:{port}/"]));
+        assert!(program.check(None).unwrap_err().1.contains("ready"));
+        let server = Server { ready: Some(Ready::Tcp(80)), ..Server::plain(command(&["nginx"])) };
+        let program = Program { server: Some(server), ..program };
+        assert_eq!(program.check(None), Ok(()));
+        let program = Program::plain(command(&["redis-benchmark", "-n", "{count}"]));
+        assert_eq!(program.check(None).unwrap_err().0, "command");
+        assert_eq!(program.check(Some(9)), Ok(()));
+        let program = Program { cleanup: Some(command(&[])), ..program };
+        assert_eq!(program.check(Some(9)).unwrap_err().0, "cleanup");
+    }
+}
