@@ -303,7 +303,9 @@ fn observe(
     let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
-        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval, turns })?;
+        let at = clock.there(at);
+        let may_end_early = false;
+        agent.send(&Request::Go { at, warmup, duration, interval, turns, may_end_early })?;
     }
     let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
     let mut joiner = Joiner::new(names, &workload.traffic);

@@ -14,16 +14,24 @@ const LINE_CHARS: usize = 300;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
-    /// The text; what was dropped in its middle is marked by a line of its own.
-    pub text: String,
-    /// Dropped bytes.
+    /// Its start, or all of it.
+    pub head: String,
+    /// Bytes that were dropped after its start.
     pub dropped: u64,
+    /// Its end; empty if nothing was dropped.
+    pub tail: String,
 }
 
 impl Kept {
+    /// Whether a line of it matches.
+    pub(super) fn matches(&self, regex: &regex::Regex) -> bool {
+        regex.is_match(&self.head) || regex.is_match(&self.tail)
+    }
+
     /// The last lines, in one line without control characters; empty if there are none.
     pub fn last_lines(&self) -> String {
-        let lines = self.text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let last = if self.dropped > 0 { &self.tail } else { &self.head };
+        let lines = last.lines().rev().map(str::trim).filter(|line| !line.is_empty());
         let mut lines: Vec<&str> = lines.take(LAST_LINES).collect();
         lines.reverse();
         let cut = |line: &str| line.chars().take(LINE_CHARS).collect::<String>();
@@ -80,12 +88,12 @@ impl Keeper {
     /// replaced.
     pub(super) fn kept(&self) -> Kept {
         let dropped = self.total - (self.head.len() + self.tail.len()) as u64;
-        let mut bytes = self.head.clone();
-        if dropped > 0 {
-            bytes.extend(format!("\n[{dropped} bytes were dropped here]\n").into_bytes());
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        if dropped == 0 {
+            let head = plain(&[self.head.as_slice(), &tail].concat());
+            return Kept { head, dropped, tail: String::new() };
         }
-        bytes.extend(&self.tail);
-        Kept { text: plain(&bytes), dropped }
+        Kept { head: plain(&self.head), dropped, tail: plain(&tail) }
     }
 }
 
@@ -96,6 +104,7 @@ fn plain(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::{MAX_ANSWER_BYTES, MOST_KEPT, MOST_OUTPUTS};
     use super::*;
 
     #[test]
@@ -103,7 +112,8 @@ mod tests {
         let mut keeper = Keeper::new(10);
         keeper.push(b"abc");
         keeper.push(b"defghij");
-        assert_eq!(keeper.kept(), Kept { text: "abcdefghij".to_owned(), dropped: 0 });
+        let kept = keeper.kept();
+        assert_eq!((kept.head.as_str(), kept.dropped, kept.tail.as_str()), ("abcdefghij", 0, ""));
     }
 
     #[test]
@@ -115,7 +125,7 @@ mod tests {
         }
         keeper.push(b"\nlast");
         let kept = keeper.kept();
-        assert!(kept.text.starts_with("first\nx") && kept.text.ends_with("x\nlast"));
+        assert!(kept.head.starts_with("first\nx") && kept.tail.ends_with("x\nlast"));
         assert_eq!(kept.dropped, 6 + 9_990_000 + 5 - 1000);
         assert!(keeper.head.capacity() + keeper.tail.capacity() < 5000);
         assert!(kept.last_lines().ends_with(" | last"), "{}", kept.last_lines());
@@ -124,10 +134,10 @@ mod tests {
     #[test]
     fn what_is_no_text_grows_no_further_than_a_message_may() {
         for byte in [0, 0x1b, 0xff, b'"'] {
-            let mut keeper = Keeper::new(super::super::message::MOST_KEPT);
-            keeper.push(&vec![byte; super::super::message::MOST_KEPT]);
+            let mut keeper = Keeper::new(MOST_KEPT);
+            keeper.push(&vec![byte; MOST_KEPT]);
             let length = serde_json::to_vec(&keeper.kept()).unwrap().len();
-            assert!(3 * length < super::super::message::MAX_ANSWER_BYTES, "{byte}: {length}");
+            assert!(MOST_OUTPUTS * length < MAX_ANSWER_BYTES, "{byte}: {length}");
         }
     }
 }

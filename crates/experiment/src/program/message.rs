@@ -13,8 +13,12 @@ pub use super::kept::Kept;
 pub const SCHEMA: u32 = 1;
 /// Most bytes that are kept of an output, half from its start and half from its end.
 pub const MOST_KEPT: usize = 2 << 20;
-/// Most bytes of an answer: three outputs, of which each byte may take three in a text of JSON.
-pub const MAX_ANSWER_BYTES: usize = 3 * 3 * MOST_KEPT + (1 << 20);
+/// Most files that are read after a program has ended.
+pub const MOST_FILES: usize = 4;
+/// Most outputs of a program: stdout, stderr and its files.
+pub const MOST_OUTPUTS: usize = 2 + MOST_FILES;
+/// Most bytes of an answer. A byte of an output may take three in a text of JSON.
+pub const MAX_ANSWER_BYTES: usize = 3 * MOST_OUTPUTS * MOST_KEPT + (1 << 20);
 /// Most bytes of a request.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 
@@ -63,8 +67,8 @@ pub struct Start {
     pub program: ProgramSpec,
     /// Most time that it may run; `None` means until it is ended.
     pub timeout: Option<Nanos>,
-    /// A file to read when it has ended.
-    pub file: Option<String>,
+    /// Files to read when it has ended, at most [`MOST_FILES`].
+    pub files: Vec<String>,
     /// Bytes to keep of each output, at most [`MOST_KEPT`].
     pub keep: usize,
     /// A port on which nobody may listen yet.
@@ -167,8 +171,8 @@ pub struct Ended {
     pub stdout: Kept,
     /// Its standard error.
     pub stderr: Kept,
-    /// The file that was asked for, or the reason why it cannot be read.
-    pub file: Option<Result<Kept, String>>,
+    /// The files that were asked for by path, or the reason why one cannot be read.
+    pub files: BTreeMap<String, Result<Kept, String>>,
 }
 
 /// How a program ended.

@@ -46,9 +46,8 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
             Ready::Output { .. } => {
                 let length = server.output_length();
                 let is_new = seen.replace(length) != Some(length);
-                let matches = |output: &Kept| {
-                    regex.as_ref().is_some_and(|regex| regex.is_match(&output.text))
-                };
+                let matches =
+                    |output: &Kept| regex.as_ref().is_some_and(|regex| output.matches(regex));
                 is_new && server.outputs().iter().any(matches)
             }
             Ready::Command(program) => {
@@ -57,7 +56,7 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
                     at: None,
                     program: program.clone(),
                     timeout: Some(COMMAND_WITHIN),
-                    file: None,
+                    files: Vec::new(),
                     keep: COMMAND_KEEP,
                     free_port: None,
                 };

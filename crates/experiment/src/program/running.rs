@@ -1,8 +1,10 @@
 //! One program: started when it is due, read, ended when it is told to or has run too long.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +16,7 @@ use latput_units::{Clock, Nanos};
 
 use super::hold::{self, GRACE, Said};
 use super::kept::{Keeper, Kept};
-use super::message::{Ended, Ending, MOST_KEPT, Start};
+use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, Start};
 
 /// Interval at which a running program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -49,7 +51,7 @@ impl Shared {
         self.over.load(Ordering::Acquire)
     }
 
-    /// The bytes that have come so far, and a function that gives them as text.
+    /// Bytes that have come so far.
     pub(super) fn output_length(&self) -> u64 {
         self.each_output(|output| output.total()).into_iter().sum()
     }
@@ -72,10 +74,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Runs a program to its end. `started` is called with the time and whether it is contained.
 pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
     let mut ended = outcome(start, shared, started);
-    if let Some(path) = &start.file
-        && !matches!(ended.ending, Ending::NotStarted { .. })
-    {
-        ended.file = Some(read_file(path, start.keep));
+    if !matches!(ended.ending, Ending::NotStarted { .. }) {
+        let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
+        let read = |path: &String| (path.clone(), read_file(&folder.join(path), start.keep));
+        ended.files = start.files.iter().take(MOST_FILES).map(read).collect();
     }
     shared.over.store(true, Ordering::Release);
     ended
@@ -110,7 +112,7 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
             hold::name(&mut line, &start.program);
             let (ending, began, at) = watch(start, shared, started, &mut holder, line);
             let [stdout, stderr] = readers.map(Reader::kept);
-            Ended { ending, began, ended: at, stdout, stderr, file: None }
+            Ended { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
         }
         Err(error) => not_started(format!("cannot start the process that holds it: {error}")),
     }
@@ -120,7 +122,7 @@ fn not_started(why: String) -> Ended {
     let now = OsClock.now();
     let (stdout, stderr) = (Kept::default(), Kept::default());
     let ending = Ending::NotStarted { why };
-    Ended { ending, began: now, ended: now, stdout, stderr, file: None }
+    Ended { ending, began: now, ended: now, stdout, stderr, files: BTreeMap::new() }
 }
 
 /// Follows a program until its holder has ended. Returns how it ended, and when it began and ended.
@@ -241,12 +243,13 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
     TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECT_WITHIN).is_ok()
 }
 
-fn read_file(path: &str, keep: usize) -> Result<Kept, String> {
+fn read_file(path: &Path, keep: usize) -> Result<Kept, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
-    let failed = |error: io::Error| format!("cannot read `{path}`: {error}");
+    let name = path.display();
+    let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
     let file = std::fs::File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(format!("`{path}` is no file"));
+        return Err(format!("`{name}` is no file"));
     }
     keeper.read(file).map_err(failed)?;
     Ok(keeper.kept())
