@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use latput_units::{CpuSet, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
+use crate::figures::Figures;
+
 mod words;
 
 pub use self::words::{SplitError, split};
@@ -19,7 +21,7 @@ const MOST_WORDS: usize = 1_000;
 const MOST_WORD_BYTES: usize = 65_536;
 
 /// The programs of a workload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// The benchmark.
@@ -33,6 +35,9 @@ pub struct Program {
     /// How long the server lives.
     #[serde(default)]
     pub lifetime: Lifetime,
+    /// The figures to read in what the benchmark writes.
+    #[serde(rename = "metrics", default)]
+    pub figures: Figures,
     /// Most time that the benchmark may run beyond the time that it is told to run.
     pub timeout: Nanos,
     /// Run before each trial, where the benchmark runs.
@@ -264,6 +269,7 @@ impl Program {
             on: RunsOn::default(),
             server: None,
             lifetime: Lifetime::default(),
+            figures: Figures::default(),
             timeout: Nanos::from_s(60),
             prepare: None,
             cleanup: None,
@@ -295,6 +301,14 @@ impl Program {
     ///
     /// The first problem, with the field that has it.
     pub fn check(&self, count: Option<u64>) -> Result<(), (&'static str, String)> {
+        if self.figures.is_empty() {
+            let problem = format!(
+                "`{}` is no program whose output latput knows: say which figures to read in it, by `metrics` in a plan, or \
+                 `--metric`",
+                self.name()
+            );
+            return Err(("metrics", problem));
+        }
         let port = self.port();
         let server = self.server.as_ref();
         let commands = [
@@ -345,6 +359,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::Parser;
 
     fn substituted(word: &str) -> Result<String, String> {
         substitute(word, |found| {
@@ -381,12 +396,17 @@ mod tests {
         let command = |words: &[&str]| {
             ProgramCommand::plain(words.iter().map(|word| (*word).to_owned()).collect())
         };
-        let program = Program::plain(command(&["wrk", "http://{sut}:{port}/"]));
+        let plain = |words: &[&str]| Program {
+            figures: Figures { parser: Parser::of_command(words), own: Vec::new() },
+            ..Program::plain(command(words))
+        };
+        assert_eq!(plain(&["./mine"]).check(None).unwrap_err().0, "metrics");
+        let program = plain(&["wrk", "http://{sut}:{port}/"]);
         assert!(program.check(None).unwrap_err().1.contains("ready"));
         let server = Server { ready: Some(Ready::Tcp(80)), ..Server::plain(command(&["nginx"])) };
         let program = Program { server: Some(server), ..program };
         assert_eq!(program.check(None), Ok(()));
-        let program = Program::plain(command(&["redis-benchmark", "-n", "{count}"]));
+        let program = plain(&["redis-benchmark", "-n", "{count}"]);
         assert_eq!(program.check(None).unwrap_err().0, "command");
         assert_eq!(program.check(Some(9)), Ok(()));
         let program = Program { cleanup: Some(command(&[])), ..program };

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::{Spanned, Value as Toml};
 
 use super::time_of;
+use crate::figures::{Figures, Parser};
 use crate::program::{Lifetime, Program, ProgramCommand, Ready, RunsOn, Server, split};
 use crate::workload::{COMMAND, FieldError};
 
@@ -17,6 +18,7 @@ pub(super) const FIELDS: &[&str] = &[
     "on",
     "server",
     "lifetime",
+    "metrics",
     "timeout",
     "prepare",
     "cleanup",
@@ -76,7 +78,11 @@ pub(super) fn of_table(
         words.map(|words| ProgramCommand { words, ..main.clone() })
     };
     let (prepare, cleanup) = (beside(field("prepare").words()?), beside(field("cleanup").words()?));
-    let plain = Program::plain(main);
+    let mut figures: Figures = field("metrics").read()?.unwrap_or_default();
+    if figures.is_empty() {
+        figures.parser = Parser::of_command(&main.words);
+    }
+    let plain = Program { figures, ..Program::plain(main) };
     let timeout = match field("timeout").value {
         Some(value) => time("timeout", value)?,
         None => plain.timeout,
@@ -180,7 +186,7 @@ mod tests {
              count = [1000, 2000]\nlifetime = \"setting\"\non = \"generator\"\ntimeout = \"5s\"\n\
              environment = { LC_ALL = \"C\" }\nprepare = [\"true\"]\n",
         );
-        let error = parsed("name = \"x\"\ncommand = \"a {count}\"\ncount = [1, 2]").unwrap_err();
+        let error = parsed("name = \"x\"\ncommand = \"ping {count}\"\ncount = [1, 2]").unwrap_err();
         assert!(error.contains("two workloads are `x`"), "{error}");
         let error = plan.unwrap_err();
         assert!(error.contains("two workloads are `redis get`"), "{error}");
@@ -209,22 +215,22 @@ mod tests {
         for (workload, expected) in [
             ("", "no `command`"),
             ("command = []", "at least one word"),
-            ("command = \"a | b\"", "sh -c"),
+            ("command = \"ping | b\"", "sh -c"),
             ("command = \"wrk {durations}\"", "did you mean `{duration_s}`"),
             ("command = \"wrk {port}\"", "give `ready"),
-            ("command = \"a\"\nserver = { command = \"b\", redy = 1 }", "redy"),
-            ("command = \"a\"\nserver = { command = \"b\", ready = { tcp = 99999 } }", "`server`"),
-            ("command = \"a\"\nlifetime = \"week\"", "`lifetime`"),
-            ("command = \"a\"\non = \"moon\"", "`on`"),
-            ("command = \"a\"\ntimeout = \"0s\"", "1ms"),
-            ("command = \"a\"\ncpus = \"x\"", "must be CPUs"),
-            ("command = \"a\"\nburst = 3", "no field `burst`"),
-            ("command = \"a\"\nprobe_hz = 10", "{duration_s}"),
+            ("command = \"ping\"\nserver = { command = \"b\", redy = 1 }", "redy"),
+            ("command = \"ping\"\nserver = { command = \"b\", ready = { tcp = 99999 } }", "`server`"),
+            ("command = \"ping\"\nlifetime = \"week\"", "`lifetime`"),
+            ("command = \"ping\"\non = \"moon\"", "`on`"),
+            ("command = \"ping\"\ntimeout = \"0s\"", "1ms"),
+            ("command = \"ping\"\ncpus = \"x\"", "must be CPUs"),
+            ("command = \"ping\"\nburst = 3", "no field `burst`"),
+            ("command = \"ping\"\nprobe_hz = 10", "{duration_s}"),
         ] {
             let error = parsed(workload).unwrap_err();
             assert!(error.contains(expected), "{workload}: {error}");
         }
-        let error = Plan::parse("p", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\ncommand = \"a\"").unwrap_err();
+        let error = Plan::parse("p", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\ncommand = \"ping\"").unwrap_err();
         assert!(error.to_string().contains("`command`"), "{error}");
     }
 }
