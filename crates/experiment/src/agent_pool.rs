@@ -1,5 +1,6 @@
 //! Runs trials on real hosts: the agents set the knobs, run the traffic and report their counts.
 
+mod command;
 #[cfg(test)]
 mod mutated;
 
@@ -109,6 +110,9 @@ impl TrialRunner for AgentPool {
                 await_links(self, stop)?;
                 set_hosts(self, &trial.set, stop)?;
                 await_links(self, stop)?;
+                if trial.load.traffic == Traffic::Command {
+                    return command::observe(self, trial, method, stop, tell);
+                }
                 let seen = observe(self, &trial.load, method, None, stop, tell)?;
                 Ok(seen.into_iter().next().expect("a window without slices has one observation"))
             })?;

@@ -8,6 +8,7 @@ pub mod flent;
 pub mod gzip;
 pub mod import;
 pub mod iperf3;
+pub mod program;
 
 mod netperf;
 mod parsed;
