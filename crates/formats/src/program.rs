@@ -1,12 +1,60 @@
-//! Figures in the output of benchmark programs.
+//! The figures that programs print: one parser to a program, and the plan's own figures.
+//!
+//! A parser gives latput's metrics where the meaning is the same, and metrics of its own elsewhere.
+//! [`Parser::row`] says which, and a test compares.
 
-use latput_trial::figures::{Figures, FiguresError, Output, ProgramFigures};
+mod fio;
+mod found;
+mod hey;
+mod k6;
+mod memtier;
+mod oha;
+mod osu;
+mod pgbench;
+mod ping;
+mod redis;
+mod shared;
+mod sockperf;
+mod wrk;
 
-/// Reads the figures.
+use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
+
+/// Reads everything that `figures` asks for. Where the plan and the parser give one metric, the plan counts.
 ///
-/// # Errors
-///
-/// One is not there, is no number, or is there with several values.
+/// Fails where a figure is missing, not finite or ambiguous.
 pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, FiguresError> {
-    Ok(ProgramFigures { metrics: figures.read_own(output)?, ..ProgramFigures::default() })
+    let mut read = match figures.parser {
+        None => ProgramFigures::default(),
+        Some(parser) => parse(parser, &output.stdout)
+            .map_err(|problem| parser_error(parser, &problem, output))?,
+    };
+    read.metrics.extend(figures.read_own(output)?);
+    Ok(read)
+}
+
+fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, String> {
+    let read = match parser {
+        Parser::RedisBenchmark => redis::read,
+        Parser::Memtier => memtier::read,
+        Parser::Wrk | Parser::Wrk2 => wrk::read,
+        Parser::Pgbench => pgbench::read,
+        Parser::Fio => fio::read,
+        Parser::Sockperf => sockperf::read,
+        Parser::Netperf => shared::netperf,
+        Parser::Iperf3 => shared::iperf3,
+        Parser::Ping => ping::read,
+        Parser::Hey => hey::read,
+        Parser::Oha => oha::read,
+        Parser::K6 => k6::read,
+        Parser::OsuLatency => osu::latency,
+        Parser::OsuBandwidth => osu::bandwidth,
+    };
+    read(text)
+}
+
+fn parser_error(parser: Parser, problem: &str, output: &Output) -> FiguresError {
+    let needs = parser.row().needs;
+    let remedy = if needs.is_empty() { String::new() } else { format!(" (it needs {needs})") };
+    let problem = format!("{problem}{remedy}");
+    FiguresError::new(format!("output of {parser}"), problem, output, &Source::Stdout)
 }

@@ -1,0 +1,157 @@
+//! The figures that a parser finds, checked one by one, and the search in lines.
+
+use latput_stats::Histogram;
+use latput_trial::Metric;
+use latput_trial::figures::{PrintedUnit, ProgramFigures, Text};
+use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
+use latput_units::Nanos;
+use serde_json::Value;
+
+/// Nanoseconds of a second, a millisecond and a microsecond.
+pub(super) const S: f64 = 1e9;
+pub(super) const MS: f64 = 1e6;
+pub(super) const US: f64 = 1e3;
+
+/// The percentiles that latput has metrics for.
+const PERCENTILES: &[(f64, Metric)] = &[
+    (50.0, Metric::LatencyNsP50),
+    (90.0, Metric::LatencyNsP90),
+    (99.0, Metric::LatencyNsP99),
+    (99.9, Metric::LatencyNsP999),
+];
+
+/// The figures so far.
+#[derive(Debug, Default)]
+pub(super) struct Found(ProgramFigures);
+
+impl Found {
+    /// Adds a figure that must be there.
+    pub(super) fn need(
+        &mut self,
+        metric: Metric,
+        value: Option<f64>,
+        sought: &str,
+    ) -> Result<(), String> {
+        let value = value.ok_or_else(|| format!("{sought} is not there"))?;
+        self.add(metric, value)
+    }
+
+    /// Adds a figure, if it is there.
+    pub(super) fn may(&mut self, metric: Metric, value: Option<f64>) -> Result<(), String> {
+        value.map_or(Ok(()), |value| self.add(metric, value))
+    }
+
+    fn add(&mut self, metric: Metric, value: f64) -> Result<(), String> {
+        if !value.is_finite() || value < 0.0 || value > metric.row().unit.most() {
+            return Err(format!("`{metric}` is {value}, which it cannot be"));
+        }
+        match self.0.metrics.insert(metric, value) {
+            Some(other) if other.to_bits() != value.to_bits() => Err(format!(
+                "`{metric}` is there twice, with different values ({other} and {value})"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a percentile, if latput has a metric for it.
+    pub(super) fn percentile(&mut self, percent: f64, value_ns: f64) -> Result<(), String> {
+        let known = PERCENTILES.iter().find(|(known, _)| (known - percent).abs() < 1e-9);
+        known.map_or(Ok(()), |(_, metric)| self.add(*metric, value_ns))
+    }
+
+    /// Adds a figure of the program's own.
+    pub(super) fn own(
+        &mut self,
+        name: &str,
+        unit: Unit,
+        better: PreferredDirection,
+        value: Option<f64>,
+    ) -> Result<(), String> {
+        let Some(value) = value else { return Ok(()) };
+        let summary = if unit == Unit::Nanoseconds { Summary::Median } else { Summary::Mean };
+        let definition = Definition { name: name.to_owned(), unit, better, summary };
+        let metric = CustomMetric::define(&definition).map_err(|error| error.to_string())?;
+        self.add(Metric::Custom(metric), value)
+    }
+
+    /// Counts failed transactions, as a figure too.
+    pub(super) fn errors(&mut self, errors: Option<u64>) -> Result<(), String> {
+        self.0.errors = errors;
+        let value = errors.map(|errors| errors as f64);
+        self.own("program_errors", Unit::Number, PreferredDirection::Lower, value)
+    }
+
+    /// The completed transactions.
+    pub(super) fn transactions(&mut self, transactions: Option<u64>) {
+        self.0.transactions = transactions;
+    }
+
+    /// How long the program measured, in seconds.
+    pub(super) fn window(&mut self, seconds: Option<f64>) {
+        let is_time = |seconds: &f64| seconds.is_finite() && *seconds > 0.0;
+        self.0.window = seconds.filter(is_time).map(Nanos::from_secs_f64);
+    }
+
+    /// Adds the distribution of latency, with the percentiles that the program did not print.
+    pub(super) fn histogram(&mut self, histogram: Histogram) {
+        for (percent, metric) in PERCENTILES {
+            if let Some(value) = histogram.quantile(percent / 100.0) {
+                self.0.metrics.entry(*metric).or_insert(value.as_ns() as f64);
+            }
+        }
+        self.0.latency = (!histogram.is_empty()).then_some(histogram);
+    }
+
+    pub(super) fn finish(mut self) -> ProgramFigures {
+        if let Some(histogram) = &mut self.0.latency {
+            histogram.pack();
+        }
+        self.0
+    }
+}
+
+/// What follows a label at the start of a line, spaces apart; the same each time that the label is there.
+pub(super) fn after<'t>(text: &'t Text, label: &str) -> Result<Option<&'t str>, String> {
+    let mut found = None;
+    for line in text.as_str().lines() {
+        let Some(rest) = line.trim_start().strip_prefix(label) else { continue };
+        match found {
+            Some(other) if other != rest.trim() => {
+                return Err(format!("`{label}` is there several times, with different values"));
+            }
+            _ => found = Some(rest.trim()),
+        }
+    }
+    Ok(found)
+}
+
+/// The number at the start of a text, before a space, a slash or another sign that no number has.
+pub(super) fn leading(text: &str) -> Option<f64> {
+    let is_of_number = |letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter);
+    let text = text.trim_start();
+    if text.to_ascii_lowercase().starts_with("nan") {
+        return Some(f64::NAN);
+    }
+    let end = text.find(|letter| !is_of_number(letter)).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+/// A time with its unit, in nanoseconds: `1.5ms`.
+pub(super) fn time_ns(text: &str) -> Option<f64> {
+    PrintedUnit::of("ns")?.read(text).ok()
+}
+
+/// A whole number of JSON or of text that counts something.
+pub(super) fn count(value: f64) -> Option<u64> {
+    // Below 2^53 every whole number has a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let is_count = value >= 0.0 && value <= EXACT && value.fract() == 0.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^53")]
+    let count = value as u64;
+    is_count.then_some(count)
+}
+
+/// A number in a JSON document, by pointer; `None` for what is no number.
+pub(super) fn number(document: &Value, pointer: &str) -> Option<f64> {
+    document.pointer(pointer)?.as_f64()
+}

@@ -1,0 +1,46 @@
+//! hey: its summary, in seconds.
+
+use latput_trial::Metric;
+use latput_trial::figures::{ProgramFigures, Text};
+
+use super::found::{Found, S, after, count, leading};
+
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+    let mut found = Found::default();
+    let rate = after(text, "Requests/sec:")?.and_then(leading);
+    found.need(Metric::TransactionsPerS, rate, "`Requests/sec:`")?;
+    let seconds =
+        |label: &str| -> Result<Option<f64>, String> { Ok(after(text, label)?.and_then(leading)) };
+    found.need(Metric::LatencyNsMean, seconds("Average:")?.map(|s| s * S), "`Average:`")?;
+    found.need(Metric::LatencyNsMax, seconds("Slowest:")?.map(|s| s * S), "`Slowest:`")?;
+    found.window(seconds("Total:")?);
+    for line in text.as_str().lines() {
+        // `99% in 0.0014 secs`; some versions print the sign twice.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [percent, "in", value, "secs"] = words[..] {
+            let known = leading(percent).zip(leading(value));
+            let (percent, seconds) = known.ok_or("a percentile is no number")?;
+            found.percentile(percent, seconds * S)?;
+        }
+    }
+    let answers = listed(text, "Status code distribution:");
+    let (good, bad): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|(code, _)| (200..400).contains(code));
+    let sum = |answers: &[&(u64, u64)]| answers.iter().map(|(_, count)| count).sum::<u64>();
+    let broken: u64 = listed(text, "Error distribution:").iter().map(|(count, _)| count).sum();
+    found.transactions(Some(sum(&good) + sum(&bad)));
+    found.errors(Some(sum(&bad) + broken))?;
+    Ok(found.finish())
+}
+
+/// The lines `[200]	2000 responses` under a title: both numbers, the second 0 where there is none.
+fn listed(text: &Text, title: &str) -> Vec<(u64, u64)> {
+    let lines = text.as_str().lines().skip_while(|line| line.trim() != title).skip(1);
+    let pair = |line: &str| {
+        let (first, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
+        let second = leading(rest).and_then(count).unwrap_or(0);
+        // More would be no output of hey, and sums could overflow.
+        Some((first.parse().ok().filter(|it| *it < 1 << 40)?, second.min(1 << 40)))
+    };
+    lines.map_while(pair).take(1000).collect()
+}

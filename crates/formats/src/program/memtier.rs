@@ -1,0 +1,40 @@
+//! memtier_benchmark: the row `Totals` of its table. Times are in milliseconds.
+
+use latput_trial::Metric;
+use latput_trial::figures::{ProgramFigures, Text};
+
+use super::found::{Found, MS};
+
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+    let mut found = Found::default();
+    let mut columns: Vec<&str> = Vec::new();
+    let mut is_there = false;
+    for line in text.as_str().lines() {
+        if line.starts_with("Type") && line.contains("Ops/sec") {
+            // Names of columns have single spaces: `p99 Latency`.
+            columns = line.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
+        } else if line.starts_with("Totals") {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if fields.len() != columns.len() {
+                return Err("the row `Totals` does not fit its header".to_owned());
+            }
+            totals(&mut found, &columns, &fields)?;
+            is_there = true;
+        }
+    }
+    if is_there { Ok(found.finish()) } else { Err("the row `Totals` is not there".to_owned()) }
+}
+
+fn totals(found: &mut Found, columns: &[&str], fields: &[&str]) -> Result<(), String> {
+    let value = |name: &str| {
+        let at = columns.iter().position(|column| *column == name)?;
+        fields[at].parse::<f64>().ok()
+    };
+    let ms = |name: &str| value(name).map(|ms| ms * MS);
+    found.need(Metric::TransactionsPerS, value("Ops/sec"), "Ops/sec")?;
+    // Before 1.3 the column of means was called `Latency`.
+    found.need(Metric::LatencyNsMean, ms("Avg. Latency").or_else(|| ms("Latency")), "Latency")?;
+    found.may(Metric::LatencyNsP50, ms("p50 Latency"))?;
+    found.may(Metric::LatencyNsP99, ms("p99 Latency"))?;
+    found.may(Metric::LatencyNsP999, ms("p99.9 Latency"))
+}

@@ -1,0 +1,38 @@
+//! oha with `--output-format json`, in seconds.
+
+use latput_trial::Metric;
+use latput_trial::figures::{ProgramFigures, Text};
+use serde_json::Value;
+
+use super::found::{Found, S, number};
+
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+    let document = text.json()?;
+    let seconds = |pointer: &str| number(&document, pointer).map(|seconds| seconds * S);
+    let mut found = Found::default();
+    let rate = number(&document, "/summary/requestsPerSec");
+    found.need(Metric::TransactionsPerS, rate, "`summary.requestsPerSec`")?;
+    found.need(Metric::LatencyNsMean, seconds("/summary/average"), "`summary.average`")?;
+    found.need(Metric::LatencyNsMax, seconds("/summary/slowest"), "`summary.slowest`")?;
+    found.window(number(&document, "/summary/total"));
+    for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)] {
+        if let Some(value) = seconds(&format!("/latencyPercentiles/{name}")) {
+            found.percentile(percent, value)?;
+        }
+    }
+    let all = counts(&document["statusCodeDistribution"]);
+    let is_good = |code: &str| code.starts_with(['2', '3']);
+    let bad = all.iter().filter(|(code, _)| !is_good(code)).map(|(_, count)| *count);
+    let broken = counts(&document["errorDistribution"]);
+    // Requests under way at the end are no failures.
+    let broken =
+        broken.iter().filter(|(why, _)| why != "aborted due to deadline").map(|(_, count)| *count);
+    found.errors(Some(bad.chain(broken).fold(0, u64::saturating_add)))?;
+    found.transactions(Some(all.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))));
+    Ok(found.finish())
+}
+
+fn counts(of: &Value) -> Vec<(String, u64)> {
+    let entries = of.as_object().into_iter().flatten();
+    entries.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
+}

@@ -1,0 +1,54 @@
+//! OSU micro-benchmarks between two processes: a figure for each size of message.
+
+use latput_trial::figures::{ProgramFigures, Text};
+use latput_trial::metric::{PreferredDirection, Unit};
+
+use super::found::{Found, US, count};
+
+/// OSU's megabyte is a million bytes.
+const MEGABYTE_BITS: f64 = 8e6;
+/// The most sizes of one run.
+const MOST_SIZES: usize = 40;
+
+/// `osu_latency`: microseconds, one way.
+pub(super) fn latency(text: &Text) -> Result<ProgramFigures, String> {
+    let (unit, better) = (Unit::Nanoseconds, PreferredDirection::Lower);
+    sizes(text, "Latency", "osu_latency", unit, better, US)
+}
+
+/// `osu_bw`, `osu_bibw`: megabytes per second.
+pub(super) fn bandwidth(text: &Text) -> Result<ProgramFigures, String> {
+    let (unit, better) = (Unit::BitsPerS, PreferredDirection::Higher);
+    sizes(text, "Bandwidth", "osu_bw", unit, better, MEGABYTE_BITS)
+}
+
+fn sizes(
+    text: &Text,
+    title: &str,
+    name: &str,
+    unit: Unit,
+    better: PreferredDirection,
+    factor: f64,
+) -> Result<ProgramFigures, String> {
+    // # Size          Latency (us)
+    let is_head = |line: &&str| line.starts_with("# Size") && line.contains(title);
+    let mut lines = text.as_str().lines().skip_while(|line| !is_head(line));
+    lines.next().ok_or_else(|| format!("the head `# Size ... {title}` is not there"))?;
+    let mut found = Found::default();
+    let mut known = 0;
+    for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let mut words = line.split_whitespace().map(str::parse::<f64>);
+        let (Some(Ok(size)), Some(Ok(value))) = (words.next(), words.next()) else { break };
+        let size = count(size).ok_or("the size of a message is no whole number")?;
+        found.own(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
+        known += 1;
+        if known > MOST_SIZES {
+            return Err(format!("it has more than {MOST_SIZES} sizes of messages"));
+        }
+    }
+    if known == 0 {
+        Err("it has no line with a size and a figure".to_owned())
+    } else {
+        Ok(found.finish())
+    }
+}

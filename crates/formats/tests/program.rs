@@ -1,0 +1,356 @@
+//! Outputs of real programs, and what their parsers read in them.
+
+use latput_formats::program::read;
+use latput_trial::Metric;
+use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
+use proptest::prelude::*;
+
+/// The fixtures that parsers read without an error.
+const READABLE: &[(Parser, &str)] = &[
+    (Parser::RedisBenchmark, include_str!("program/redis-benchmark-csv.txt")),
+    (Parser::Memtier, include_str!("program/memtier.txt")),
+    (Parser::Wrk, include_str!("program/wrk.txt")),
+    (Parser::Wrk, include_str!("program/wrk-latency.txt")),
+    (Parser::Wrk, include_str!("program/wrk-errors.txt")),
+    (Parser::Wrk2, include_str!("program/wrk2.txt")),
+    (Parser::Pgbench, include_str!("program/pgbench.txt")),
+    (Parser::Pgbench, include_str!("program/pgbench-rate.txt")),
+    (Parser::Fio, include_str!("program/fio.json")),
+    (Parser::Fio, include_str!("program/fio-plus.json")),
+    (Parser::Fio, include_str!("program/fio-jobs.json")),
+    (Parser::Sockperf, include_str!("program/sockperf.txt")),
+    (Parser::Sockperf, include_str!("program/sockperf-rtt.txt")),
+    (Parser::Sockperf, include_str!("program/sockperf-tp.txt")),
+    (Parser::Netperf, include_str!("program/netperf.txt")),
+    (Parser::Iperf3, include_str!("program/iperf3.json")),
+    (Parser::Iperf3, include_str!("program/iperf3-udp.json")),
+    (Parser::Ping, include_str!("program/ping.txt")),
+    (Parser::Ping, include_str!("program/ping-q.txt")),
+    (Parser::Hey, include_str!("program/hey.txt")),
+    (Parser::Hey, include_str!("program/hey-404.txt")),
+    (Parser::Oha, include_str!("program/oha.json")),
+    (Parser::K6, include_str!("program/k6.json")),
+    (Parser::OsuLatency, include_str!("program/osu_latency.txt")),
+    (Parser::OsuLatency, include_str!("program/osu_latency7.txt")),
+    (Parser::OsuBandwidth, include_str!("program/osu_bw.txt")),
+];
+
+fn parse(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
+    let figures = Figures { parser: Some(parser), own: Vec::new() };
+    let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
+    read(&figures, &output).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn check(parser: Parser, text: &str, expected: &[(&str, f64)]) -> ProgramFigures {
+    let read = parse(parser, text).unwrap();
+    let names: Vec<&str> = read.metrics.keys().map(|metric| metric.name()).collect();
+    for (name, value) in expected {
+        let metric: Metric = name.parse().unwrap();
+        let found = *read.metrics.get(&metric).unwrap_or_else(|| panic!("{name} in {names:?}"));
+        assert!((found - value).abs() <= value.abs() * 1e-9, "{parser}: {name} is {found}");
+    }
+    assert_eq!(names.len(), expected.len(), "{parser}: {names:?}");
+    read
+}
+
+#[test]
+fn request_programs() {
+    check(
+        Parser::RedisBenchmark,
+        include_str!("program/redis-benchmark-csv.txt"),
+        &[
+            ("transactions_per_s", 54_945.05),
+            ("latency_ns_mean", 117e3),
+            ("latency_ns_p50", 111e3),
+            ("latency_ns_p99", 215e3),
+            ("latency_ns_max", 3_031e3),
+        ],
+    );
+    check(
+        Parser::Memtier,
+        include_str!("program/memtier.txt"),
+        &[
+            ("transactions_per_s", 78_391.78),
+            ("latency_ns_mean", 1_012_590.0),
+            ("latency_ns_p50", 807e3),
+            ("latency_ns_p99", 5_567e3),
+            ("latency_ns_p999", 12_671e3),
+        ],
+    );
+    let bench = check(
+        Parser::Pgbench,
+        include_str!("program/pgbench-rate.txt"),
+        &[
+            ("transactions_per_s", 487.910_790),
+            ("latency_ns_mean", 995e3),
+            ("latency_stddev_ns", 1_689e3),
+            ("program_errors", 0.0),
+        ],
+    );
+    assert_eq!((bench.transactions, bench.errors), (Some(200), Some(0)));
+    let osu = [
+        ("osu_latency_0_bytes", 1270.0),
+        ("osu_latency_1_bytes", 1250.0),
+        ("osu_latency_8_bytes", 1250.0),
+        ("osu_latency_1024_bytes", 2770.0),
+        ("osu_latency_65536_bytes", 26_640.0),
+    ];
+    check_after_reading(Parser::OsuLatency, include_str!("program/osu_latency.txt"), &osu);
+    let osu = [("osu_bw_268435456_bytes", 12_254.16 * 8e6)];
+    check_after_reading(Parser::OsuBandwidth, include_str!("program/osu_bw.txt"), &osu);
+}
+
+/// For metrics that are known once a parser has read them.
+#[track_caller]
+fn check_after_reading(parser: Parser, text: &str, expected: &[(&str, f64)]) {
+    parse(parser, text).unwrap();
+    check(parser, text, expected);
+}
+
+#[test]
+fn web_programs() {
+    parse(Parser::Wrk, include_str!("program/wrk.txt")).unwrap();
+    let wrk = check(
+        Parser::Wrk,
+        include_str!("program/wrk-errors.txt"),
+        &[
+            ("transactions_per_s", 23_241.04),
+            ("latency_ns_mean", 3.07e6),
+            ("latency_ns_p50", 95e3),
+            ("latency_ns_p90", 3.35e6),
+            ("latency_ns_p99", 72.79e6),
+            ("latency_ns_max", 88.62e6),
+            ("program_errors", 25_612.0),
+        ],
+    );
+    assert_eq!((wrk.transactions, wrk.errors), (Some(25_612), Some(25_612)));
+    assert_eq!(wrk.window.map(|window| window.as_ns()), Some(1_100_000_000));
+    let wrk2 = check(
+        Parser::Wrk2,
+        include_str!("program/wrk2.txt"),
+        &[
+            ("transactions_per_s", 2000.28),
+            ("latency_ns_mean", 6.60e6),
+            ("latency_ns_p50", 6.67e6),
+            ("latency_ns_p90", 9.14e6),
+            ("latency_ns_p99", 11.18e6),
+            ("latency_ns_p999", 12.30e6),
+            ("latency_ns_max", 12.50e6),
+            ("program_errors", 0.0),
+        ],
+    );
+    let histogram = wrk2.latency.unwrap();
+    assert_eq!(histogram.count(), 39_500);
+    let median = histogram.quantile(0.5).unwrap().as_ns() as f64;
+    assert!((median / 6.671e6 - 1.0).abs() < 0.001, "{median}");
+    let hey = check(
+        Parser::Hey,
+        include_str!("program/hey-404.txt"),
+        &[
+            ("transactions_per_s", 10_164.3845),
+            ("latency_ns_mean", 400e3),
+            ("latency_ns_p50", 200e3),
+            ("latency_ns_p90", 500e3),
+            ("latency_ns_p99", 2.7e6),
+            ("latency_ns_max", 2.7e6),
+            ("program_errors", 100.0),
+        ],
+    );
+    assert_eq!((hey.transactions, hey.errors), (Some(100), Some(100)));
+    let oha = check(
+        Parser::Oha,
+        include_str!("program/oha.json"),
+        &[
+            ("transactions_per_s", 7205.726_530_194_245),
+            ("latency_ns_mean", 1_378_558.866_611_206_4),
+            ("latency_ns_p50", 635e3),
+            ("latency_ns_p90", 1_105_292.0),
+            ("latency_ns_p99", 31_008_791.0),
+            ("latency_ns_p999", 62_437_375.0),
+            ("latency_ns_max", 577_411_167.0),
+            ("program_errors", 0.0),
+        ],
+    );
+    assert_eq!(oha.transactions, Some(21_636));
+    let k6 = check(
+        Parser::K6,
+        include_str!("program/k6.json"),
+        &[
+            ("transactions_per_s", 8954.752_887_325_747),
+            ("latency_ns_mean", 169_281.45),
+            ("latency_ns_p50", 122_802.5),
+            ("latency_ns_p90", 308_892.9),
+            ("latency_ns_p99", 914_816.229_999_991_7),
+            ("latency_ns_p999", 1_953_710.170_000_002_8),
+            ("latency_ns_max", 1_987_176.0),
+            ("program_errors", 0.0),
+        ],
+    );
+    assert_eq!(k6.transactions, Some(200));
+}
+
+#[test]
+fn network_and_storage_programs() {
+    parse(Parser::Sockperf, include_str!("program/sockperf-tp.txt")).unwrap();
+    let half = check(
+        Parser::Sockperf,
+        include_str!("program/sockperf.txt"),
+        &[
+            ("transactions_per_s", 36_731.0 / 0.55),
+            ("latency_ns_mean", 14_956.0),
+            ("latency_ns_p50", 13_528.0),
+            ("latency_ns_p90", 14_350.0),
+            ("latency_ns_p99", 18_606.0),
+            ("latency_ns_p999", 80_858.0),
+            ("latency_ns_max", 5_078_090.0),
+            ("program_errors", 0.0),
+        ],
+    );
+    assert_eq!(half.transactions, Some(36_731));
+    let whole = parse(Parser::Sockperf, include_str!("program/sockperf-rtt.txt")).unwrap();
+    assert!((whole.metrics[&Metric::LatencyNsMean] - 15_399.0).abs() < 1e-6, "not doubled");
+    check(
+        Parser::Sockperf,
+        include_str!("program/sockperf-tp.txt"),
+        &[("messages_per_s", 516_247.0), ("throughput_bps", 6.893 * 1024.0 * 1024.0 * 8.0)],
+    );
+    check(
+        Parser::Netperf,
+        include_str!("program/netperf.txt"),
+        &[("transactions_per_s", 22_596.51)],
+    );
+    let ping = parse(Parser::Ping, include_str!("program/ping.txt")).unwrap();
+    assert_eq!(ping.latency.map(|histogram| histogram.count()), Some(20));
+    let median = ping.metrics[&Metric::LatencyNsP50];
+    assert!((median / 38e3 - 1.0).abs() < 0.001, "{median}");
+    check(
+        Parser::Ping,
+        include_str!("program/ping-q.txt"),
+        &[("latency_ns_mean", 38e3), ("latency_ns_max", 45e3), ("loss_ratio", 0.0)],
+    );
+    check(
+        Parser::Iperf3,
+        include_str!("program/iperf3.json"),
+        &[
+            ("throughput_bps", 1_605_632_000.0 * 8.0 / 1.003_544),
+            ("retransmits_per_s", 4.0 / 1.003_438),
+        ],
+    );
+    let udp = parse(Parser::Iperf3, include_str!("program/iperf3-udp.json")).unwrap();
+    assert!(udp.metrics.contains_key(&Metric::JitterNs), "{udp:?}");
+    let fio = check(
+        Parser::Fio,
+        include_str!("program/fio.json"),
+        &[
+            ("throughput_bps", 4_194_304_000.0 * 8.0),
+            ("transactions_per_s", 1_024_000.0),
+            ("latency_ns_mean", 37.816_406),
+            ("latency_ns_p50", 30.0),
+            ("latency_ns_p90", 30.0),
+            ("latency_ns_p99", 31.0),
+            ("latency_ns_p999", 91.0),
+            ("latency_ns_max", 9835.0),
+        ],
+    );
+    assert_eq!((fio.transactions, fio.latency), (Some(1024), None));
+    let bins = parse(Parser::Fio, include_str!("program/fio-plus.json")).unwrap();
+    assert_eq!(bins.latency.map(|histogram| histogram.count()), Some(982 + 1066));
+    assert_eq!(bins.metrics[&Metric::LatencyNsP50].to_bits(), 30_f64.to_bits());
+    let jobs = parse(Parser::Fio, include_str!("program/fio-jobs.json")).unwrap();
+    let has = |metric| jobs.metrics.contains_key(&metric);
+    let why = "percentiles of several parts cannot be averaged";
+    assert!(has(Metric::LatencyNsMean) && !has(Metric::LatencyNsP99), "{why}");
+}
+
+#[test]
+fn an_output_without_an_answer_is_an_error_that_quotes_it() {
+    for (parser, text, expected) in [
+        (Parser::RedisBenchmark, include_str!("program/redis-benchmark-two.txt"), "2 tests"),
+        (Parser::RedisBenchmark, "GET: 100 requests", "needs `--csv`"),
+        (Parser::Wrk, include_str!("program/wrk-refused.txt"), "unable to connect"),
+        (Parser::Hey, include_str!("program/hey-refused.txt"), "NaN"),
+        (Parser::Oha, include_str!("program/oha-none.json"), "`summary.average` is not there"),
+        (
+            Parser::Ping,
+            "3 packets transmitted, 0 received, 100% packet loss",
+            "no echo was answered",
+        ),
+        (
+            Parser::Iperf3,
+            r#"{"error": "unable to connect to server"}"#,
+            "unable to connect to server",
+        ),
+        (Parser::Iperf3, "[  5]   0.00-1.00   sec", "needs `--json`"),
+        (Parser::Fio, r#"{"jobs": [{"jobname": "j", "error": 5}]}"#, "job `j` ended with error 5"),
+        (Parser::Fio, r#"{"jobs": []}"#, "no job completed"),
+        (Parser::Netperf, "establish control: are you sure there is a netserver", "netserver"),
+        (Parser::K6, "", "stdout is empty; stderr is empty"),
+        (Parser::OsuLatency, "# OSU MPI Latency Test v7.5", "the head `# Size"),
+    ] {
+        let error = parse(parser, text).unwrap_err();
+        assert!(error.contains(expected), "{parser}: {error}");
+        assert!(error.starts_with(&format!("output of {parser}: ")), "{error}");
+    }
+    let twice = "Requests/sec: 1\nRequests/sec: 2\n";
+    assert!(parse(Parser::Wrk, twice).unwrap_err().contains("different values"));
+    let not_a_number = include_str!("program/wrk.txt").replace("33755.88", "nan");
+    assert!(parse(Parser::Wrk, &not_a_number).unwrap_err().contains("which it cannot be"));
+}
+
+#[test]
+fn the_table_of_parsers_says_what_they_give() {
+    for parser in Parser::ALL {
+        let row = parser.row();
+        let read: Vec<ProgramFigures> = READABLE
+            .iter()
+            .filter(|(of, _)| of == parser)
+            .map(|(_, text)| parse(*parser, text).unwrap())
+            .collect();
+        let given = |name: &str| read.iter().any(|it| it.metrics.keys().any(|m| m.name() == name));
+        for metric in read.iter().flat_map(|read| read.metrics.keys()) {
+            let name = metric.name();
+            let general: String = name.split('_').map(general).collect::<Vec<_>>().join("_");
+            let own = row.own.contains(&name) || row.own.contains(&general.as_str());
+            let is_told =
+                if matches!(metric, Metric::Custom(_)) { own } else { row.gives.contains(&name) };
+            assert!(is_told, "{parser} gives {name}, which its row does not say");
+        }
+        // The fixtures of netperf have no selectors.
+        for name in row.gives.iter().filter(|_| *parser != Parser::Netperf) {
+            assert!(given(name), "no fixture of {parser} gives {name}");
+        }
+        let has_histogram = read.iter().any(|read| read.latency.is_some());
+        assert_eq!(has_histogram, !row.histogram.is_empty(), "{parser}");
+    }
+}
+
+fn general(part: &str) -> &str {
+    if part.bytes().all(|byte| byte.is_ascii_digit()) { "SIZE" } else { part }
+}
+
+proptest! {
+    /// Neither text of strangers nor a damaged output ends in a panic, and what is read is finite.
+    #[test]
+    fn hostile_outputs_are_read_or_refused(
+        at in proptest::sample::select(READABLE),
+        parser in proptest::sample::select(Parser::ALL),
+        cuts in proptest::collection::vec((0.0..1.0_f64, 0usize..40, "[0-9a-zA-Z.:,%\\[\\]{}\"/=\\-\n\u{1b} ]{0,12}"), 0..6),
+    ) {
+        let mut text = at.1.as_bytes().to_vec();
+        for (place, length, instead) in cuts {
+            #[expect(clippy::cast_possible_truncation, reason = "a share of the length")]
+            let start = (place * text.len() as f64) as usize;
+            let end = (start + length).min(text.len());
+            text.splice(start..end, instead.into_bytes());
+        }
+        for parser in [at.0, parser] {
+            let figures = Figures { parser: Some(parser), own: Vec::new() };
+            let output = Output { stdout: Text::of(&text), ..Output::default() };
+            match read(&figures, &output) {
+                Ok(read) => prop_assert!(read.metrics.values().all(|it| it.is_finite() && *it >= 0.0)),
+                Err(error) => prop_assert!(error.to_string().len() < 4_000),
+            }
+        }
+    }
+}
