@@ -424,6 +424,7 @@ fn last_words(ended: &Ended) -> String {
         .map(|(name, lines)| format!("its {name} ends in: {lines}"))
         .collect();
     match said.is_empty() {
+        _ if matches!(ended.ending, Ending::NotStarted { .. }) => String::new(),
         true => "; it said nothing".to_owned(),
         false => format!("; {}", said.join("; ")),
     }
