@@ -65,8 +65,7 @@ impl CommandArgs {
                 Some(Server { ready, ..Server::plain(command) })
             }
         };
-        let program =
-            Program { figures, server, ..Program::plain(ProgramCommand::plain(command)) };
+        let program = Program { figures, server, ..Program::plain(ProgramCommand::plain(command)) };
         let mut fields = fields.clone();
         if let Some(count) = self.count
             && fields.insert(COUNT.name.to_owned(), count.to_string()).is_some()

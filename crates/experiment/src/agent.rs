@@ -219,11 +219,7 @@ impl Service<'_> {
         }
     }
 
-    fn answer(
-        &mut self,
-        request: Request,
-        line: &ControllerLine,
-    ) -> Result<Answer, Failure> {
+    fn answer(&mut self, request: Request, line: &ControllerLine) -> Result<Answer, Failure> {
         match request {
             Request::Read { .. }
             | Request::Survey

@@ -66,7 +66,9 @@ pub fn signal_namespace(signal: Signal) {
 pub fn signal_children(signal: Signal) {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = threads.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    for child in lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()) {
+    for child in
+        lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    {
         if let Some(pid) = child.parse().ok().and_then(Pid::from_raw) {
             let _gone = kill_process(pid, signal);
         }
@@ -80,7 +82,8 @@ pub fn signal_children(signal: Signal) {
 /// The file cannot be read, or has no such user.
 pub fn user_ids(user: &str) -> Result<(u32, u32), Error> {
     const FILE: &str = "/etc/passwd";
-    let text = fs::read_to_string(FILE).map_err(|source| Error::system(format!("read {FILE}"), source))?;
+    let text =
+        fs::read_to_string(FILE).map_err(|source| Error::system(format!("read {FILE}"), source))?;
     ids_in(&text, user).ok_or_else(|| Error::Other(format!("there is no user `{user}` in {FILE}")))
 }
 

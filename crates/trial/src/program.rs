@@ -240,7 +240,8 @@ impl ProgramCommand {
             }
             substitute(word, |found| match found {
                 Placeholder::Port if port.is_none() => {
-                    Err("`{port}` is the port of a server: give `ready = { tcp = PORT }`".to_owned())
+                    Err("`{port}` is the port of a server: give `ready = { tcp = PORT }`"
+                        .to_owned())
                 }
                 Placeholder::Count if count.is_none() => {
                     Err("`{count}` is the workload's count: give `count = N`".to_owned())
@@ -386,7 +387,10 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_gets_the_nearest() {
         let why = substituted("{duration-s}").unwrap_err();
-        assert!(why.contains("did you mean `{duration_s}`?") && why.contains("`{{duration-s}}`"), "{why}");
+        assert!(
+            why.contains("did you mean `{duration_s}`?") && why.contains("`{{duration-s}}`"),
+            "{why}"
+        );
         let why = substituted("{elephant}").unwrap_err();
         assert!(!why.contains("did you mean") && why.contains("{generator}"), "{why}");
     }

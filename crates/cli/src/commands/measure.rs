@@ -127,9 +127,9 @@ impl Args {
     fn workload(&self) -> Result<Workload, CliError> {
         match &self.workload {
             Some(kind) if !self.own.is_given() => workload_of(kind, &self.fields),
-            Some(kind) if kind != KIND => {
-                Err(CliError::usage(format!("--command is the workload, and so is `{kind}`: name one")))
-            }
+            Some(kind) if kind != KIND => Err(CliError::usage(format!(
+                "--command is the workload, and so is `{kind}`: name one"
+            ))),
             _ => {
                 let fields = fields_of(&self.fields)?;
                 let workload = self.own.workload(&fields)?;

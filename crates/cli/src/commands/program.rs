@@ -26,7 +26,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let failed = |error: hold::Error| CliError::new(Code::Failed, latput_experiment::host::chain(&error));
+        let failed = |error: hold::Error| {
+            CliError::new(Code::Failed, latput_experiment::host::chain(&error))
+        };
         if self.hold {
             hold::hold(&context.stop).map_err(failed)?;
         } else if self.first {

@@ -46,7 +46,8 @@ impl Runner {
 
     /// Starts a program; `more` replaces fields of the request.
     fn launch(&mut self, words: &[&str], more: &Value) {
-        let program = json!({"words": words, "environment": {}, "folder": null, "user": null, "cpus": null});
+        let program =
+            json!({"words": words, "environment": {}, "folder": null, "user": null, "cpus": null});
         let mut start = json!({"request": "start", "id": 1, "at": null, "program": program, "timeout": null,
                                "files": [], "keep": 4096, "free_port": null});
         for (name, value) in more.as_object().unwrap() {
@@ -139,7 +140,8 @@ fn a_program_that_leaves_its_session_and_ignores_sigterm_is_ended_after_its_time
 #[test]
 fn what_a_program_leaves_behind_ends_with_it() {
     let argument = unique();
-    let script = format!("(setsid sleep {argument} >/dev/null 2>&1 &); setsid sleep {argument} & exit 3");
+    let script =
+        format!("(setsid sleep {argument} >/dev/null 2>&1 &); setsid sleep {argument} & exit 3");
     let ended = Runner::run(&["sh", "-c", &script], &json!({}));
     assert_eq!(ended["ending"]["exited"]["status"], 3, "{ended}");
     assert_eq!(processes(&argument), []);
@@ -165,7 +167,9 @@ fn a_kill_of_any_process_that_holds_a_program_leaves_nothing_running() {
         wait_until(victim, || processes(&argument).is_empty());
         drop(runner);
         for pid in [holder, first] {
-            wait_until("its holders to end", || !std::path::Path::new(&format!("/proc/{pid}/fd/0")).exists());
+            wait_until("its holders to end", || {
+                !std::path::Path::new(&format!("/proc/{pid}/fd/0")).exists()
+            });
         }
     }
 }
@@ -175,7 +179,8 @@ fn child_of(pid: u32) -> u32 {
     let mut found = None;
     wait_until("a child", || {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let lists =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
         let children: String = lists.collect::<Vec<_>>().join(" ");
         found = children.split_whitespace().next().and_then(|child| child.parse().ok());
         found.is_some()
@@ -221,7 +226,10 @@ fn signals_silence_and_missing_programs_are_told_apart() {
     let ended = Runner::run(&["sh", "-c", "kill -SEGV $$"], &json!({}));
     assert_eq!(ended["ending"]["signalled"]["signal"], 11, "{ended}");
     let ended = Runner::run(&["true"], &json!({}));
-    assert_eq!((&ended["ending"]["exited"]["status"], &ended["stdout"]["head"]), (&json!(0), &json!("")));
+    assert_eq!(
+        (&ended["ending"]["exited"]["status"], &ended["stdout"]["head"]),
+        (&json!(0), &json!(""))
+    );
     let ended = Runner::run(&["latput-has-no-such-program"], &json!({}));
     let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
     assert!(why.contains("`latput-has-no-such-program`") && why.contains("install it"), "{why}");
@@ -251,13 +259,14 @@ fn a_server_is_ready_by_its_output_or_a_command_and_otherwise_it_is_said_why() {
         runner.launch(&["sh", "-c", &script], &json!({}));
         runner.is_ready(what, within_ms)
     };
-    let spec = |words: &[&str]| {
-        json!({"command": {"words": words, "environment": {}, "folder": null, "user": null, "cpus": null}})
-    };
+    let spec = |words: &[&str]| json!({"command": {"words": words, "environment": {}, "folder": null, "user": null, "cpus": null}});
     assert_eq!(ready(&json!({"output": {"regex": "^listening"}}), 30_000)["answer"], "ready");
     assert_eq!(ready(&spec(&["true"]), 30_000)["answer"], "ready");
     let never = ready(&json!({"output": {"regex": "^never"}}), 300);
-    assert!(never["why"].as_str().unwrap().contains("has not said `^never` after 300 ms"), "{never}");
+    assert!(
+        never["why"].as_str().unwrap().contains("has not said `^never` after 300ms"),
+        "{never}"
+    );
     let never = ready(&spec(&["sh", "-c", "echo no >&2; exit 4"]), 300);
     assert!(never["why"].as_str().unwrap().contains("exit status 4 no"), "{never}");
     let never = ready(&json!({"tcp": {"address": "127.0.0.1", "port": 1}}), 300);

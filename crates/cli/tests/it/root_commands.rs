@@ -46,7 +46,12 @@ fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
     let ran = measure(&place, &own);
     ran.expect(
         0,
-        &["redis get on lab", "transactions per second", "p99", "service demand of the SUT"],
+        &[
+            "redis get on lab",
+            "transactions per second",
+            "99th percentile of round-trip time",
+            "service demand of the SUT",
+        ],
     );
     assert_eq!(place.trials("redis.db"), 2);
     let left = running(&place.path("").display().to_string());
@@ -67,8 +72,7 @@ fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
     let folder = folder.display();
     place.write("index.html", "hello");
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let paths: String =
-        paths.iter().map(|it| format!("{it}_temp_path {folder}/{it};\n")).collect();
+    let paths: String = paths.iter().map(|it| format!("{it}_temp_path {folder}/{it};\n")).collect();
     place.write(
         "nginx.conf",
         &format!(
@@ -80,7 +84,15 @@ fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
     let own = ["--server", &server, "--ready", "tcp:80", "probe_hz=50"];
     let wrk = "wrk -t1 -c4 -d{duration_s} --latency http://{sut}/index.html";
     let ran = measure(&place, &[&own[..], &["--command", wrk]].concat());
-    ran.expect(0, &["wrk on lab", "transactions per second", "p99", "probe"]);
+    ran.expect(
+        0,
+        &[
+            "wrk on lab",
+            "transactions per second",
+            "99th percentile of round-trip time",
+            "ping beside the traffic",
+        ],
+    );
     assert_eq!(running(&server), Vec::<String>::new());
 }
 
@@ -102,7 +114,9 @@ fn tune_judges_a_figure_of_the_users_own() {
     assert_eq!(place.trials("own.db"), 6);
     // Another command is another run, not more of this one.
     let check = [&words[..], &["--check"]].concat();
-    place.run(&check).expect(0, &["each generator as the user of latput there: sh -c", "ping -c 5"]);
+    place
+        .run(&check)
+        .expect(0, &["each generator as the user of latput there: sh -c", "ping -c 5"]);
 }
 
 #[test]
@@ -132,7 +146,8 @@ fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
     let run = |server: &str, ready: &str| {
         measure(&place, &[&["--server", server, "--ready", ready], &metric[..]].concat())
     };
-    run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000").expect(1, &["exit status 1", "cannot bind"]);
+    run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000")
+        .expect(1, &["exit status 1", "cannot bind"]);
     run("redis-server --daemonize yes --port 6399 --save ''", "tcp:6399")
         .expect(1, &["redis-server"]);
     wait_until("the daemon to be gone", || running("--port 6399").is_empty());

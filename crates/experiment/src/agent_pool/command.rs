@@ -142,10 +142,8 @@ impl Run<'_> {
             })
         };
         let filled = |text: &String| {
-            substitute(text, value).map_err(|problem| Error::Traffic {
-                workload: self.workload.name.clone(),
-                problem,
-            })
+            substitute(text, value)
+                .map_err(|problem| Error::Traffic { workload: self.workload.name.clone(), problem })
         };
         Ok(ProgramSpec {
             words: command.words.iter().map(filled).collect::<Result<_, _>>()?,
@@ -169,7 +167,8 @@ impl Run<'_> {
     ) -> Result<(), Error> {
         let Some(server) = &self.program.server else { return Ok(()) };
         let label = &self.trial.set.label;
-        pool.programs().end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
+        pool.programs()
+            .end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
         let (spec, cpus) = (pool.sut().spec.clone(), pool.sut().opened().cpus.clone());
         let programs = pool.programs();
         programs.on(&spec, self.stop)?;
@@ -223,8 +222,7 @@ impl Run<'_> {
             Some(Ready::Tcp(port)) => Some(message::Ready::Tcp { address: self.sut, port: *port }),
             Some(Ready::Output(regex)) => Some(message::Ready::Output { regex: regex.clone() }),
             Some(Ready::Command(words)) => {
-                let command =
-                    ProgramCommand { words: words.clone(), ..server.command.clone() };
+                let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
                 Some(message::Ready::Command(self.spec(&command, generator, Some(cpus))?))
             }
         };
@@ -240,8 +238,16 @@ impl Run<'_> {
         programs.servers.retain(|live| live.id != id || live.host != spec.name);
         let said = self.failed(&spec.name, &server.command, Some(&ended));
         let problem = match ended.ending {
-            Ending::Told => format!("server `{}` {why}{}", server.command.in_words(), last_words(&ended)),
-            _ => return Err(Error::Program { host: spec.name.clone(), problem: said, is_transient: false }),
+            Ending::Told => {
+                format!("server `{}` {why}{}", server.command.in_words(), last_words(&ended))
+            }
+            _ => {
+                return Err(Error::Program {
+                    host: spec.name.clone(),
+                    problem: said,
+                    is_transient: false,
+                });
+            }
         };
         Err(Error::Program { host: spec.name.clone(), problem, is_transient: false })
     }
@@ -334,10 +340,10 @@ impl Run<'_> {
             }
             Ok(all)
         };
-        let mut finished =
-            pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends))?;
+        let mut finished = pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends))?;
         for part in &mut finished {
-            let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
+            let host =
+                part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
             for left in std::mem::take(&mut part.left) {
                 tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
             }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use super::process::{LastLines, Process};
 use super::LOOK_EVERY;
+use super::process::{LastLines, Process};
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{Answer, Ended, MAX_ANSWER_BYTES, Ready, Request, SCHEMA, Start};

@@ -64,7 +64,8 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
                 if let Ending::NotStarted { why } = ended.ending {
                     return Err(format!("cannot be asked whether it is ready: {why}"));
                 }
-                last = format!("; the ready command: {} {}", ended.ending, ended.stderr.last_lines());
+                last =
+                    format!("; the ready command: {} {}", ended.ending, ended.stderr.last_lines());
                 ended.ending == Ending::Exited { status: 0 }
             }
         };
@@ -73,7 +74,9 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
         }
         if Instant::now() >= deadline {
             let what = match ready {
-                Ready::Tcp { address, port } => format!("accepts no connection on {address} port {port}"),
+                Ready::Tcp { address, port } => {
+                    format!("accepts no connection on {address} port {port}")
+                }
                 Ready::Output { regex } => format!("has not said `{regex}`"),
                 Ready::Command(program) => format!("is not ready by `{}`", program.words.join(" ")),
             };

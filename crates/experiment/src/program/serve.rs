@@ -36,7 +36,8 @@ where
 {
     let lease = Lease::new();
     let requests = read(input, &lease);
-    let mut runner = Runner { output: Arc::new(Mutex::new(output)), programs: BTreeMap::new(), is_open: false };
+    let mut runner =
+        Runner { output: Arc::new(Mutex::new(output)), programs: BTreeMap::new(), is_open: false };
     let ended = loop {
         match requests.recv_timeout(LOOK_EVERY) {
             Ok(Ok(request)) => {

@@ -101,7 +101,10 @@ fn workload(
         }
         (_, None) => None,
         (_, Some(_)) => {
-            let problem = format!("a command is the workload of `kind = \"command\"`, not of `{}`", kind.name);
+            let problem = format!(
+                "a command is the workload of `kind = \"command\"`, not of `{}`",
+                kind.name
+            );
             return Err(error("kind", problem));
         }
     };

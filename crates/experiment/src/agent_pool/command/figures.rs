@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use latput_trial::Metric;
 use latput_trial::figures::{Output, ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 use latput_trial::observation::Observation;
 use latput_trial::program::Program;
-use latput_trial::Metric;
 
 use crate::error::Error;
 use crate::program::message::{Ended, Kept};

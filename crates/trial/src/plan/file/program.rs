@@ -74,9 +74,8 @@ pub(super) fn of_table(
         cpus: cpus("cpus", field("cpus").read()?)?,
     };
     // What is done around the benchmark has its surroundings.
-    let beside = |words: Option<Vec<String>>| {
-        words.map(|words| ProgramCommand { words, ..main.clone() })
-    };
+    let beside =
+        |words: Option<Vec<String>>| words.map(|words| ProgramCommand { words, ..main.clone() });
     let (prepare, cleanup) = (beside(field("prepare").words()?), beside(field("cleanup").words()?));
     let mut figures: Figures = field("metrics").read()?.unwrap_or_default();
     if figures.is_empty() {
@@ -151,7 +150,8 @@ fn words(field: &str, words: Words) -> Result<Vec<String>, FieldError> {
 fn cpus(field: &str, text: Option<String>) -> Result<Option<CpuSet>, FieldError> {
     let Some(text) = text else { return Ok(None) };
     let cpus = text.parse::<CpuSet>().ok().filter(|cpus| !cpus.is_empty());
-    cpus.map(Some).ok_or_else(|| error(field, format!("must be CPUs such as `0-3,8`, not `{text}`")))
+    cpus.map(Some)
+        .ok_or_else(|| error(field, format!("must be CPUs such as `0-3,8`, not `{text}`")))
 }
 
 fn time(field: &str, value: &Toml) -> Result<Nanos, FieldError> {
@@ -190,7 +190,9 @@ mod tests {
         assert!(error.contains("two workloads are `x`"), "{error}");
         let error = plan.unwrap_err();
         assert!(error.contains("two workloads are `redis get`"), "{error}");
-        let plan = parsed("command = \"/usr/bin/redis-benchmark -n {count}\"\ncount = [1000, 2000]").unwrap();
+        let plan =
+            parsed("command = \"/usr/bin/redis-benchmark -n {count}\"\ncount = [1000, 2000]")
+                .unwrap();
         let names: Vec<&str> = plan.workloads.iter().map(|load| load.name.as_str()).collect();
         assert_eq!(names, ["redis-benchmark count=1000", "redis-benchmark count=2000"]);
         assert_eq!(plan.workloads[0].traffic, Traffic::Command);
@@ -219,7 +221,10 @@ mod tests {
             ("command = \"wrk {durations}\"", "did you mean `{duration_s}`"),
             ("command = \"wrk {port}\"", "give `ready"),
             ("command = \"ping\"\nserver = { command = \"b\", redy = 1 }", "redy"),
-            ("command = \"ping\"\nserver = { command = \"b\", ready = { tcp = 99999 } }", "`server`"),
+            (
+                "command = \"ping\"\nserver = { command = \"b\", ready = { tcp = 99999 } }",
+                "`server`",
+            ),
             ("command = \"ping\"\nlifetime = \"week\"", "`lifetime`"),
             ("command = \"ping\"\non = \"moon\"", "`on`"),
             ("command = \"ping\"\ntimeout = \"0s\"", "1ms"),
@@ -230,7 +235,9 @@ mod tests {
             let error = parsed(workload).unwrap_err();
             assert!(error.contains(expected), "{workload}: {error}");
         }
-        let error = Plan::parse("p", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\ncommand = \"ping\"").unwrap_err();
+        let error =
+            Plan::parse("p", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\ncommand = \"ping\"")
+                .unwrap_err();
         assert!(error.to_string().contains("`command`"), "{error}");
     }
 }
