@@ -96,6 +96,52 @@ fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
     assert_eq!(running(&server), Vec::<String>::new());
 }
 
+/// Each page's plan, once and for a second, against the real programs.
+#[test]
+fn the_plans_of_the_pages_run() {
+    if needs_root() {
+        return;
+    }
+    let programs: [(&str, &[&str]); 5] = [
+        ("redis", &["redis-server", "redis-benchmark"]),
+        ("nginx", &["wrk"]),
+        ("postgresql", &["pgbench"]),
+        ("fio", &["fio"]),
+        ("sockperf", &["sockperf"]),
+    ];
+    for (page, programs) in programs {
+        if programs.iter().any(|program| needs_program(program)) {
+            continue;
+        }
+        let path = format!("{}/../../docs/workloads/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, plan) = text.split_once("```toml\n").unwrap();
+        let (plan, _) = plan.split_once("```").unwrap();
+        let (plan, _) = plan.split_once("[method]").unwrap();
+        let method = "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
+        let short = plan
+            .replace("count = 500000", "count = 3000")
+            .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")
+            .replace("rm -rf latput-pg", &format!("cd {}", POSTGRES_FOLDER));
+        assert!(short.contains("[\"0us\", 0]]"), "{short}");
+        let place = Place::new();
+        place.write("plan.toml", &format!("{short}{method}"));
+        if page == "postgresql" {
+            let made = Command::new("install").args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
+            assert!({ made }.status().unwrap().success());
+        }
+        let ran = place.run(&["run", "plan.toml", "-o", "r.db"]);
+        if page == "postgresql" {
+            std::fs::remove_dir_all(POSTGRES_FOLDER).unwrap();
+        }
+        ran.expect(0, &["results: run 1"]);
+        assert_eq!(place.trials("r.db"), 1, "{page}: {ran:?}");
+    }
+}
+
+/// Where the test's database is; removed after it.
+const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
+
 #[test]
 fn tune_judges_a_figure_of_the_users_own() {
     if needs_root() {
