@@ -324,9 +324,12 @@ impl Service<'_> {
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
             let is_told = wanted.may_end_early;
             let may_end_early = is_told || progress.iter().any(|part| part.goal().is_some());
-            let is_over = || match is_told {
-                true => line.ends_window(),
-                false => progress.iter().all(|part| part.ended_early().is_some()),
+            let is_over = || {
+                if is_told {
+                    line.ends_window()
+                } else {
+                    progress.iter().all(|part| part.ended_early().is_some())
+                }
             };
             let counted = self.keeper.count(Count { may_end_early, ..wanted }, &is_over, &mut look);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));

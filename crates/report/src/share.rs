@@ -76,11 +76,7 @@ pub fn shared(results: &Results) -> Results {
         workloads: workloads
             .iter()
             // A command has paths, addresses and perhaps passwords.
-            .map(|load| Workload {
-                name: names.without(&load.name),
-                program: None,
-                ..load.clone()
-            })
+            .map(|load| Workload { name: names.without(&load.name), program: None, ..load.clone() })
             .collect(),
         rows: rows.iter().map(|row| shared_row(row, &names)).collect(),
         planned_trials: *planned_trials,

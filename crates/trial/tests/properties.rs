@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use latput_trial::share::parts;
-use latput_trial::workload::{COMMAND, Division, Field, FieldUnit, KINDS, WorkloadKind, from_fields};
+use latput_trial::workload::{
+    COMMAND, Division, Field, FieldUnit, KINDS, WorkloadKind, from_fields,
+};
 use latput_trial::{Plan, Traffic};
 use latput_units::{BitsPerSecond, Nanos};
 use proptest::prelude::*;

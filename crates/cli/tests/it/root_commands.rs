@@ -118,7 +118,8 @@ fn the_plans_of_the_pages_run() {
         let (_, plan) = text.split_once("```toml\n").unwrap();
         let (plan, _) = plan.split_once("```").unwrap();
         let (plan, _) = plan.split_once("[method]").unwrap();
-        let method = "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
+        let method =
+            "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
         let short = plan
             .replace("count = 500000", "count = 3000")
             .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")

@@ -6,22 +6,25 @@ use std::time::Duration;
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
-use latput_trial::program::{
-    Lifetime, Placeholder, Program, ProgramCommand, Ready, RunsOn, Server, substitute,
-};
+use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, RunsOn, substitute};
 use latput_trial::{Observation, Workload};
 use latput_units::{CpuSet, Nanos};
 
 use super::{Joined, START_AHEAD, TRIAL_SLACK};
-use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, Programs};
+use crate::clock::ClockOffset;
+use crate::controller::{AgentPool, Programs};
 use crate::error::Error;
 use crate::host_spec::{HostSpec, own_program};
 use crate::interval::Joiner;
-use crate::program::message::{self, Ended, Ending, MOST_KEPT, ProgramSpec, Start};
-use crate::protocol::{Answer, Request};
+use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
+use crate::protocol::{Answer, Finished, Request};
 use crate::runner::{Tell, Trial, TrialEvent};
 
+mod failure;
 mod figures;
+mod server;
+
+use self::failure::{error, failed};
 
 /// Bytes kept of the output of a server, and of what prepares or cleans up.
 const KEPT_BESIDE: usize = 64 << 10;
@@ -158,100 +161,6 @@ impl Run<'_> {
         })
     }
 
-    /// Starts the server, unless it lives from before.
-    fn serve(
-        &self,
-        pool: &mut AgentPool,
-        places: &[Place],
-        tell: &mut Tell<'_>,
-    ) -> Result<(), Error> {
-        let Some(server) = &self.program.server else { return Ok(()) };
-        let label = &self.trial.set.label;
-        pool.programs()
-            .end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
-        let (spec, cpus) = (pool.sut().spec.clone(), pool.sut().opened().cpus.clone());
-        let programs = pool.programs();
-        programs.on(&spec, self.stop)?;
-        let is_same =
-            |live: &LiveServer| live.server == *server && live.lifetime == self.program.lifetime;
-        if let Some(at) = programs.servers.iter().position(is_same) {
-            let LiveServer { id, .. } = programs.servers[at];
-            if !programs.host(&spec.name).has_ended(id)? {
-                return Ok(());
-            }
-            programs.servers.remove(at);
-            let ended = programs.host(&spec.name).take_end(id);
-            let problem = self.failed(&spec.name, &server.command, ended.as_ref());
-            tell(TrialEvent::Remark(format!("latput: {problem}; it is started again")))?;
-        }
-        let address = places.first().map_or(self.sut, |place| place.address);
-        let start = Start {
-            id: 0,
-            at: None,
-            program: self.spec(&server.command, address, Some(&cpus))?,
-            timeout: None,
-            files: Vec::new(),
-            keep: KEPT_BESIDE,
-            free_port: self.program.port().map(|port| (self.sut, port)),
-        };
-        let id = programs.host(&spec.name).launch(start)?;
-        programs.servers.push(LiveServer {
-            server: server.clone(),
-            lifetime: self.program.lifetime,
-            setting: label.clone(),
-            host: spec.name.clone(),
-            id,
-        });
-        self.await_ready(programs, &spec, server, (id, address), &cpus)?;
-        tell_containment(programs, &spec.name, id, tell)
-    }
-
-    /// Waits until the server is ready.
-    fn await_ready(
-        &self,
-        programs: &mut Programs,
-        spec: &HostSpec,
-        server: &Server,
-        (id, generator): (u32, IpAddr),
-        cpus: &CpuSet,
-    ) -> Result<(), Error> {
-        let host = programs.host(&spec.name);
-        host.await_start(id, self.stop)?;
-        let ready = match &server.ready {
-            None => None,
-            Some(Ready::Tcp(port)) => Some(message::Ready::Tcp { address: self.sut, port: *port }),
-            Some(Ready::Output(regex)) => Some(message::Ready::Output { regex: regex.clone() }),
-            Some(Ready::Command(words)) => {
-                let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
-                Some(message::Ready::Command(self.spec(&command, generator, Some(cpus))?))
-            }
-        };
-        let is_ready = match ready {
-            Some(ready) => host.await_ready(id, ready, server.ready_within, self.stop)?,
-            None => Ok(()),
-        };
-        let Err(why) = is_ready else { return Ok(()) };
-        if !host.has_ended(id)? {
-            host.stop(id)?;
-        }
-        let ended = host.await_end(id, ANSWER_WITHIN, self.stop)?;
-        programs.servers.retain(|live| live.id != id || live.host != spec.name);
-        let said = self.failed(&spec.name, &server.command, Some(&ended));
-        let problem = match ended.ending {
-            Ending::Told => {
-                format!("server `{}` {why}{}", server.command.in_words(), last_words(&ended))
-            }
-            _ => {
-                return Err(Error::Program {
-                    host: spec.name.clone(),
-                    problem: said,
-                    is_transient: false,
-                });
-            }
-        };
-        Err(Error::Program { host: spec.name.clone(), problem, is_transient: false })
-    }
-
     /// Runs what prepares or cleans up, on every place.
     fn beside(
         &self,
@@ -276,8 +185,8 @@ impl Run<'_> {
             let within = self.program.timeout.as_duration() + TRIAL_SLACK;
             let ended = host.await_end(id, within, self.stop)?;
             if ended.ending != (Ending::Exited { status: 0 }) {
-                let problem = self.failed(&place.spec.name, command, Some(&ended));
-                return Err(self.error(&place.spec.name, format!("{what}: {problem}"), &ended));
+                let problem = failed(command, &ended);
+                return Err(error(&place.spec.name, format!("{what}: {problem}"), &ended));
             }
         }
         Ok(())
@@ -300,20 +209,7 @@ impl Run<'_> {
         } else {
             self.program.timeout
         };
-        let mut running: Vec<(String, u32)> = Vec::new();
-        for place in places {
-            let start = Start {
-                id: 0,
-                at: Some(place.agent.map_or(at, |idx| clocks[idx].there(at))),
-                program: self.spec(&self.program.command, place.address, place.cpus.as_ref())?,
-                timeout: Some(timeout),
-                files: self.program.figures.files().into_iter().map(str::to_owned).collect(),
-                keep: MOST_KEPT,
-                free_port: None,
-            };
-            let id = pool.programs().on(&place.spec, self.stop)?.launch(start)?;
-            running.push((place.spec.name.clone(), id));
-        }
+        let running = self.launch(pool, places, (at, &clocks), timeout)?;
         let interval = pool.interval();
         for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
             agent.send(&Request::Go {
@@ -340,7 +236,14 @@ impl Run<'_> {
             }
             Ok(all)
         };
-        let mut finished = pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends))?;
+        let finished = pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends));
+        if finished.is_err() {
+            // Another attempt must not run beside this one.
+            for (host, id) in &running {
+                pool.programs().host(host).end(*id)?;
+            }
+        }
+        let mut finished = finished?;
         for part in &mut finished {
             let host =
                 part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
@@ -353,7 +256,7 @@ impl Run<'_> {
         let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
         let joined = Joined {
             workload: self.workload,
-            duration: window,
+            duration: finished.iter().map(measured).min().unwrap_or(window),
             slices: None,
             parts: Vec::new(),
             clocks,
@@ -363,6 +266,31 @@ impl Run<'_> {
         let mut observation = observations.into_iter().next().expect("there are no slices");
         figures::store(figures, &ended, &mut observation);
         Ok(observation)
+    }
+
+    /// Starts the benchmark on every place at `at` of this host's clock.
+    fn launch(
+        &self,
+        pool: &mut AgentPool,
+        places: &[Place],
+        (at, clocks): (Nanos, &[ClockOffset]),
+        timeout: Nanos,
+    ) -> Result<Vec<(String, u32)>, Error> {
+        let mut running = Vec::new();
+        for place in places {
+            let start = Start {
+                id: 0,
+                at: Some(place.agent.map_or(at, |idx| clocks[idx].there(at))),
+                program: self.spec(&self.program.command, place.address, place.cpus.as_ref())?,
+                timeout: Some(timeout),
+                files: self.program.figures.files().into_iter().map(str::to_owned).collect(),
+                keep: MOST_KEPT,
+                free_port: None,
+            };
+            let id = pool.programs().on(&place.spec, self.stop)?.launch(start)?;
+            running.push((place.spec.name.clone(), id));
+        }
+        Ok(running)
     }
 
     /// Drops what an earlier trial has prepared, and opens the probe.
@@ -398,42 +326,17 @@ impl Run<'_> {
         }
         for (host, ended) in &ends {
             if ended.ending != (Ending::Exited { status: 0 }) {
-                let problem = self.failed(host, &self.program.command, Some(ended));
-                return Err(self.error(host, problem, ended));
+                let problem = failed(&self.program.command, ended);
+                return Err(error(host, problem, ended));
             }
         }
         Ok(ends)
     }
-
-    /// A sentence on a program that failed.
-    fn failed(&self, host: &str, command: &ProgramCommand, ended: Option<&Ended>) -> String {
-        let words = command.in_words();
-        match ended {
-            Some(ended) => format!("`{words}`: {}{}", ended.ending, last_words(ended)),
-            None => format!("`{words}` on {host} has ended"),
-        }
-    }
-
-    fn error(&self, host: &str, problem: String, ended: &Ended) -> Error {
-        let is_transient = !matches!(ended.ending, Ending::NotStarted { .. });
-        Error::Program { host: host.to_owned(), problem, is_transient }
-    }
 }
 
-/// The last lines of a program's outputs, after a semicolon.
-fn last_words(ended: &Ended) -> String {
-    let outputs = [("stderr", &ended.stderr), ("stdout", &ended.stdout)];
-    let said = outputs.map(|(name, output)| (name, output.last_lines()));
-    let said: Vec<String> = said
-        .into_iter()
-        .filter(|(_, lines)| !lines.is_empty())
-        .map(|(name, lines)| format!("its {name} ends in: {lines}"))
-        .collect();
-    match said.is_empty() {
-        _ if matches!(ended.ending, Ending::NotStarted { .. }) => String::new(),
-        true => "; it said nothing".to_owned(),
-        false => format!("; {}", said.join("; ")),
-    }
+/// Length of the window that a host has counted.
+fn measured(part: &Finished) -> Nanos {
+    part.slices.first().map_or(Nanos::ZERO, |slice| slice.host.window)
 }
 
 /// Says once that programs may leave something running.

@@ -182,16 +182,14 @@ impl ProgramHost {
                 return Ok(found);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.next(left, stop)? {
-                Some(answer) => self.take(answer)?,
-                None => {
-                    let problem = format!(
-                        "the process that runs programs did not answer within {} s",
-                        within.as_secs()
-                    );
-                    return Err(self.error(&problem));
-                }
-            }
+            let Some(answer) = self.next(left, stop)? else {
+                let problem = format!(
+                    "the process that runs programs did not answer within {} s",
+                    within.as_secs()
+                );
+                return Err(self.error(&problem));
+            };
+            self.take(answer)?;
         }
     }
 

@@ -53,7 +53,7 @@ impl Shared {
 
     /// Bytes that have come so far.
     pub(super) fn output_length(&self) -> u64 {
-        self.each_output(|output| output.total()).into_iter().sum()
+        self.each_output(Keeper::total).into_iter().sum()
     }
 
     /// Standard output and standard error so far.

@@ -54,12 +54,17 @@ pub(super) fn store(
     let by_rate = all.metrics.get(&Metric::TransactionsPerS).copied();
     // Service demand is per transaction.
     all.transactions = match (by_rate, all.transactions) {
-        (Some(rate), _) => Some((rate * window.as_secs_f64()).round().max(0.0) as u64),
+        (Some(rate), _) => Some(whole(rate * window.as_secs_f64())),
         (None, counted) => counted,
     };
     observation.traffic.sender_window = window;
     observation.traffic.receiver_window = window;
     all.store(observation);
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a count beyond 64 bits becomes the largest")]
+fn whole(count: f64) -> u64 {
+    count.round().max(0.0) as u64
 }
 
 /// Rates add up and histograms merge. Of other figures the worse one counts, since percentiles have no mean.
