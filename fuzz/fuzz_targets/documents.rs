@@ -1,15 +1,22 @@
-//! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import.
+//! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import, a program's output.
 #![no_main]
 
-use latput_formats::{ImportFormat, import};
+use latput_formats::{ImportFormat, import, program};
 use latput_knobs::Profile;
 use latput_trial::Plan;
+use latput_trial::figures::{Figures, Output, Parser, Text};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for format in [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent] {
         let _ = import(format, &[("file".to_owned(), bytes.to_vec())]);
     }
+    let output = Output { stdout: Text::of(bytes), ..Output::default() };
+    for parser in Parser::ALL {
+        let figures = Figures { parser: Some(*parser), own: Vec::new() };
+        let _ = program::read(&figures, &output);
+    }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = Figures::of_options(&[], &[text.to_owned()]);
     if let Ok(plan) = Plan::parse("plan.toml", text) {
         let _ = plan.settings();
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_stats::{Estimate, Histogram};
+use latput_trial::metric::{PreferredDirection, Summary};
 use latput_trial::{Metric, Traffic};
 
 use crate::goal::Measure;
@@ -41,6 +42,16 @@ impl Cell {
 /// ends.
 pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
     [Measure::Rate.of(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+}
+
+/// The plan's own figures that take the place of the rate in the stopping rule where a workload has no rate: those of
+/// which more is better, or else times. A count of errors is left out, because it may be 0 in every run.
+pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
+    let own = own.into_iter().filter(|metric| matches!(metric, Metric::Custom(_)));
+    let (higher, others): (Vec<Metric>, Vec<Metric>) =
+        own.partition(|metric| metric.preferred_direction() == PreferredDirection::Higher);
+    let times = others.into_iter().filter(|metric| metric.row().summary == Summary::Median);
+    if higher.is_empty() { times.collect() } else { higher }
 }
 
 /// The figures by which settings are judged: rate, tail latency and CPU cost.

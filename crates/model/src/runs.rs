@@ -7,7 +7,7 @@ use latput_stats::{Contrast, Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
 
-use crate::cell::stopping_rule;
+use crate::cell::{own_rates, stopping_rule};
 use crate::goal::{Goal, Measure};
 
 /// All usable runs.
@@ -38,7 +38,8 @@ impl<'a> Runs<'a> {
     /// Like [`Self::of`], with only the figures of the stopping rule: reading quantiles from every
     /// histogram is the main cost.
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
-        Self::with(results, stopping_rule)
+        let own = own_rates(results.custom_metrics().into_iter().map(Metric::Custom));
+        Self::with(results, |traffic| [&stopping_rule(traffic)[..], &own].concat())
     }
 
     /// Like [`Self::of`], with only the figures of a goal.

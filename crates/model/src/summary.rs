@@ -7,7 +7,7 @@ use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row};
 
 pub use crate::cell::Cell;
-use crate::cell::{headline, stopping_rule};
+use crate::cell::{headline, own_rates, stopping_rule};
 use crate::goal::Goal;
 use crate::recommend::{Headline, recommend};
 pub use crate::recommend::{ProvenBy, Recommendation};
@@ -137,7 +137,8 @@ pub fn too_wide(results: &Results) -> Vec<usize> {
     let runs = Runs::of_stopping_rule(results);
     let is_wide = |&(setting, workload): &(usize, usize)| {
         let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
-        !metrics_too_wide(results, workload, estimate).is_empty()
+        let own = own_rates(runs.custom_metrics(workload));
+        !metrics_too_wide(results, workload, &own, estimate).is_empty()
     };
     let wide = runs.cells().map(|(at, _)| at).filter(is_wide);
     wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
@@ -149,25 +150,28 @@ pub fn too_wide(results: &Results) -> Vec<usize> {
 const CPU_RESOLUTION: f64 = 0.005;
 
 /// The figures of the stopping rule that are not known well enough. A rate without an estimate
-/// counts; a host that cannot measure its CPU time does not.
+/// counts, unless the workload has rates of its `own`; a host that cannot measure its CPU time does not.
 fn metrics_too_wide(
     results: &Results,
     workload: usize,
+    own: &[Metric],
     estimate: impl Fn(Metric) -> Option<Estimate>,
 ) -> Vec<Metric> {
-    let rule = stopping_rule(&results.workloads[workload].traffic);
+    let [rate, sut, generator] = stopping_rule(&results.workloads[workload].traffic);
+    let has_rate = own.is_empty() || estimate(rate).is_some();
+    let rates = if has_rate { &[rate][..] } else { own };
     let is_too_wide = |metric: &Metric| match estimate(*metric) {
-        None => *metric == rule[0],
+        None => rates.contains(metric),
         Some(known) => {
             let half_width = known.half_width_ratio();
             let is_narrow = half_width.is_some_and(|ratio| ratio <= results.half_width);
-            let is_cpu = *metric != rule[0];
+            let is_cpu = !rates.contains(metric);
             let is_at_resolution =
                 known.method != Method::Single && (known.high - known.low) / 2.0 <= CPU_RESOLUTION;
             !(is_narrow || is_cpu && is_at_resolution)
         }
     };
-    rule.into_iter().filter(is_too_wide).collect()
+    [rates, &[sut, generator]].concat().into_iter().filter(is_too_wide).collect()
 }
 
 fn cell(
@@ -187,7 +191,10 @@ fn cell(
         known.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
     };
     let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
-    let too_wide = metrics_too_wide(results, workload, |metric| metrics.get(&metric).cloned());
+    let too_wide =
+        metrics_too_wide(results, workload, &own_rates(known.iter().copied()), |metric| {
+            metrics.get(&metric).cloned()
+        });
     let rows = || runs_of_cell.values().map(|run| run.row);
     Cell {
         setting,
@@ -375,7 +382,7 @@ mod tests {
             let method = Method::StudentT;
             Some(Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
         };
-        let found = metrics_too_wide(&steady(1), 0, |metric| match metric {
+        let found = metrics_too_wide(&steady(1), 0, &[], |metric| match metric {
             Metric::TransactionsPerS => known(rate),
             Metric::SutCpuBusyRatio => known(busy),
             _ => None,

@@ -4,7 +4,7 @@ use latput_stats::{Estimate, Method};
 use latput_trial::Results;
 use latput_units::text;
 
-use crate::cell::{Cell, stopping_rule};
+use crate::cell::{Cell, own_rates, stopping_rule};
 use crate::words;
 
 /// The warning for one cell: the wanted confidence, and the reached one of each figure of the
@@ -13,7 +13,14 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     if cell.narrow_enough() {
         return None;
     }
-    let [metric, sut, generator] = stopping_rule(&results.workloads[cell.workload].traffic);
+    let [rate, sut, generator] = stopping_rule(&results.workloads[cell.workload].traffic);
+    let metric = if cell.metrics.contains_key(&rate) {
+        rate
+    } else {
+        let own = own_rates(cell.metrics.keys().copied());
+        let widest = own.iter().find(|metric| cell.too_wide.contains(metric)).or(own.first());
+        *widest?
+    };
     let rate = cell.metrics.get(&metric)?;
     let setting = &results.settings[cell.setting].label;
     let workload = &results.workloads[cell.workload].name;

@@ -12,7 +12,7 @@ use crate::view::{View, estimate, rate_metric};
 /// Width of the names before the lines.
 const NAME_WIDTH: usize = 8;
 
-/// The five lines of `latput measure`, and the run's notes if it has any. Results with several cells, or with none, are shown in full.
+/// The five lines of `latput measure`, and the plan's own figures and the run's notes if it has any. Results with several cells, or with none, are shown in full.
 pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
     let view = View::new(results, summary);
     let only = only_cell(&view).and_then(|(setting, workload)| view.cell(setting, workload));
@@ -21,6 +21,9 @@ pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
     let setting = view.full_label(cell.setting);
     let workload = view.workload_name(cell.workload);
     let rate = rate_metric(&view.traffic(cell.workload));
+    let own = view.custom_metrics(cell.workload);
+    let has_rate = estimate(cell, rate).is_some();
+    let rate = own.first().filter(|_| !has_rate).copied().unwrap_or(rate);
     let mut lines = vec![
         ("what", format!("{workload} on {}, {setting}: {runs}", results.testbed)),
         ("rate", figure(&view, cell, rate).unwrap_or_else(|| "not known".to_owned())),
@@ -28,6 +31,9 @@ pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
         ("CPU", cpu(&view, cell)),
         ("trust", trust(&view, cell, rate)),
     ];
+    if !own.is_empty() {
+        lines.insert(2, ("figures", figures(&view, cell, &own).join(", ")));
+    }
     lines.extend(results.notes.iter().map(|note| ("note", note.clone())));
     let indent = " ".repeat(NAME_WIDTH + 1);
     lines

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use latput_model::{Cell, Summary};
 use latput_stats as stats;
+use latput_trial::metric::CustomMetric;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results};
 use schemars::JsonSchema;
@@ -58,6 +59,9 @@ pub struct Document<R = Vec<RunDocument>> {
     pub settings: Vec<Setting>,
     /// The workloads, referred to by index.
     pub workloads: Vec<Workload>,
+    /// The metrics that the plan defines, by name; absent if there are none. `latput metrics` describes the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan_metrics: Vec<PlanMetric>,
     /// The finished trials in the order in which they ran.
     pub runs: R,
     /// Every setting under every workload.
@@ -365,6 +369,20 @@ pub struct SmallestEffect {
     pub effect_in_four_times_ratio: Option<f64>,
 }
 
+/// A metric that the plan defines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanMetric {
+    /// Its name in `metrics`.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// `higher`, `lower` or `neither`: which is better.
+    pub better: String,
+    /// `mean` or `median` over runs.
+    pub summarised: String,
+}
+
 /// A metric in one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -456,6 +474,7 @@ impl<R> Document<R> {
             hosts: results.hosts.iter().map(host).collect(),
             settings: (0..).zip(&results.settings).map(|one| setting(results, one)).collect(),
             workloads: results.workloads.iter().map(workload).collect(),
+            plan_metrics: results.custom_metrics().into_iter().map(plan_metric).collect(),
             runs,
             cells: summary.cells.iter().map(cell).collect(),
             pareto_settings: summary.pareto.clone(),
@@ -567,6 +586,16 @@ fn histogram(histogram: &stats::Histogram) -> Histogram {
     let (upper_ns, count) =
         histogram.buckets().map(|(upper, count)| (upper.as_ns(), count)).unzip();
     Histogram { upper_ns, count }
+}
+
+fn plan_metric(metric: CustomMetric) -> PlanMetric {
+    let row = metric.row();
+    PlanMetric {
+        name: row.name.to_owned(),
+        unit: row.unit.name().to_owned(),
+        better: row.preferred.name().to_owned(),
+        summarised: row.summary.name().to_owned(),
+    }
 }
 
 fn outlier(outlier: &latput_model::summary::Outlier) -> Outlier {

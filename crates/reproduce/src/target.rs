@@ -12,7 +12,7 @@ use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, scale_name};
 use crate::label::{Label, RowCounts};
 
 /// Figures of a target, without anomalies.
-type Figures<'a> = [&'a ReproducedFigure];
+type TargetFigures<'a> = [&'a ReproducedFigure];
 
 /// Every target of these figures.
 pub fn all(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
@@ -99,9 +99,10 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rate = |it: &ReproducedFigure| it.column == "bw_kbytes_s";
     let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
     // Gbit/s from `sar`'s thousands of bytes, and milliseconds.
-    let rates =
-        |picked: &Figures<'_>| classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX]);
-    let pings = |picked: &Figures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
+    let rates = |picked: &TargetFigures<'_>| {
+        classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX])
+    };
+    let pings = |picked: &TargetFigures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
     vec![
         demand("classes of the fq_codel matrix: rate", figures, rate, rates),
         demand("classes of the fq_codel matrix: mean ping", figures, ping, pings),
@@ -146,7 +147,7 @@ fn demand(
     name: &str,
     figures: &[ReproducedFigure],
     pick: impl Fn(&ReproducedFigure) -> bool,
-    judge: impl Fn(&Figures<'_>) -> Option<Judged>,
+    judge: impl Fn(&TargetFigures<'_>) -> Option<Judged>,
 ) -> Option<AccuracyTarget> {
     let picked = figures.iter().filter(|it| it.anomaly.is_none() && pick(it));
     let picked: Vec<&ReproducedFigure> = picked.collect();
@@ -182,13 +183,13 @@ fn labelled<'a, T>(
     })
 }
 
-fn errors(figures: &Figures<'_>) -> Option<(ErrorSummary, f64)> {
+fn errors(figures: &TargetFigures<'_>) -> Option<(ErrorSummary, f64)> {
     let errors: Vec<f64> = figures.iter().map(|it| it.error_ratio.abs()).collect();
     let largest = errors.iter().copied().fold(0.0, f64::max);
     Some((ErrorSummary::of(errors)?, largest))
 }
 
-fn relative(figures: &Figures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
+fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
     let (seen, _) = errors(figures)?;
     Some(Judged {
         wanted: format!("{:.0} % / {:.0} %", 100.0 * median, 100.0 * p90),
@@ -197,7 +198,7 @@ fn relative(figures: &Figures<'_>, (median, p90): (f64, f64)) -> Option<Judged> 
     })
 }
 
-fn most(figures: &Figures<'_>, limit: f64) -> Option<Judged> {
+fn most(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged> {
     let (_, largest) = errors(figures)?;
     Some(Judged {
         wanted: format!("within {:.0} %", 100.0 * limit),
@@ -206,7 +207,7 @@ fn most(figures: &Figures<'_>, limit: f64) -> Option<Judged> {
     })
 }
 
-fn within(figures: &Figures<'_>, points: f64) -> Option<Judged> {
+fn within(figures: &TargetFigures<'_>, points: f64) -> Option<Judged> {
     let (_, largest) = errors(figures)?;
     Some(Judged {
         wanted: format!("within {points:.0} points"),
@@ -215,7 +216,7 @@ fn within(figures: &Figures<'_>, points: f64) -> Option<Judged> {
     })
 }
 
-fn inside_bands(figures: &Figures<'_>) -> Option<Judged> {
+fn inside_bands(figures: &TargetFigures<'_>) -> Option<Judged> {
     let is_inside = |it: &&&ReproducedFigure| {
         // Hosts without moderation have almost no range, so half a microsecond is added.
         let slack = 0.02 * it.published;
@@ -231,7 +232,11 @@ fn inside_bands(figures: &Figures<'_>) -> Option<Judged> {
 
 /// Classifies figures into three classes with gaps, by the ends of each: below the first, from the
 /// second to the third, above the last. A published figure in a gap has the gap as its class.
-fn classes(figures: &Figures<'_>, scale: impl Fn(f64) -> f64, ends: [f64; 4]) -> Option<Judged> {
+fn classes(
+    figures: &TargetFigures<'_>,
+    scale: impl Fn(f64) -> f64,
+    ends: [f64; 4],
+) -> Option<Judged> {
     let class = |value: f64| ends.iter().filter(|end| scale(value) >= **end).count();
     let is_wrong = |it: &&&ReproducedFigure| class(it.published) != class(it.predicted);
     let wrong: Vec<&str> = figures.iter().filter(is_wrong).map(|it| it.table.as_str()).collect();
@@ -246,7 +251,7 @@ fn classes(figures: &Figures<'_>, scale: impl Fn(f64) -> f64, ends: [f64; 4]) ->
 }
 
 /// Spearman's rank correlation of predicted and published; ties share their mean rank.
-fn ranks(figures: &Figures<'_>) -> Option<Judged> {
+fn ranks(figures: &TargetFigures<'_>) -> Option<Judged> {
     if figures.len() < 3 {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! A plan names a known program's parser, gives figures of its own, or both:
 //!
-//! ```toml
+//! ```text
 //! metrics = { parser = "wrk" }
 //! metrics = [{ name = "rps", unit = "per_s", regex = 'Requests/sec:\s+(\S+)' }]
 //! metrics = { parser = "fio", own = [{ name = "p9999", unit = "ns", json = "/jobs/0/read/clat_ns/percentile/99.990000" }] }
@@ -94,7 +94,7 @@ struct FiguresVisitor;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct FiguresTable {
     parser: Option<Parser>,
     #[serde(default)]
     own: Vec<OwnFigure>,
@@ -113,7 +113,8 @@ impl<'de> Visitor<'de> for FiguresVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Figures, A::Error> {
-        let Table { parser, own } = Table::deserialize(MapAccessDeserializer::new(table))?;
+        let FiguresTable { parser, own } =
+            FiguresTable::deserialize(MapAccessDeserializer::new(table))?;
         Figures { parser, own }.checked().map_err(serde::de::Error::custom)
     }
 }

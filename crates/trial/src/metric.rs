@@ -3,9 +3,11 @@
 //! A built-in metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs`
 //! prints it. A plan declares its own metrics (`metric/custom.rs`).
 
+pub(crate) mod by_name;
 mod custom;
 mod quantity;
 mod table;
+mod unit;
 mod value;
 
 use std::cmp::Ordering;
@@ -14,10 +16,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::custom::by_name as figures_by_name;
 pub use self::custom::{CustomMetric, CustomMetricError, Definition};
-pub use self::quantity::{Scale, Unit, quantity};
+pub use self::quantity::{Scale, quantity};
 pub use self::table::{FORMER_NAMES, Metric};
+pub use self::unit::Unit;
 pub use self::value::service_demand_us;
 
 /// The declaration of a metric.
@@ -171,6 +173,12 @@ impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// Whether a built-in metric has this name, or had it in an earlier version.
+fn is_built_in(name: &str) -> bool {
+    Metric::ALL.iter().any(|metric| metric.name() == name)
+        || FORMER_NAMES.iter().any(|(former, _)| *former == name)
 }
 
 /// A name that is no metric's.

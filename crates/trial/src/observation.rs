@@ -28,11 +28,7 @@ pub struct Observation {
     #[serde(rename = "given", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported_metrics: BTreeMap<Metric, f64>,
     /// Figures of the plan's own metrics, each finite. In files each has its definition beside it.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty",
-        with = "crate::metric::figures_by_name"
-    )]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::metric::by_name")]
     pub figures: BTreeMap<CustomMetric, f64>,
     /// CPU time that other programs reported for their end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,14 +3,45 @@
 use std::fmt::Write as _;
 
 use latput_testkit::blessed;
+use latput_trial::figures::{Parser, ParserRow, SPELLINGS};
+use latput_trial::metric::Unit;
 use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads/README.md");
 const MARKS: [&str; 2] = ["<!-- workloads: begin -->\n", "<!-- workloads: end -->\n"];
 
 #[test]
 fn the_guide_has_every_kind_with_its_fields() {
     blessed::between(PATH, MARKS, &table());
+}
+
+#[test]
+fn the_guide_has_every_parser_with_what_it_gives() {
+    let mut text = String::from(
+        "| program | needs | metrics of latput | metrics of its own | distribution of latency | remarks |\n|---|---|---|---|---|---|\n",
+    );
+    let code = |names: &[&str]| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    for parser in Parser::ALL {
+        let ParserRow { name, needs, gives, own, histogram, remark, .. } = parser.row();
+        let (gives, own) = (code(gives), code(own));
+        let _ = writeln!(text, "| `{name}` | {needs} | {gives} | {own} | {histogram} | {remark} |");
+    }
+    blessed::between(PROGRAMS, ["<!-- parsers: begin -->\n", "<!-- parsers: end -->\n"], &text);
+}
+
+#[test]
+fn the_guide_has_every_unit_of_a_figure() {
+    let mut text = String::from("| base unit | spellings |\n|---|---|\n");
+    for unit in Unit::ALL.iter().filter(|unit| unit.is_of_programs()) {
+        let spellings = SPELLINGS.iter().filter(|printed| printed.unit == *unit);
+        let spellings: Vec<String> =
+            spellings.map(|printed| format!("`{}`", printed.spelling)).collect();
+        let _ = writeln!(text, "| {} | {} |", unit.name(), spellings.join(", "));
+    }
+    blessed::between(PROGRAMS, ["<!-- units: begin -->\n", "<!-- units: end -->\n"], &text);
 }
 
 fn table() -> String {

@@ -32,6 +32,7 @@ const PURE_THIRD_PARTY: &[&str] = &[
     "rand",
     "rand_xoshiro",
     "schemars",
+    "regex",
     "serde",
     "serde_json",
     "statrs",

@@ -11,7 +11,7 @@ use super::found::{Found, count, number};
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
 /// One direction of one job that did anything.
-struct Part<'a> {
+struct JobPart<'a> {
     of: &'a Value,
     latency: &'a Value,
     samples: f64,
@@ -28,7 +28,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
         }
     }
     let directions = jobs.iter().flat_map(|job| DIRECTIONS.map(|direction| &job[direction]));
-    let parts: Vec<Part<'_>> = directions.filter_map(part).collect();
+    let parts: Vec<JobPart<'_>> = directions.filter_map(part).collect();
     if parts.is_empty() {
         return Err("no job completed an operation".to_owned());
     }
@@ -45,13 +45,13 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
     Ok(found.finish())
 }
 
-fn part(of: &Value) -> Option<Part<'_>> {
+fn part(of: &Value) -> Option<JobPart<'_>> {
     let latency = &of["clat_ns"];
     let samples = number(latency, "/N")?;
-    (samples > 0.0).then_some(Part { of, latency, samples })
+    (samples > 0.0).then_some(JobPart { of, latency, samples })
 }
 
-fn latency(found: &mut Found, parts: &[Part<'_>]) -> Result<(), String> {
+fn latency(found: &mut Found, parts: &[JobPart<'_>]) -> Result<(), String> {
     let samples: f64 = parts.iter().map(|part| part.samples).sum();
     let means = parts.iter().map(|part| Some(number(part.latency, "/mean")? * part.samples));
     let mean = means.sum::<Option<f64>>().map(|sum| sum / samples);

@@ -33,7 +33,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
     Ok(found.finish())
 }
 
-/// The lines `[200]	2000 responses` under a title: both numbers, the second 0 where there is none.
+/// The lines `[200] 2000 responses` under a title: both numbers, the second 0 where there is none.
 fn listed(text: &Text, title: &str) -> Vec<(u64, u64)> {
     let lines = text.as_str().lines().skip_while(|line| line.trim() != title).skip(1);
     let pair = |line: &str| {

@@ -11,6 +11,8 @@ use crate::metric::{
 
 /// The longest pattern, pointer, column name and path, in bytes.
 const LONGEST: usize = 1024;
+/// Examples of the short form, for messages.
+const EXAMPLE: &str = r"'rps=/Requests\/sec:\s+(\S+)/' or 'p99[us,lower]@stderr=json:/latency/p99'";
 /// The most memory of a compiled pattern, in bytes.
 const PATTERN_BYTES: usize = 1 << 20;
 
@@ -177,7 +179,7 @@ pub enum OwnFigureError {
     /// The short form is wrong.
     #[error(
         "`{text}` is no metric: write NAME=/REGEX/, NAME=json:POINTER or NAME=csv:COLUMN, such as {}; {problem}",
-        super::short::EXAMPLE
+        EXAMPLE
     )]
     Short {
         /// Its beginning.

@@ -232,7 +232,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Oha,
         name: "oha",
         commands: &["oha"],
-        needs: "`--output-format json` (`--json` before 1.9)",
+        needs: "`--output-format json`, or `--json` of older versions",
         gives: &[
             "transactions_per_s",
             "latency_ns_mean",

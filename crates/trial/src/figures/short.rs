@@ -3,10 +3,6 @@
 use super::lookup::{OwnFigure, OwnFigureError, Source, Written, WrittenCsv, shown};
 use crate::metric::PreferredDirection;
 
-/// An example for messages.
-pub(super) const EXAMPLE: &str =
-    r"'rps=/Requests\/sec:\s+(\S+)/' or 'p99[us,lower]@stderr=json:/latency/p99'";
-
 /// Reads the short form. The unit, the direction and the source may be left out.
 pub(super) fn parse(text: &str) -> Result<OwnFigure, OwnFigureError> {
     let error =

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMER_NAMES, Metric, MetricRow, Needs, PreferredDirection, Summary, Unit};
+use super::{MetricRow, Needs, PreferredDirection, Summary, Unit, is_built_in};
 
 /// The most custom metrics of a process.
 const MOST: usize = 256;
@@ -171,9 +171,7 @@ fn check(definition: &Definition) -> Result<(), CustomMetricError> {
         let name = name.escape_debug().take(LONGEST_CHARS).collect();
         return Err(CustomMetricError::Name { name });
     }
-    let is_built_in = Metric::ALL.iter().any(|metric| metric.name() == name);
-    let is_former = FORMER_NAMES.iter().any(|(former, _)| former == name);
-    if is_built_in || is_former || RESERVED.contains(&name.as_str()) {
+    if is_built_in(name) || RESERVED.contains(&name.as_str()) {
         return Err(CustomMetricError::Taken { name: name.clone() });
     }
     if !definition.unit.is_of_programs() {
@@ -222,54 +220,10 @@ impl Ord for CustomMetric {
     }
 }
 
-/// Figures in files: an object by name, each with its value and its definition.
-pub(crate) mod by_name {
-    use std::collections::BTreeMap;
-
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Figure {
-        value: f64,
-        unit: Unit,
-        better: PreferredDirection,
-        summary: Summary,
-    }
-
-    /// Figures without a finite value are left out, because JSON has none.
-    pub(crate) fn serialize<S: Serializer>(
-        figures: &BTreeMap<CustomMetric, f64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(figures.iter().filter(|(_, value)| value.is_finite()).map(
-            |(metric, value)| {
-                let Definition { name, unit, better, summary } = metric.definition();
-                (name, Figure { value: *value, unit, better, summary })
-            },
-        ))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<CustomMetric, f64>, D::Error> {
-        let figures = BTreeMap::<String, Figure>::deserialize(deserializer)?;
-        let known = |(name, figure): (String, Figure)| {
-            let Figure { value, unit, better, summary } = figure;
-            let metric = CustomMetric::define(&Definition { name, unit, better, summary });
-            Ok((metric.map_err(D::Error::custom)?, value))
-        };
-        figures.into_iter().map(known).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Observation, Traffic};
+    use crate::{Metric, Observation, Traffic};
 
     fn definition(name: &str) -> Definition {
         let (unit, summary) = (Unit::PerS, Summary::Mean);
