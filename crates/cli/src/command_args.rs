@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_trial::figures::{Figures, Parser};
 use latput_trial::metric::PreferredDirection;
 use latput_trial::plan::Design;
-use latput_trial::program::{Program, ProgramCommand, Ready, Server, split};
+use latput_trial::program::{Program, ProgramCommand, ReadyWhen, ServerProgram, split};
 use latput_trial::workload::{COMMAND, COUNT, of_program};
 use latput_trial::{Metric, Plan, Workload};
 
@@ -62,7 +62,7 @@ impl CommandArgs {
             Some(server) => {
                 let command = ProgramCommand::plain(words("--server", server)?);
                 let ready = self.ready.as_deref().map(ready).transpose()?;
-                Some(Server { ready, ..Server::plain(command) })
+                Some(ServerProgram { ready, ..ServerProgram::plain(command) })
             }
         };
         let program = Program { figures, server, ..Program::plain(ProgramCommand::plain(command)) };
@@ -130,7 +130,7 @@ fn words(flag: &str, line: &str) -> Result<Vec<String>, CliError> {
     split(line).map_err(|error| CliError::usage(format!("{flag} `{line}`: {error}")))
 }
 
-fn ready(text: &str) -> Result<Ready, CliError> {
+fn ready(text: &str) -> Result<ReadyWhen, CliError> {
     let wrong = || {
         CliError::usage(format!(
             "--ready `{text}`: write `tcp:PORT`, `output:REGEX` or `command:COMMAND`"
@@ -138,9 +138,9 @@ fn ready(text: &str) -> Result<Ready, CliError> {
     };
     let (what, value) = text.split_once(':').ok_or_else(wrong)?;
     match what {
-        "tcp" => Ok(Ready::Tcp(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)),
-        "output" if !value.is_empty() => Ok(Ready::Output(value.to_owned())),
-        "command" => Ok(Ready::Command(words("--ready", value)?)),
+        "tcp" => Ok(ReadyWhen::Tcp(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)),
+        "output" if !value.is_empty() => Ok(ReadyWhen::Output(value.to_owned())),
+        "command" => Ok(ReadyWhen::Command(words("--ready", value)?)),
         _ => Err(wrong()),
     }
 }

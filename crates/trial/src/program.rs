@@ -33,7 +33,7 @@ pub struct Program {
     pub on: RunsOn,
     /// The server, on the system under test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Server>,
+    pub server: Option<ServerProgram>,
     /// How long the server lives.
     #[serde(default)]
     pub lifetime: Lifetime,
@@ -73,17 +73,17 @@ pub struct ProgramCommand {
 /// The server of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+pub struct ServerProgram {
     /// What runs.
     pub command: ProgramCommand,
     /// What shows that it is ready; `None` means that it is ready at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<Ready>,
+    pub ready: Option<ReadyWhen>,
     /// Most time until it is ready.
     pub ready_within: Nanos,
 }
 
-impl Server {
+impl ServerProgram {
     /// A server that is ready at once.
     pub const fn plain(command: ProgramCommand) -> Self {
         Self { command, ready: None, ready_within: READY_WITHIN }
@@ -93,7 +93,7 @@ impl Server {
 /// What shows that a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ready {
+pub enum ReadyWhen {
     /// It accepts connections on this port of the measured interface.
     Tcp(u16),
     /// Its output matches this regular expression.
@@ -212,7 +212,7 @@ impl Program {
     /// The port of the server's `ready`.
     pub fn port(&self) -> Option<u16> {
         match self.server.as_ref()?.ready {
-            Some(Ready::Tcp(port)) => Some(port),
+            Some(ReadyWhen::Tcp(port)) => Some(port),
             _ => None,
         }
     }
@@ -245,8 +245,10 @@ impl Program {
             }
         }
         match server.and_then(|server| server.ready.as_ref()) {
-            Some(Ready::Tcp(0)) => Err(("server", "`ready`: a port is from 1 to 65535".to_owned())),
-            Some(Ready::Command(words)) => ProgramCommand::plain(words.clone())
+            Some(ReadyWhen::Tcp(0)) => {
+                Err(("server", "`ready`: a port is from 1 to 65535".to_owned()))
+            }
+            Some(ReadyWhen::Command(words)) => ProgramCommand::plain(words.clone())
                 .check(port, count)
                 .map_err(|problem| ("server", problem)),
             _ => Ok(()),
@@ -266,7 +268,7 @@ impl Program {
         };
         let sut = "the system under test";
         let ready = match self.server.as_ref().and_then(|server| server.ready.as_ref()) {
-            Some(Ready::Command(words)) => Some(ProgramCommand::plain(words.clone())),
+            Some(ReadyWhen::Command(words)) => Some(ProgramCommand::plain(words.clone())),
             _ => None,
         };
         let server = self.server.as_ref().map(|server| said("runs", sut, &server.command));
@@ -295,7 +297,10 @@ mod tests {
         assert_eq!(plain(&["./mine"]).check(None).unwrap_err().0, "metrics");
         let program = plain(&["wrk", "http://{sut}:{port}/"]);
         assert!(program.check(None).unwrap_err().1.contains("ready"));
-        let server = Server { ready: Some(Ready::Tcp(80)), ..Server::plain(command(&["nginx"])) };
+        let server = ServerProgram {
+            ready: Some(ReadyWhen::Tcp(80)),
+            ..ServerProgram::plain(command(&["nginx"]))
+        };
         let program = Program { server: Some(server), ..program };
         assert_eq!(program.check(None), Ok(()));
         let program = plain(&["redis-benchmark", "-n", "{count}"]);

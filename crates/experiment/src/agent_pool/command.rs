@@ -35,7 +35,7 @@ const HERE: &str = "controller";
 
 /// A host that runs the benchmark.
 #[derive(Clone, Debug)]
-struct Place {
+struct BenchmarkHost {
     spec: HostSpec,
     /// Its index among the agents; `None` for the controller.
     agent: Option<usize>,
@@ -88,16 +88,16 @@ pub(super) fn observe(
 }
 
 /// The hosts that run the benchmark.
-fn places(pool: &mut AgentPool, program: &Program) -> Vec<Place> {
+fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
     if program.on == RunsOn::Controller {
         let spec = HostSpec::unknown(HERE, Role::Generator, (Vec::new(), own_program()));
         let address = pool.of_role(Role::Generator).next().map(|agent| agent.spec.address);
         let address = address.unwrap_or(spec.address);
-        return vec![Place { spec, agent: None, address, cpus: None }];
+        return vec![BenchmarkHost { spec, agent: None, address, cpus: None }];
     }
     let generators = pool.agents().iter().enumerate();
     let generators = generators.filter(|(_, agent)| agent.spec.role == Role::Generator);
-    let places = generators.map(|(idx, agent)| Place {
+    let places = generators.map(|(idx, agent)| BenchmarkHost {
         spec: agent.spec.clone(),
         agent: Some(idx),
         address: agent.spec.address,
@@ -165,7 +165,7 @@ impl Run<'_> {
     fn beside(
         &self,
         pool: &mut AgentPool,
-        places: &[Place],
+        places: &[BenchmarkHost],
         command: Option<&ProgramCommand>,
         what: &str,
     ) -> Result<(), Error> {
@@ -196,7 +196,7 @@ impl Run<'_> {
     fn measure(
         &self,
         pool: &mut AgentPool,
-        places: &[Place],
+        places: &[BenchmarkHost],
         tell: &mut Tell<'_>,
     ) -> Result<Observation, Error> {
         self.drop_traffic(pool)?;
@@ -272,7 +272,7 @@ impl Run<'_> {
     fn launch(
         &self,
         pool: &mut AgentPool,
-        places: &[Place],
+        places: &[BenchmarkHost],
         (at, clocks): (Nanos, &[ClockOffset]),
         timeout: Nanos,
     ) -> Result<Vec<(String, u32)>, Error> {

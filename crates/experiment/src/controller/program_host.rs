@@ -17,7 +17,9 @@ use super::LOOK_EVERY;
 use super::process::{LastLines, Process};
 use crate::error::Error;
 use crate::host_spec::HostSpec;
-use crate::program::message::{Answer, Ended, MAX_ANSWER_BYTES, Ready, Request, SCHEMA, Start};
+use crate::program::message::{
+    Answer, Ended, MAX_ANSWER_BYTES, ReadyCheck, Request, SCHEMA, Start,
+};
 use crate::protocol::{self, LineError, read_line_within};
 
 /// Lines kept of its stderr, and bytes of each.
@@ -154,7 +156,7 @@ impl ProgramHost {
     pub(crate) fn await_ready(
         &mut self,
         id: u32,
-        ready: Ready,
+        ready: ReadyCheck,
         within: Nanos,
         stop: &Stop,
     ) -> Result<Result<(), String>, Error> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_load::Stop;
-use latput_trial::program::{Lifetime, Server};
+use latput_trial::program::{Lifetime, ServerProgram};
 
 use super::program_host::ProgramHost;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::host_spec::HostSpec;
 #[derive(Debug)]
 pub(crate) struct LiveServer {
     /// What it is.
-    pub(crate) server: Server,
+    pub(crate) server: ServerProgram,
     pub(crate) lifetime: Lifetime,
     /// Label of the setting that it was started under.
     pub(crate) setting: String,

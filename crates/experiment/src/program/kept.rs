@@ -13,7 +13,7 @@ const LINE_CHARS: usize = 300;
 /// What was kept of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kept {
+pub struct KeptOutput {
     /// Its start, or all of it.
     pub head: String,
     /// Bytes that were dropped after its start.
@@ -22,7 +22,7 @@ pub struct Kept {
     pub tail: String,
 }
 
-impl Kept {
+impl KeptOutput {
     /// Whether a line of it matches.
     pub(super) fn matches(&self, regex: &regex::Regex) -> bool {
         regex.is_match(&self.head) || regex.is_match(&self.tail)
@@ -86,14 +86,14 @@ impl Keeper {
 
     /// The kept output as text. Bytes that are no UTF-8, and control characters other than line breaks and tabs, are
     /// replaced.
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> KeptOutput {
         let dropped = self.total - (self.head.len() + self.tail.len()) as u64;
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if dropped == 0 {
             let head = plain(&[self.head.as_slice(), &tail].concat());
-            return Kept { head, dropped, tail: String::new() };
+            return KeptOutput { head, dropped, tail: String::new() };
         }
-        Kept { head: plain(&self.head), dropped, tail: plain(&tail) }
+        KeptOutput { head: plain(&self.head), dropped, tail: plain(&tail) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
-pub use super::kept::Kept;
+pub use super::kept::KeptOutput;
 
 /// Version of these messages; both ends must have the same.
 pub const SCHEMA: u32 = 1;
@@ -42,7 +42,7 @@ pub enum Request {
         /// The program.
         id: u32,
         /// What shows it.
-        ready: Ready,
+        ready: ReadyCheck,
         /// Most time to wait.
         within: Nanos,
     },
@@ -94,7 +94,7 @@ pub struct ProgramSpec {
 /// What shows that a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ready {
+pub enum ReadyCheck {
     /// It accepts a connection.
     Tcp {
         /// Address of the host's interface.
@@ -168,11 +168,11 @@ pub struct Ended {
     /// `CLOCK_MONOTONIC` when it had ended.
     pub ended: Nanos,
     /// Its standard output.
-    pub stdout: Kept,
+    pub stdout: KeptOutput,
     /// Its standard error.
-    pub stderr: Kept,
+    pub stderr: KeptOutput,
     /// The files that were asked for by path, or the reason why one cannot be read.
-    pub files: BTreeMap<String, Result<Kept, String>>,
+    pub files: BTreeMap<String, Result<KeptOutput, String>>,
 }
 
 /// How a program ended.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use latput_units::Nanos;
 use regex::RegexBuilder;
 
-use super::message::{Ending, Kept, Ready, Start};
+use super::message::{Ending, KeptOutput, ReadyCheck, Start};
 use super::running::{self, Shared};
 
 /// Interval between looks.
@@ -23,9 +23,9 @@ const REGEX_BYTES: usize = 1 << 20;
 /// # Errors
 ///
 /// It has ended, or is not ready within the time; in words that follow the server's name.
-pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), String> {
+pub(super) fn wait(server: &Shared, ready: &ReadyCheck, within: Nanos) -> Result<(), String> {
     let regex = match ready {
-        Ready::Output { regex } => Some(
+        ReadyCheck::Output { regex } => Some(
             RegexBuilder::new(regex)
                 .size_limit(REGEX_BYTES)
                 .multi_line(true)
@@ -42,15 +42,15 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
             return Err("ended before it was ready".to_owned());
         }
         let is_ready = match ready {
-            Ready::Tcp { address, port } => running::is_listening(*address, *port),
-            Ready::Output { .. } => {
+            ReadyCheck::Tcp { address, port } => running::is_listening(*address, *port),
+            ReadyCheck::Output { .. } => {
                 let length = server.output_length();
                 let is_new = seen.replace(length) != Some(length);
                 let matches =
-                    |output: &Kept| regex.as_ref().is_some_and(|regex| output.matches(regex));
+                    |output: &KeptOutput| regex.as_ref().is_some_and(|regex| output.matches(regex));
                 is_new && server.outputs().iter().any(matches)
             }
-            Ready::Command(program) => {
+            ReadyCheck::Command(program) => {
                 let start = Start {
                     id: 0,
                     at: None,
@@ -74,11 +74,13 @@ pub(super) fn wait(server: &Shared, ready: &Ready, within: Nanos) -> Result<(), 
         }
         if Instant::now() >= deadline {
             let what = match ready {
-                Ready::Tcp { address, port } => {
+                ReadyCheck::Tcp { address, port } => {
                     format!("accepts no connection on {address} port {port}")
                 }
-                Ready::Output { regex } => format!("has not said `{regex}`"),
-                Ready::Command(program) => format!("is not ready by `{}`", program.words.join(" ")),
+                ReadyCheck::Output { regex } => format!("has not said `{regex}`"),
+                ReadyCheck::Command(program) => {
+                    format!("is not ready by `{}`", program.words.join(" "))
+                }
             };
             return Err(format!("{what} after {within}{last}"));
         }

@@ -15,7 +15,7 @@ use latput_linux::process::OsClock;
 use latput_units::{Clock, Nanos};
 
 use super::hold::{self, GRACE, Said};
-use super::kept::{Keeper, Kept};
+use super::kept::{Keeper, KeptOutput};
 use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, Start};
 
 /// Interval at which a running program is looked at.
@@ -37,10 +37,10 @@ pub(super) struct Shared {
     told: AtomicBool,
     /// Whether it has ended, or could not be started.
     over: AtomicBool,
-    outputs: Mutex<Option<[Output; 2]>>,
+    outputs: Mutex<Option<[SharedKeeper; 2]>>,
 }
 
-type Output = Arc<Mutex<Keeper>>;
+type SharedKeeper = Arc<Mutex<Keeper>>;
 
 impl Shared {
     pub(super) fn tell_to_end(&self) {
@@ -57,7 +57,7 @@ impl Shared {
     }
 
     /// Standard output and standard error so far.
-    pub(super) fn outputs(&self) -> Vec<Kept> {
+    pub(super) fn outputs(&self) -> Vec<KeptOutput> {
         self.each_output(Keeper::kept)
     }
 
@@ -120,7 +120,7 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
 
 fn not_started(why: String) -> Ended {
     let now = OsClock.now();
-    let (stdout, stderr) = (Kept::default(), Kept::default());
+    let (stdout, stderr) = (KeptOutput::default(), KeptOutput::default());
     let ending = Ending::NotStarted { why };
     Ended { ending, began: now, ended: now, stdout, stderr, files: BTreeMap::new() }
 }
@@ -138,7 +138,7 @@ fn watch(
     let mut end: Option<(Ending, Nanos)> = None;
     let mut told: Option<(Instant, Ending)> = None;
     let _blocks_otherwise = line.set_read_timeout(Some(LOOK_EVERY));
-    let mut said = Words { from: BufReader::new(&line), word: Vec::new() };
+    let mut said = FirstProcessLine { from: BufReader::new(&line), word: Vec::new() };
     while end.is_none() {
         match said.next() {
             Ok(Some(Said::Started { at, contained })) => {
@@ -178,13 +178,13 @@ fn watch(
 }
 
 /// The words of the first process.
-struct Words<R> {
+struct FirstProcessLine<R> {
     from: BufReader<R>,
     /// The part of a word that has come.
     word: Vec<u8>,
 }
 
-impl<R: Read> Words<R> {
+impl<R: Read> FirstProcessLine<R> {
     /// The next one, if it comes soon.
     fn next(&mut self) -> io::Result<Option<Said>> {
         match self.from.by_ref().take(MOST_SAID as u64).read_until(b'\n', &mut self.word) {
@@ -206,7 +206,7 @@ impl<R: Read> Words<R> {
 
 /// A thread that keeps an output.
 struct Reader {
-    output: Output,
+    output: SharedKeeper,
     thread: JoinHandle<()>,
 }
 
@@ -229,7 +229,7 @@ impl Reader {
         Self { output, thread }
     }
 
-    fn kept(self) -> Kept {
+    fn kept(self) -> KeptOutput {
         let deadline = Instant::now() + READ_ON;
         while !self.thread.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
@@ -243,7 +243,7 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
     TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECT_WITHIN).is_ok()
 }
 
-fn read_file(path: &Path, keep: usize) -> Result<Kept, String> {
+fn read_file(path: &Path, keep: usize) -> Result<KeptOutput, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
     let name = path.display();
     let failed = |error: io::Error| format!("cannot read `{name}`: {error}");

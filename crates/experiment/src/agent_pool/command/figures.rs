@@ -9,7 +9,7 @@ use latput_trial::observation::Observation;
 use latput_trial::program::Program;
 
 use crate::error::Error;
-use crate::program::message::{Ended, Kept};
+use crate::program::message::{Ended, KeptOutput};
 
 /// Reads the figures of each host.
 pub(super) fn read(
@@ -38,7 +38,7 @@ pub(super) fn read(
         .collect()
 }
 
-fn text(kept: &Kept) -> Text {
+fn text(kept: &KeptOutput) -> Text {
     Text::of_parts(kept.head.as_bytes(), kept.dropped, kept.tail.as_bytes())
 }
 

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use latput_trial::program::{Lifetime, ProgramCommand, Ready, Server};
+use latput_trial::program::{Lifetime, ProgramCommand, ReadyWhen, ServerProgram};
 use latput_units::CpuSet;
 
 use super::failure::{failed, last_words};
-use super::{KEPT_BESIDE, Place, Run, tell_containment};
+use super::{BenchmarkHost, KEPT_BESIDE, Run, tell_containment};
 use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, Programs};
 use crate::error::Error;
 use crate::host_spec::HostSpec;
@@ -18,7 +18,7 @@ impl Run<'_> {
     pub(super) fn serve(
         &self,
         pool: &mut AgentPool,
-        places: &[Place],
+        places: &[BenchmarkHost],
         tell: &mut Tell<'_>,
     ) -> Result<(), Error> {
         let Some(server) = &self.program.server else { return Ok(()) };
@@ -73,7 +73,7 @@ impl Run<'_> {
         &self,
         programs: &mut Programs,
         spec: &HostSpec,
-        server: &Server,
+        server: &ServerProgram,
         (id, generator): (u32, IpAddr),
         cpus: &CpuSet,
     ) -> Result<(), Error> {
@@ -81,11 +81,15 @@ impl Run<'_> {
         host.await_start(id, self.stop)?;
         let ready = match &server.ready {
             None => None,
-            Some(Ready::Tcp(port)) => Some(message::Ready::Tcp { address: self.sut, port: *port }),
-            Some(Ready::Output(regex)) => Some(message::Ready::Output { regex: regex.clone() }),
-            Some(Ready::Command(words)) => {
+            Some(ReadyWhen::Tcp(port)) => {
+                Some(message::ReadyCheck::Tcp { address: self.sut, port: *port })
+            }
+            Some(ReadyWhen::Output(regex)) => {
+                Some(message::ReadyCheck::Output { regex: regex.clone() })
+            }
+            Some(ReadyWhen::Command(words)) => {
                 let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
-                Some(message::Ready::Command(self.spec(&command, generator, Some(cpus))?))
+                Some(message::ReadyCheck::Command(self.spec(&command, generator, Some(cpus))?))
             }
         };
         let is_ready = match ready {

@@ -9,7 +9,7 @@ use toml::{Spanned, Value as Toml};
 
 use super::time_of;
 use crate::figures::{Figures, Parser};
-use crate::program::{Lifetime, Program, ProgramCommand, Ready, RunsOn, Server, split};
+use crate::program::{Lifetime, Program, ProgramCommand, ReadyWhen, RunsOn, ServerProgram, split};
 use crate::workload::{COMMAND, FieldError};
 
 /// The fields that only a `command` workload has.
@@ -31,7 +31,7 @@ pub(super) const FIELDS: &[&str] = &[
 /// A command: a list of words, or one text that is split as a shell does.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum CommandWords {
     Text(String),
     List(Vec<String>),
 }
@@ -39,7 +39,7 @@ enum Words {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerTable {
-    command: Words,
+    command: CommandWords,
     ready: Option<ReadyTable>,
     ready_within: Option<Toml>,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct ServerTable {
 enum ReadyTable {
     Tcp(u16),
     Output(String),
-    Command(Words),
+    Command(CommandWords),
 }
 
 /// The programs of a workload's table; `None` for any other kind.
@@ -65,7 +65,8 @@ pub(super) fn of_table(
     if kind != Some(COMMAND) || !table.contains_key("command") {
         return Ok(None);
     }
-    let field = |name: &'static str| Reader { name, value: table.get(name).map(Spanned::get_ref) };
+    let field =
+        |name: &'static str| TableField { name, value: table.get(name).map(Spanned::get_ref) };
     let main = ProgramCommand {
         words: field("command").words()?.unwrap_or_default(),
         environment: field("environment").read()?.unwrap_or_default(),
@@ -100,7 +101,7 @@ pub(super) fn of_table(
     }))
 }
 
-fn server(table: ServerTable) -> Result<Server, FieldError> {
+fn server(table: ServerTable) -> Result<ServerProgram, FieldError> {
     let command = ProgramCommand {
         words: words("server", table.command)?,
         environment: table.environment,
@@ -110,25 +111,25 @@ fn server(table: ServerTable) -> Result<Server, FieldError> {
     };
     let ready = match table.ready {
         None => None,
-        Some(ReadyTable::Tcp(port)) => Some(Ready::Tcp(port)),
-        Some(ReadyTable::Output(regex)) => Some(Ready::Output(regex)),
-        Some(ReadyTable::Command(list)) => Some(Ready::Command(words("server", list)?)),
+        Some(ReadyTable::Tcp(port)) => Some(ReadyWhen::Tcp(port)),
+        Some(ReadyTable::Output(regex)) => Some(ReadyWhen::Output(regex)),
+        Some(ReadyTable::Command(list)) => Some(ReadyWhen::Command(words("server", list)?)),
     };
-    let plain = Server::plain(command);
+    let plain = ServerProgram::plain(command);
     let ready_within = match &table.ready_within {
         Some(value) => time("server", value)?,
         None => plain.ready_within,
     };
-    Ok(Server { ready, ready_within, ..plain })
+    Ok(ServerProgram { ready, ready_within, ..plain })
 }
 
 /// One field of the table.
-struct Reader<'a> {
+struct TableField<'a> {
     name: &'static str,
     value: Option<&'a Toml>,
 }
 
-impl Reader<'_> {
+impl TableField<'_> {
     fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, FieldError> {
         let Some(value) = self.value else { return Ok(None) };
         let read = value.clone().try_into::<T>();
@@ -136,14 +137,16 @@ impl Reader<'_> {
     }
 
     fn words(&self) -> Result<Option<Vec<String>>, FieldError> {
-        self.read::<Words>()?.map(|list| words(self.name, list)).transpose()
+        self.read::<CommandWords>()?.map(|list| words(self.name, list)).transpose()
     }
 }
 
-fn words(field: &str, words: Words) -> Result<Vec<String>, FieldError> {
+fn words(field: &str, words: CommandWords) -> Result<Vec<String>, FieldError> {
     match words {
-        Words::List(words) => Ok(words),
-        Words::Text(text) => split(&text).map_err(|problem| error(field, problem.to_string())),
+        CommandWords::List(words) => Ok(words),
+        CommandWords::Text(text) => {
+            split(&text).map_err(|problem| error(field, problem.to_string()))
+        }
     }
 }
 
