@@ -3,6 +3,7 @@
 mod field;
 mod fields;
 mod kinds;
+mod traffic_parts;
 
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::field::{Division, Field, FieldError, FieldUnit};
 pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_program};
 pub use self::kinds::{COMMAND, KINDS, Shape, Traffic, WorkloadKind};
+pub use self::traffic_parts::{Arrivals, Direction, Distribution, Think};
 
 use crate::program::Program;
 
@@ -89,48 +91,6 @@ impl Traffic {
             segmentation: true,
         }
     }
-}
-
-/// The direction of bulk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// The generator to the system under test: `tcp_stream`.
-    #[default]
-    ToSut,
-    /// The system under test to the generator: `tcp_maerts` (netperf's name: stream, backwards).
-    FromSut,
-    /// Both at once, on separate connections: `tcp_bidir`.
-    Both,
-}
-
-/// The distribution of times between events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Distribution {
-    /// Constant.
-    Fixed,
-    /// Exponential: a Poisson process, which cannot lock onto a timer's phase.
-    #[default]
-    Exponential,
-}
-
-/// The arrivals of an open loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrivals {
-    /// Requests per second, over all connections.
-    pub rate_per_s: u32,
-    /// Distribution of the gaps between requests.
-    pub gaps: Distribution,
-}
-
-/// Time a server takes before it answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Think {
-    /// Mean; zero means no think time.
-    pub mean: Nanos,
-    /// Distribution of the think time.
-    pub distribution: Distribution,
 }
 
 /// Options of the traffic's sockets; `None` leaves the system's default.

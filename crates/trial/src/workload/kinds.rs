@@ -9,7 +9,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
 use super::field::{Division, Field, FieldError};
-use super::{Arrivals, Direction, Distribution, Think};
+use super::traffic_parts::{Arrivals, Direction, Distribution, Think};
 
 /// The largest message on TCP.
 const LARGEST_MESSAGE: u64 = 16 << 20;
@@ -134,7 +134,7 @@ pub enum Traffic {
         /// Payload of a request.
         payload_bytes: Bytes,
     },
-    /// Programs of the user's own, which [`super::Workload::program`] names.
+    /// Programs of the user's own, which the workload's `program` names.
     Command,
 }
 

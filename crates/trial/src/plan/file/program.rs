@@ -171,7 +171,6 @@ fn error(field: &str, problem: impl Into<String>) -> FieldError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::plan::Plan;
     use crate::workload::Traffic;
 
