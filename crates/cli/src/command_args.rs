@@ -23,8 +23,8 @@ No shell reads the words: where one is needed, name it (--command 'sh -c \"...\"
 /// A benchmark of the user's own.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct CommandArgs {
-    /// The workload is this command, on each generator. Placeholders: {sut}, {generator}, {duration_s}, {count}, {cpus},
-    /// {port}.
+    /// The workload is this command, on each generator. Placeholders: `{sut}`, `{generator}`,
+    /// `{duration_s}`, `{count}`, `{cpus}`, `{port}`.
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
     /// The server that it asks, on the system under test.
@@ -37,7 +37,7 @@ pub(crate) struct CommandArgs {
     /// (`p99[us,lower]`). May be repeated.
     #[arg(long, value_name = "NAME=PLACE", requires = "command")]
     metric: Vec<String>,
-    /// The value of {count}.
+    /// The value of `{count}`.
     #[arg(long, value_name = "NUMBER", requires = "command")]
     count: Option<u64>,
 }

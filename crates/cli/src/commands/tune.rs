@@ -158,17 +158,16 @@ impl Args {
         text: String,
         is_own_plan: bool,
     ) -> Result<(Plan, String), CliError> {
-        let mut plan = match self.own.is_given() {
-            false => run::checked_plan(file, &text, self.goal.clone())?,
-            true => {
-                let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
-                self.own.replace(&mut plan, is_own_plan)?;
-                plan.goal = self.goal.clone().or(plan.goal);
-                if let Some(goal) = &plan.goal {
-                    report::check_goal("goal", goal, &plan.workloads)?;
-                }
-                plan
+        let mut plan = if self.own.is_given() {
+            let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
+            self.own.replace(&mut plan, is_own_plan)?;
+            plan.goal = self.goal.clone().or(plan.goal);
+            if let Some(goal) = &plan.goal {
+                report::check_goal("goal", goal, &plan.workloads)?;
             }
+            plan
+        } else {
+            run::checked_plan(file, &text, self.goal.clone())?
         };
         plan.method.budget = self.budget.or(plan.method.budget);
         choose_design(&mut plan);

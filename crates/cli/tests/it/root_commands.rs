@@ -128,8 +128,9 @@ fn the_plans_of_the_pages_run() {
         let place = Place::new();
         place.write("plan.toml", &format!("{short}{method}"));
         if page == "postgresql" {
-            let made = Command::new("install").args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
-            assert!({ made }.status().unwrap().success());
+            let mut make = Command::new("install");
+            make.args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
+            assert!(make.status().unwrap().success());
         }
         let ran = place.run(&["run", "plan.toml", "-o", "r.db"]);
         if page == "postgresql" {
