@@ -24,6 +24,7 @@ pub(crate) mod model;
 pub(crate) mod moderate;
 mod next;
 pub(crate) mod plan;
+pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Completions(completions::Args),
     Man(man::Args),
     #[command(hide = true)]
+    Program(program::Args),
+    #[command(hide = true)]
     Watcher(watcher::Args),
     /// Serve a daemon's metrics; started by `latput moderate`: clients at stdin, the daemon at stdout.
     #[command(name = latput_moderate::METRICS_SERVER, hide = true)]
@@ -114,6 +117,7 @@ impl Command {
             Self::Agent(args) => args.run(context),
             Self::Completions(args) => args.run(),
             Self::Man(args) => args.run(),
+            Self::Program(args) => args.run(context),
             Self::Watcher(args) => args.run(context),
             Self::MetricsServer => {
                 latput_moderate::serve_metrics(io::stdin(), io::stdout())?;

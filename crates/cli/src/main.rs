@@ -3,6 +3,7 @@
 //! This is the only crate that prints, parses arguments or installs signal handlers. A subcommand
 //! is a file in `commands/` with its `Args` and its `run`.
 
+mod command_args;
 mod commands;
 mod context;
 mod document;

@@ -207,8 +207,7 @@ impl Service<'_> {
             match line.next() {
                 Ok(Request::Close) => return Ok(LineEnd::Closed),
                 Ok(request) => {
-                    let mut tell = |interval| line.send(&Answer::Progress(interval));
-                    let answer = self.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
+                    let answer = self.answer(request, line).unwrap_or_else(Answer::Failed);
                     if let Some(failure) = self.keeper.lost() {
                         line.end(&Answer::Failed(failure.clone()));
                         return Err(Error::Host(failure.clone()));
@@ -220,11 +219,7 @@ impl Service<'_> {
         }
     }
 
-    fn answer(
-        &mut self,
-        request: Request,
-        tell: &mut dyn FnMut(HostInterval),
-    ) -> Result<Answer, Failure> {
+    fn answer(&mut self, request: Request, line: &ControllerLine) -> Result<Answer, Failure> {
         match request {
             Request::Read { .. }
             | Request::Survey
@@ -236,17 +231,19 @@ impl Service<'_> {
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
-            Request::Go { at, warmup, duration, interval, turns } => {
-                let wanted = Count { at, warmup, duration, turns, may_end_early: false };
-                self.go(keeper::window(&wanted)?, wanted, interval, tell)
+            Request::Go { at, warmup, duration, interval, turns, may_end_early } => {
+                let wanted = Count { at, warmup, duration, turns, may_end_early };
+                self.go(keeper::window(&wanted)?, wanted, interval, line)
             }
             Request::Abort => {
                 self.prepared = Prepared::default();
                 Ok(Answer::Aborted)
             }
-            Request::Open(_) | Request::Look(_) | Request::Ping | Request::Close => {
-                Err(failed("`open` comes once, and first"))
-            }
+            Request::Open(_)
+            | Request::Look(_)
+            | Request::Ping
+            | Request::EndWindow
+            | Request::Close => Err(failed("`open` comes once, and first")),
         }
     }
 
@@ -301,7 +298,7 @@ impl Service<'_> {
         window: Window,
         wanted: Count,
         interval: Option<Nanos>,
-        tell: &mut dyn FnMut(HostInterval),
+        line: &ControllerLine,
     ) -> Result<Answer, Failure> {
         let late = latput_load::now().saturating_sub(window.start());
         if late >= window.length() {
@@ -322,10 +319,18 @@ impl Service<'_> {
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-            let mut watch = IntervalReporter::new(window, interval, &units, tell);
+            let mut tell = |interval| line.send(&Answer::Progress(interval));
+            let mut watch = IntervalReporter::new(window, interval, &units, &mut tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
-            let may_end_early = progress.iter().any(|part| part.goal().is_some());
-            let is_over = || progress.iter().all(|part| part.ended_early().is_some());
+            let is_told = wanted.may_end_early;
+            let may_end_early = is_told || progress.iter().any(|part| part.goal().is_some());
+            let is_over = || {
+                if is_told {
+                    line.ends_window()
+                } else {
+                    progress.iter().all(|part| part.ended_early().is_some())
+                }
+            };
             let counted = self.keeper.count(Count { may_end_early, ..wanted }, &is_over, &mut look);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, counted))

@@ -1,5 +1,6 @@
 //! Runs trials on real hosts: the agents set the knobs, run the traffic and report their counts.
 
+mod command;
 #[cfg(test)]
 mod mutated;
 
@@ -109,6 +110,9 @@ impl TrialRunner for AgentPool {
                 await_links(self, stop)?;
                 set_hosts(self, &trial.set, stop)?;
                 await_links(self, stop)?;
+                if trial.load.traffic == Traffic::Command {
+                    return command::observe(self, trial, method, stop, tell);
+                }
                 let seen = observe(self, &trial.load, method, None, stop, tell)?;
                 Ok(seen.into_iter().next().expect("a window without slices has one observation"))
             })?;
@@ -303,7 +307,9 @@ fn observe(
     let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
-        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval, turns })?;
+        let at = clock.there(at);
+        let may_end_early = false;
+        agent.send(&Request::Go { at, warmup, duration, interval, turns, may_end_early })?;
     }
     let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
     let mut joiner = Joiner::new(names, &workload.traffic);

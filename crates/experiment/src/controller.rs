@@ -3,6 +3,8 @@
 mod ending;
 mod line;
 mod process;
+mod program_host;
+mod programs;
 mod scout;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,15 +23,21 @@ use crate::interval::HostInterval;
 use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
 
 use self::line::AgentLine;
+pub(crate) use self::programs::{LiveServer, Programs};
 pub(crate) use self::scout::Scout;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The same while programs run, since the end of one may end the window.
+const PROGRAM_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Most time of an answer to a request without traffic.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// An agent's end explains the failures that it causes at other hosts. It may be noticed this much
 /// later than they are.
 const DEATHS_WITHIN: Duration = Duration::from_millis(300);
+
+/// Looks at the programs of a trial, and says whether the windows are to end.
+pub(crate) type WindowEnds<'a> = dyn FnMut(&mut Programs) -> Result<bool, Error> + 'a;
 
 /// The agents of a testbed, in its order. Dropping it ends them all, and each puts its host back.
 #[derive(Debug)]
@@ -39,12 +47,18 @@ pub struct AgentPool {
     clock_notes: Vec<String>,
     /// Interval of the agents' reports during a trial.
     interval: Option<Nanos>,
+    programs: Programs,
 }
 
 impl AgentPool {
     /// Starts an agent on every host. Knobs will be set on hosts of the roles `to_set`.
     pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
-        let mut pool = Self { agents: Vec::new(), clock_notes: Vec::new(), interval: None };
+        let mut pool = Self {
+            agents: Vec::new(),
+            clock_notes: Vec::new(),
+            interval: None,
+            programs: Programs::default(),
+        };
         match pool.begin(hosts, to_set, stop) {
             Ok(()) => Ok(pool),
             Err(error) => Err(pool.abandon(error, stop, &mut |_| {})),
@@ -93,6 +107,11 @@ impl AgentPool {
         &mut self.agents
     }
 
+    /// The programs of `command` workloads.
+    pub(crate) fn programs(&mut self) -> &mut Programs {
+        &mut self.programs
+    }
+
     /// The agents of one role, in the testbed's order.
     pub fn of_role(&mut self, role: Role) -> impl Iterator<Item = &mut Agent> {
         self.agents.iter_mut().filter(move |agent| agent.spec.role == role)
@@ -132,6 +151,18 @@ impl AgentPool {
         stop: &Stop,
         heard: &mut dyn FnMut(usize, HostInterval),
     ) -> Result<Vec<Finished>, Error> {
+        self.finished_beside(within, stop, heard, None)
+    }
+
+    /// [`Self::finished`] while programs run. `ends` looks at them, and says whether the windows are to end now.
+    pub(crate) fn finished_beside(
+        &mut self,
+        within: Duration,
+        stop: &Stop,
+        heard: &mut dyn FnMut(usize, HostInterval),
+        mut ends: Option<&mut WindowEnds<'_>>,
+    ) -> Result<Vec<Finished>, Error> {
+        let look_every = if ends.is_some() { PROGRAM_LOOK_EVERY } else { LOOK_EVERY };
         let deadline = Instant::now() + within;
         let mut finished: Vec<Option<Result<Finished, Error>>> =
             self.agents.iter().map(|_| None).collect();
@@ -139,12 +170,20 @@ impl AgentPool {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
+            if let Some(look) = &mut ends
+                && look(&mut self.programs)?
+            {
+                ends = None;
+                for agent in &mut self.agents {
+                    agent.send(&Request::EndWindow)?;
+                }
+            }
             for (idx, place) in finished.iter_mut().enumerate() {
                 if place.is_some() {
                     continue;
                 }
                 let agent = &mut self.agents[idx];
-                let wait = if idx == first { LOOK_EVERY } else { Duration::ZERO };
+                let wait = if idx == first { look_every } else { Duration::ZERO };
                 let answer = match agent.line.poll(wait) {
                     Ok(None) if Instant::now() >= deadline => {
                         agent.line.last_look(within).map(Some)
@@ -186,6 +225,7 @@ impl AgentPool {
     /// runs in its place. Returns `cause`, with the hosts that may still be changed. `tell`
     /// receives remarks for people. A second raise of `stop` ends the wait.
     pub fn abandon(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        self.programs.close();
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
         if hosts.is_empty() {
             return cause;
@@ -198,6 +238,7 @@ impl AgentPool {
         for agent in &mut self.agents {
             let _gone = agent.send(&Request::Close);
         }
+        self.programs.close();
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
         if hosts.is_empty() { Ok(()) } else { Err(Error::Changed { hosts, cause: None }) }
     }
@@ -206,6 +247,7 @@ impl AgentPool {
 impl Drop for AgentPool {
     /// Gives the agents time to put their hosts back, also after a panic.
     fn drop(&mut self) {
+        self.programs.close();
         let _hurried = ending::close(&mut self.agents, &Stop::new(), &mut |_| {});
     }
 }

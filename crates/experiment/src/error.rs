@@ -131,6 +131,16 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
+    /// A program of a `command` workload failed.
+    #[error("host `{host}`: {problem}")]
+    Program {
+        /// The host that ran it.
+        host: String,
+        /// The program, how it ended, and what it said last.
+        problem: String,
+        /// Whether another attempt may succeed.
+        is_transient: bool,
+    },
     /// The third-party program at the far end could not be used.
     #[error(transparent)]
     Peer(latput_peers::Error),
@@ -169,7 +179,7 @@ impl Error {
     /// Whether a trial's traffic broke while every host stayed ready for another trial.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Host { is_transient, .. } => *is_transient,
+            Self::Host { is_transient, .. } | Self::Program { is_transient, .. } => *is_transient,
             Self::Peer(error) => error.is_transient(),
             _ => false,
         }

@@ -22,6 +22,7 @@ pub mod hosts;
 pub mod interval;
 pub mod keeper;
 mod lease;
+pub mod program;
 pub mod protocol;
 mod refusal;
 pub mod results_db;

@@ -18,7 +18,7 @@ use crate::host_view::HostView;
 use crate::interval::HostInterval;
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 10;
+pub const SCHEMA: u32 = 11;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -100,7 +100,12 @@ pub enum Request {
         interval: Option<Nanos>,
         /// Settings that take turns in the window; its length is then theirs.
         turns: Option<Turns>,
+        /// Whether [`Request::EndWindow`] may come.
+        may_end_early: bool,
     },
+    /// End the window of the last [`Request::Go`] now; it has no answer of its own. The traffic of this window is not the
+    /// agent's.
+    EndWindow,
     /// Drop the prepared traffic.
     Abort,
     /// The controller is alive; sent three times in each lease. An agent answers [`Answer::Alive`]

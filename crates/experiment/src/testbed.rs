@@ -77,6 +77,10 @@ impl Testbed {
                 let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
+            TestbedKind::Guest(_) if plan.workloads.iter().any(|load| load.program.is_some()) => {
+                let problem = "a guest has no programs but latput: run a `command` workload in the lab or on hosts";
+                Err(Error::Unsupported { problem: problem.to_owned() })
+            }
             TestbedKind::Guest(spec) => {
                 let roles = roles_set(plan);
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))

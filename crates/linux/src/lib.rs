@@ -11,6 +11,7 @@
 pub mod bpf;
 pub mod checkpoint;
 pub mod confine;
+pub mod contain;
 pub mod control;
 pub mod counters;
 pub mod effect;

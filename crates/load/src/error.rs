@@ -220,6 +220,9 @@ pub enum Error {
         "a workload with a `count` cannot be measured in slices: give it a duration instead, or measure it in trials of its own"
     )]
     CountInSlices,
+    /// The traffic is made by programs.
+    #[error("a `command` workload is traffic of programs, which this end does not make")]
+    NotOurs,
     /// The peer is a third-party program, which does not support slices.
     #[error("traffic with a program that is not latput's cannot be measured in slices")]
     ForeignSlices,
@@ -271,6 +274,7 @@ impl Error {
             | Self::BadWindow { .. }
             | Self::BadSlices { .. }
             | Self::CountInSlices
+            | Self::NotOurs
             | Self::ForeignSlices
             | Self::DatagramTooBig { .. }
             | Self::NotItsCpus { .. } => ErrorKind::Invalid,

@@ -75,7 +75,8 @@ pub fn shared(results: &Results) -> Results {
         settings: settings.iter().map(|setting| shared_setting(setting, &names)).collect(),
         workloads: workloads
             .iter()
-            .map(|load| Workload { name: names.without(&load.name), ..load.clone() })
+            // A command has paths, addresses and perhaps passwords.
+            .map(|load| Workload { name: names.without(&load.name), program: None, ..load.clone() })
             .collect(),
         rows: rows.iter().map(|row| shared_row(row, &names)).collect(),
         planned_trials: *planned_trials,

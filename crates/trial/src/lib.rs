@@ -9,6 +9,7 @@ pub mod nic;
 pub mod observation;
 pub mod overrun;
 pub mod plan;
+pub mod program;
 pub mod results;
 pub mod share;
 pub mod surroundings;

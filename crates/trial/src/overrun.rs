@@ -179,7 +179,7 @@ impl Arriving {
                 read_bytes,
                 TCP,
             ),
-            Traffic::Ping { .. } | Traffic::UdpStream { .. } => return None,
+            Traffic::Ping { .. } | Traffic::UdpStream { .. } | Traffic::Command => return None,
         })
     }
 

@@ -3,13 +3,17 @@
 mod field;
 mod fields;
 mod kinds;
+mod traffic_parts;
 
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 pub use self::field::{Division, Field, FieldError, FieldUnit};
-pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
-pub use self::kinds::{KINDS, Shape, Traffic, WorkloadKind};
+pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_program};
+pub use self::kinds::{COMMAND, KINDS, Shape, Traffic, WorkloadKind};
+pub use self::traffic_parts::{Arrivals, Direction, Distribution, Think};
+
+use crate::program::Program;
 
 /// One workload with its probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +34,9 @@ pub struct Workload {
     pub count: Option<u64>,
     /// A latency probe beside the traffic.
     pub probe: Option<Probe>,
+    /// The programs of [`Traffic::Command`], and of no other traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Box<Program>>,
 }
 
 impl Workload {
@@ -43,6 +50,7 @@ impl Workload {
             binding: Binding::default(),
             count: None,
             probe: None,
+            program: None,
         }
     }
 }
@@ -83,48 +91,6 @@ impl Traffic {
             segmentation: true,
         }
     }
-}
-
-/// The direction of bulk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// The generator to the system under test: `tcp_stream`.
-    #[default]
-    ToSut,
-    /// The system under test to the generator: `tcp_maerts` (netperf's name: stream, backwards).
-    FromSut,
-    /// Both at once, on separate connections: `tcp_bidir`.
-    Both,
-}
-
-/// The distribution of times between events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Distribution {
-    /// Constant.
-    Fixed,
-    /// Exponential: a Poisson process, which cannot lock onto a timer's phase.
-    #[default]
-    Exponential,
-}
-
-/// The arrivals of an open loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrivals {
-    /// Requests per second, over all connections.
-    pub rate_per_s: u32,
-    /// Distribution of the gaps between requests.
-    pub gaps: Distribution,
-}
-
-/// Time a server takes before it answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Think {
-    /// Mean; zero means no think time.
-    pub mean: Nanos,
-    /// Distribution of the think time.
-    pub distribution: Distribution,
 }
 
 /// Options of the traffic's sockets; `None` leaves the system's default.

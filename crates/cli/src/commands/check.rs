@@ -52,7 +52,14 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
             duration_ns_min: each.saturating_mul(trials(method.repetitions_min)).as_ns(),
             duration_ns_max: each.saturating_mul(trials(method.repetitions_max)).as_ns(),
             is_simulated: false,
-            remarks: Vec::new(),
+            remarks: plan
+                .workloads
+                .iter()
+                .flat_map(|load| {
+                    let programs = load.program.iter().flat_map(|program| program.described());
+                    programs.map(|said| format!("workload `{}` {said}", load.name))
+                })
+                .collect(),
         },
     )
 }

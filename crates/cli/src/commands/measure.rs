@@ -1,5 +1,6 @@
 //! `latput measure`: runs one workload now, with intervals and service demand.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
+use crate::command_args::{self, CommandArgs, KIND};
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::CliError;
@@ -31,8 +33,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     hosts: HostArgs,
     /// The kind of traffic; the kinds and their fields are listed below.
-    #[arg(long, value_name = "KIND")]
-    workload: String,
+    #[arg(long, value_name = "KIND", required_unless_present = "command")]
+    workload: Option<String>,
+    #[command(flatten)]
+    own: CommandArgs,
     /// Fields of the workload.
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
@@ -85,6 +89,8 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
         COUNT.name,
         PROBE_HZ.name,
     );
+    text.push_str("\n\n");
+    text.push_str(command_args::EXAMPLES);
     text
 }
 
@@ -118,8 +124,22 @@ impl Args {
         }
     }
 
+    fn workload(&self) -> Result<Workload, CliError> {
+        match &self.workload {
+            Some(kind) if !self.own.is_given() => workload_of(kind, &self.fields),
+            Some(kind) if kind != KIND => Err(CliError::usage(format!(
+                "--command is the workload, and so is `{kind}`: name one"
+            ))),
+            _ => {
+                let fields = fields_of(&self.fields)?;
+                let workload = self.own.workload(&fields)?;
+                workload.ok_or_else(|| CliError::usage("there is no workload"))
+            }
+        }
+    }
+
     fn plan(&self) -> Result<Plan, CliError> {
-        let workload = workload_of(&self.workload, &self.fields)?;
+        let workload = self.workload()?;
         if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
             || self.warmup >= Nanos::from_s(3600)
         {
@@ -145,8 +165,14 @@ impl Args {
 
 /// A workload from its kind and `FIELD=VALUE` words.
 pub(crate) fn workload_of(kind: &str, words: &[String]) -> Result<Workload, CliError> {
-    let mut fields = std::collections::BTreeMap::new();
+    let mut fields = fields_of(words)?;
     fields.insert("kind".to_owned(), kind.to_owned());
+    workload::from_fields(&fields).map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// The fields of `FIELD=VALUE` words.
+fn fields_of(words: &[String]) -> Result<BTreeMap<String, String>, CliError> {
+    let mut fields = BTreeMap::new();
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| {
             CliError::usage(format!("`{word}` is not FIELD=VALUE, such as `burst=16`"))
@@ -155,5 +181,5 @@ pub(crate) fn workload_of(kind: &str, words: &[String]) -> Result<Workload, CliE
             return Err(CliError::usage(format!("`{name}` is given twice")));
         }
     }
-    workload::from_fields(&fields).map_err(|error| CliError::usage(error.to_string()))
+    Ok(fields)
 }

@@ -13,6 +13,7 @@ use latput_trial::nic::Nic;
 use latput_trial::plan::{self, Design, MAX_SEARCHED};
 use latput_units::Nanos;
 
+use crate::command_args::CommandArgs;
 use crate::commands::{check, report, run};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -41,6 +42,11 @@ Examples:
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
   latput tune --on rack.toml --check         would it start, how many trials, how long
+  latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
+      --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
+                                             your own benchmark in the place of latput's traffic
+  latput tune eth0 --peer ssh://root@client --command './mine -d{duration_s} {sut}' \\
+      --metric 'rps=/Requests: (\\S+)/'      the figures of a program that latput does not know
 
 Without root and without --on the simulator runs the plan: a prediction for its profile, no measurement.
 A plan with a goal that says no `design` and would take longer than its budget (an hour if it has none) as
@@ -64,6 +70,8 @@ pub(crate) struct Args {
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
+    #[command(flatten)]
+    own: CommandArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
@@ -87,7 +95,7 @@ impl Args {
             Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let (mut plan, mut text) = self.prepared(&file, text)?;
+        let (mut plan, mut text) = self.prepared(&file, text, !is_given)?;
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
         if let Some(prediction) = &prediction {
@@ -100,7 +108,7 @@ impl Args {
         let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             let (file, made) = plan_for(&nic)?;
-            (plan, text) = self.prepared(&file, made)?;
+            (plan, text) = self.prepared(&file, made, true)?;
         }
         testbed.notes.extend(prediction.clone());
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
@@ -138,20 +146,36 @@ impl Args {
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
             let made = nic.plan().map_err(|why| CliError::new(Code::Failed, why))?;
-            (plan, _) = self.prepared(&name, made)?;
+            (plan, _) = self.prepared(&name, made, true)?;
         }
         check::all(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
     }
 
     /// The plan of this text with the goal and the budget of the flags, and its design; and the text to keep.
-    fn prepared(&self, file: &str, text: String) -> Result<(Plan, String), CliError> {
-        let mut plan = run::checked_plan(file, &text, self.goal.clone())?;
+    fn prepared(
+        &self,
+        file: &str,
+        text: String,
+        is_own_plan: bool,
+    ) -> Result<(Plan, String), CliError> {
+        let mut plan = if self.own.is_given() {
+            let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
+            self.own.replace(&mut plan, is_own_plan)?;
+            plan.goal = self.goal.clone().or(plan.goal);
+            if let Some(goal) = &plan.goal {
+                report::check_goal("goal", goal, &plan.workloads)?;
+            }
+            plan
+        } else {
+            run::checked_plan(file, &text, self.goal.clone())?
+        };
         plan.method.budget = self.budget.or(plan.method.budget);
         choose_design(&mut plan);
         let text = match self.budget {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
+        let text = text + &self.own.plan_lines();
         Ok((plan, text))
     }
 

@@ -6,6 +6,8 @@
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -55,6 +57,8 @@ pub(super) struct ControllerLine {
     answers: Sender<Outgoing>,
     lease: Lease,
     stop: Stop,
+    /// Whether the window of the last `go` is to end.
+    ends_window: Arc<AtomicBool>,
 }
 
 impl ControllerLine {
@@ -67,8 +71,10 @@ impl ControllerLine {
         let (request_to, requests) = mpsc::channel();
         let (answers, to_write) = mpsc::channel();
         let lease = Lease::new();
+        let ends_window = Arc::new(AtomicBool::new(false));
         thread::spawn(move || write(output, &to_write));
         let reader = Reader {
+            ends_window: Arc::clone(&ends_window),
             to: request_to.clone(),
             answers: answers.clone(),
             lease: lease.clone(),
@@ -82,12 +88,17 @@ impl ControllerLine {
                 stopped.raise();
             }
         });
-        Self { requests, answers, lease, stop: stop.clone() }
+        Self { requests, answers, lease, stop: stop.clone(), ends_window }
     }
 
     /// Sets the lease.
     pub(super) fn set_lease(&self, lease: Nanos) {
         self.lease.set_length(lease);
+    }
+
+    /// Whether the window of the last `go` is to end.
+    pub(super) fn ends_window(&self) -> bool {
+        self.ends_window.load(Ordering::Relaxed)
     }
 
     /// The next request other than a ping; pings are answered already.
@@ -126,6 +137,7 @@ struct Reader {
     answers: Sender<Outgoing>,
     lease: Lease,
     stop: Stop,
+    ends_window: Arc<AtomicBool>,
 }
 
 impl Reader {
@@ -137,6 +149,14 @@ impl Reader {
             if matches!(request, Ok(Request::Ping)) {
                 let _gone = self.answers.send(Outgoing::Line(protocol::line(&Answer::Alive)));
                 continue;
+            }
+            match request {
+                Ok(Request::EndWindow) => {
+                    self.ends_window.store(true, Ordering::Relaxed);
+                    continue;
+                }
+                Ok(Request::Go { .. }) => self.ends_window.store(false, Ordering::Relaxed),
+                _ => {}
             }
             let is_broken = request.is_err();
             let is_last = is_broken || matches!(request, Ok(Request::Close));

@@ -56,6 +56,10 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let run = &Run { plan: &plan, ..*run };
     let Before { today, refused, seen } = before(run, runner)?;
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
+    for load in &plan.workloads {
+        let programs = load.program.iter().flat_map(|program| program.described());
+        remarks.extend(programs.map(|said| format!("workload `{}` {said}", load.name)));
+    }
     let settings = plan.settings_from(&today);
     check_parts(run, &settings[usize::from(!today.is_empty())..], runner)?;
     let is_simulated = runner.is_simulated();

@@ -94,7 +94,7 @@ const ALL: &[&str] = Traffic::KINDS;
 const STREAMS: &[&str] = &["tcp_stream", "tcp_maerts", "tcp_bidir", "udp_stream", "fetch"];
 const BOTH_WAYS: &[&str] = &["tcp_bidir"];
 /// Kinds made of transactions, each with a round-trip time.
-const COUNTED: &[&str] = &["tcp_rr", "tcp_crr", "udp_rr", "fetch", "rpc_read", "ping"];
+const COUNTED: &[&str] = &["tcp_rr", "tcp_crr", "udp_rr", "fetch", "rpc_read", "ping", "command"];
 const OPEN_LOOPS: &[&str] = &["tcp_rr", "udp_rr"];
 const DATAGRAMS: &[&str] = &["udp_stream", "udp_rr", "ping"];
 const DATAGRAM_STREAMS: &[&str] = &["udp_stream"];

@@ -15,6 +15,8 @@ use super::{
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
+mod program;
+
 const SCHEMA: i64 = 1;
 /// Most levels of one factor, and most workloads of one plan.
 const MAX_LIST: usize = 1_000;
@@ -148,6 +150,9 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
         Some(knob) => format!("a change of `{knob}` disturbs traffic"),
         None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
+        None if plan.workloads.iter().any(|load| load.program.is_some()) => {
+            "a command is not cut into slices".to_owned()
+        }
         None => "a workload with a `count` ends by itself".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
@@ -277,13 +282,17 @@ fn workloads(
 ) -> Result<Vec<Workload>, PlanError> {
     let mut workloads: Vec<Workload> = Vec::new();
     for table in written {
-        for fields in grid(source, table)? {
-            let workload =
-                workload::from_fields(&fields).map_err(|FieldError { field, problem }| {
-                    let span =
-                        table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
-                    source.error(span, problem)
-                })?;
+        let refused = |FieldError { field, problem }| {
+            let span = table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
+            source.error(span, problem)
+        };
+        let program = program::of_table(table.get_ref()).map_err(refused)?;
+        for fields in grid(source, table, program.is_some())? {
+            let workload = match program.clone() {
+                Some(program) => workload::of_program(&fields, program),
+                None => workload::from_fields(&fields),
+            };
+            let workload = workload.map_err(refused)?;
             if workloads.iter().any(|other| other.name == workload.name) {
                 let problem =
                     format!("two workloads are `{}`: give one another `name`", workload.name);
@@ -306,9 +315,11 @@ fn workloads(
 fn grid(
     source: &Source<'_>,
     table: &Spanned<BTreeMap<String, Spanned<Toml>>>,
+    has_program: bool,
 ) -> Result<Vec<BTreeMap<String, String>>, PlanError> {
     let mut combinations = vec![BTreeMap::new()];
-    for (field, value) in table.get_ref() {
+    let of_program = |field: &String| has_program && program::FIELDS.contains(&field.as_str());
+    for (field, value) in table.get_ref().iter().filter(|(field, _)| !of_program(field)) {
         let values = match value.get_ref() {
             Toml::Array(values) if values.is_empty() => {
                 return Err(source.error(value.span(), format!("`{field}` lists no value")));

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos, spelling};
 
 use super::field::{Field, FieldError, FieldUnit};
-use super::kinds::{Values, WorkloadKind};
+use super::kinds::{COMMAND, Values, WorkloadKind};
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
+use crate::program::Program;
 
 /// Socket options at both ends; all kinds but `ping` have them.
 pub const SOCKET_FIELDS: [Field; 4] = [
@@ -36,6 +37,27 @@ pub const PROBE_HZ: Field = Field::per_second(
 ///
 /// An unknown kind, a field that the kind does not have, or a value that is out of range.
 pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldError> {
+    workload(fields, None)
+}
+
+/// Builds a workload that runs programs, from the other `field = text` pairs.
+///
+/// # Errors
+///
+/// As [`from_fields`]; or a command that no host could run.
+pub fn of_program(
+    fields: &BTreeMap<String, String>,
+    program: Program,
+) -> Result<Workload, FieldError> {
+    let mut fields = fields.clone();
+    fields.entry("kind".to_owned()).or_insert_with(|| COMMAND.to_owned());
+    workload(&fields, Some(program))
+}
+
+fn workload(
+    fields: &BTreeMap<String, String>,
+    program: Option<Program>,
+) -> Result<Workload, FieldError> {
     let mut fields = Fields { rest: fields.clone(), label: String::new() };
     let name = fields.text("kind").ok_or_else(|| {
         let kinds = Traffic::KINDS.join(", ");
@@ -46,6 +68,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
     let traffic = fields.traffic(kind)?;
     let (sockets, binding, count) = match traffic {
         Traffic::Ping { .. } => Default::default(),
+        Traffic::Command => (SocketOptions::default(), Binding::default(), fields.number(&COUNT)?),
         _ => (fields.sockets(&traffic)?, fields.binding()?, fields.number(&COUNT)?),
     };
     let label = fields.label.clone(); // the probe does not name the workload
@@ -62,11 +85,35 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
         );
         return Err(error(field, problem));
     }
-    let name = given_name.unwrap_or_else(|| format!("{}{label}", kind.name));
+    let program = match (traffic, program) {
+        (Traffic::Command, Some(program)) => {
+            program.check(count).map_err(|(field, problem)| error(field, problem))?;
+            if probe.is_some() && !program.runs_by_time() {
+                let problem = "a probe has the length of the window: tell the command how long to run, by {duration_s}";
+                return Err(error(PROBE_HZ.name, problem));
+            }
+            Some(Box::new(program))
+        }
+        (Traffic::Command, None) => {
+            let problem = "a `command` workload has no `command`: on the command line give `--command 'wrk ...'`, in a \
+                           plan `command = [\"wrk\", ...]`";
+            return Err(error("command", problem));
+        }
+        (_, None) => None,
+        (_, Some(_)) => {
+            let problem = format!(
+                "a command is the workload of `kind = \"command\"`, not of `{}`",
+                kind.name
+            );
+            return Err(error("kind", problem));
+        }
+    };
+    let kind_name = program.as_ref().map_or(kind.name, |program| program.name());
+    let name = given_name.unwrap_or_else(|| format!("{kind_name}{label}"));
     if name.is_empty() || name.len() > 80 || name.chars().any(char::is_control) {
         return Err(error("name", "a `name` has 1 to 80 printable characters"));
     }
-    Ok(Workload { name, traffic, sockets, binding, count, probe })
+    Ok(Workload { name, traffic, sockets, binding, count, probe, program })
 }
 
 /// The fields that a workload has beside those of its kind.
@@ -179,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_defaults_and_its_own_name() {
-        for kind in KINDS {
+        for kind in KINDS.iter().filter(|kind| kind.name != COMMAND) {
             let workload = parsed(&format!("kind={}", kind.name)).unwrap();
             assert_eq!((workload.traffic.kind(), workload.name.as_str()), (kind.name, kind.name));
             workload.traffic.check().unwrap();

@@ -9,7 +9,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
 use super::field::{Division, Field, FieldError};
-use super::{Arrivals, Direction, Distribution, Think};
+use super::traffic_parts::{Arrivals, Direction, Distribution, Think};
 
 /// The largest message on TCP.
 const LARGEST_MESSAGE: u64 = 16 << 20;
@@ -134,6 +134,8 @@ pub enum Traffic {
         /// Payload of a request.
         payload_bytes: Bytes,
     },
+    /// Programs of the user's own, which the workload's `program` names.
+    Command,
 }
 
 const fn one() -> u32 {
@@ -219,6 +221,9 @@ fn bulk(values: &Values, direction: Direction) -> Traffic {
         vectored: values.is_on("vectored"),
     }
 }
+
+/// The kind whose traffic is made by programs.
+pub const COMMAND: &str = "command";
 
 /// Every kind.
 pub const KINDS: &[WorkloadKind] = &[
@@ -403,6 +408,14 @@ pub const KINDS: &[WorkloadKind] = &[
             payload_bytes: values.bytes("payload_bytes"),
         },
     },
+    WorkloadKind {
+        name: COMMAND,
+        about: "a benchmark of your own, and its server: `--command`, or `command = [...]` in a plan",
+        unit: "transactions",
+        shape: Shape::Transactions,
+        fields: &[],
+        build: |_| Traffic::Command,
+    },
 ];
 
 /// The names of all kinds.
@@ -450,6 +463,7 @@ impl Traffic {
             Self::Fetch { .. } => "fetch",
             Self::RpcRead { .. } => "rpc_read",
             Self::Ping { .. } => "ping",
+            Self::Command => COMMAND,
         }
     }
 
@@ -536,6 +550,7 @@ impl Traffic {
             Self::Ping { rate_hz, payload_bytes } => {
                 vec![small(rate_hz), Some(payload_bytes.get())]
             }
+            Self::Command => Vec::new(),
         };
         self.descriptor().fields.iter().zip(values).collect()
     }

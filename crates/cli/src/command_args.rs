@@ -1,0 +1,149 @@
+//! The flags that name a benchmark of the user's own as the workload.
+
+use std::collections::BTreeMap;
+
+use latput_trial::figures::{Figures, Parser};
+use latput_trial::metric::PreferredDirection;
+use latput_trial::plan::Design;
+use latput_trial::program::{Program, ProgramCommand, ReadyWhen, ServerProgram, split};
+use latput_trial::workload::{COMMAND, COUNT, of_program};
+use latput_trial::{Metric, Plan, Workload};
+
+use crate::exit::CliError;
+
+/// How the flags are used, for the help of the commands that have them.
+pub(crate) const EXAMPLES: &str = "\
+A benchmark of your own (docs/workloads/README.md; `latput` knows the output of wrk, redis-benchmark, pgbench, fio and others):
+  --command 'wrk -t2 -c50 -d{duration_s} --latency http://{sut}/'
+  --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
+      --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
+  --command './mine {sut}' --metric 'rps=/Requests\\/sec:\\s+(\\S+)/'
+No shell reads the words: where one is needed, name it (--command 'sh -c \"...\"').";
+
+/// A benchmark of the user's own.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct CommandArgs {
+    /// The workload is this command, on each generator. Placeholders: `{sut}`, `{generator}`,
+    /// `{duration_s}`, `{count}`, `{cpus}`, `{port}`.
+    #[arg(long, value_name = "COMMAND")]
+    command: Option<String>,
+    /// The server that it asks, on the system under test.
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    server: Option<String>,
+    /// What shows that the server is ready: `tcp:PORT`, `output:REGEX` or `command:COMMAND`.
+    #[arg(long, value_name = "WHAT", requires = "server")]
+    ready: Option<String>,
+    /// A figure in its output: NAME=/REGEX/, NAME=json:POINTER or NAME=csv:COLUMN; NAME may have a unit and a direction
+    /// (`p99[us,lower]`). May be repeated.
+    #[arg(long, value_name = "NAME=PLACE", requires = "command")]
+    metric: Vec<String>,
+    /// The value of `{count}`.
+    #[arg(long, value_name = "NUMBER", requires = "command")]
+    count: Option<u64>,
+}
+
+impl CommandArgs {
+    /// Whether there is a command.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// The workload of the flags, with other fields such as `name`; `None` without a command.
+    pub(crate) fn workload(
+        &self,
+        fields: &BTreeMap<String, String>,
+    ) -> Result<Option<Workload>, CliError> {
+        let Some(command) = &self.command else { return Ok(None) };
+        let command = words("--command", command)?;
+        let figures = Figures::of_options(&command, &self.metric)
+            .map_err(|error| CliError::usage(format!("--metric: {error}")))?;
+        let server = match &self.server {
+            None => None,
+            Some(server) => {
+                let command = ProgramCommand::plain(words("--server", server)?);
+                let ready = self.ready.as_deref().map(ready).transpose()?;
+                Some(ServerProgram { ready, ..ServerProgram::plain(command) })
+            }
+        };
+        let program = Program { figures, server, ..Program::plain(ProgramCommand::plain(command)) };
+        let mut fields = fields.clone();
+        if let Some(count) = self.count
+            && fields.insert(COUNT.name.to_owned(), count.to_string()).is_some()
+        {
+            return Err(CliError::usage("`count` is given twice"));
+        }
+        let workload = of_program(&fields, program);
+        workload.map(Some).map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))
+    }
+
+    /// Puts the command in the place of the plan's workloads. A plan of latput's own gets a goal for it.
+    pub(crate) fn replace(&self, plan: &mut Plan, is_own_plan: bool) -> Result<(), CliError> {
+        let Some(workload) = self.workload(&BTreeMap::new())? else { return Ok(()) };
+        if is_own_plan {
+            plan.goal = workload.program.as_ref().and_then(|program| goal(&program.figures));
+        }
+        plan.name = format!("{} with {}", plan.name, workload.name);
+        plan.workloads = vec![workload];
+        if plan.method.design == Some(Design::Slices) {
+            plan.method.design = Some(Design::Blocks);
+        }
+        Ok(())
+    }
+
+    /// Lines of a plan's text that keep the flags, so that another command is another run.
+    pub(crate) fn plan_lines(&self) -> String {
+        let flags = [("command", &self.command), ("server", &self.server), ("ready", &self.ready)];
+        let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        let metrics = self.metric.iter().map(|metric| ("metric", metric.clone()));
+        let count = self.count.map(|count| ("count", count.to_string()));
+        let line = |(name, value): (&str, String)| {
+            format!("# --{name} {}\n", value.replace(['\n', '\r'], " "))
+        };
+        flags.chain(metrics).chain(count).map(line).collect()
+    }
+}
+
+/// What is wanted of these figures, where the user says nothing: the first of the user's own, or less latency for the
+/// rate of today.
+fn goal(figures: &Figures) -> Option<String> {
+    for metric in figures.metrics() {
+        match metric.preferred_direction() {
+            PreferredDirection::Higher => return Some(format!("maximize {metric}")),
+            PreferredDirection::Lower => return Some(format!("minimize {metric}")),
+            PreferredDirection::Neither => {}
+        }
+    }
+    let gives = figures.parser.map_or(&[][..], |parser: Parser| parser.row().gives);
+    let has = |metric: Metric| gives.contains(&metric.name());
+    let (rate, p99) = (Metric::TransactionsPerS, Metric::LatencyNsP99);
+    match (has(rate), has(p99)) {
+        (true, true) => Some(format!("minimize {p99} where {rate} >= 0.95 today")),
+        (true, false) => Some(format!("maximize {rate}")),
+        (false, true) => Some(format!("minimize {p99}")),
+        (false, false) => {
+            has(Metric::ThroughputBps).then(|| format!("maximize {}", Metric::ThroughputBps))
+        }
+    }
+}
+
+fn words(flag: &str, line: &str) -> Result<Vec<String>, CliError> {
+    split(line).map_err(|error| CliError::usage(format!("{flag} `{line}`: {error}")))
+}
+
+fn ready(text: &str) -> Result<ReadyWhen, CliError> {
+    let wrong = || {
+        CliError::usage(format!(
+            "--ready `{text}`: write `tcp:PORT`, `output:REGEX` or `command:COMMAND`"
+        ))
+    };
+    let (what, value) = text.split_once(':').ok_or_else(wrong)?;
+    match what {
+        "tcp" => Ok(ReadyWhen::Tcp(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)),
+        "output" if !value.is_empty() => Ok(ReadyWhen::Output(value.to_owned())),
+        "command" => Ok(ReadyWhen::Command(words("--ready", value)?)),
+        _ => Err(wrong()),
+    }
+}
+
+/// The name of the workload's kind.
+pub(crate) const KIND: &str = COMMAND;

@@ -1,0 +1,279 @@
+//! Programs as the workload, at the process that runs them: whatever a program does and whoever is killed, nothing of it is
+//! left running.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{kill, wait_until};
+
+/// `latput program --stdio`, with this test as its controller.
+struct Runner {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Runner {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_latput"))
+            .args(["program", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut runner = Self { child, input, output };
+        runner.send(&json!({"request": "open", "schema": 1, "version": "test", "lease": 60_000_000_000_u64}));
+        assert_eq!(runner.answer()["answer"], "opened");
+        runner
+    }
+
+    fn send(&mut self, request: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
+    }
+
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// Starts a program; `more` replaces fields of the request.
+    fn launch(&mut self, words: &[&str], more: &Value) {
+        let program =
+            json!({"words": words, "environment": {}, "folder": null, "user": null, "cpus": null});
+        let mut start = json!({"request": "start", "id": 1, "at": null, "program": program, "timeout": null,
+                               "files": [], "keep": 4096, "free_port": null});
+        for (name, value) in more.as_object().unwrap() {
+            start[name] = value.clone();
+        }
+        self.send(&start);
+    }
+
+    /// The end of the program.
+    fn ended(&mut self) -> Value {
+        loop {
+            let answer = self.answer();
+            if answer["answer"] == "ended" {
+                return answer["ended"].clone();
+            }
+        }
+    }
+
+    fn run(words: &[&str], more: &Value) -> Value {
+        let mut runner = Self::start();
+        runner.launch(words, more);
+        runner.ended()
+    }
+
+    /// Waits until the program runs.
+    fn started(&mut self) {
+        let answer = self.answer();
+        assert_eq!(answer["answer"], "started", "{answer}");
+    }
+
+    fn is_ready(&mut self, ready: &Value, within_ms: u64) -> Value {
+        self.send(&json!({"request": "await_ready", "id": 1, "ready": ready, "within": within_ms * 1_000_000}));
+        loop {
+            let answer = self.answer();
+            if answer["answer"] != "started" && answer["answer"] != "ended" {
+                return answer;
+            }
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ended = self.child.wait();
+    }
+}
+
+/// An argument of `sleep` that no other process has.
+fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("86400.{}{number:03}", std::process::id())
+}
+
+/// The processes that have this argument, with their names.
+fn processes(argument: &str) -> Vec<(u32, String)> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(argument).then_some((pid, line))
+    })
+    .collect()
+}
+
+/// A shell's script that forks away, leaves the session twice and ignores SIGTERM. The words stand in `sleep`'s argument.
+fn stubborn(argument: &str) -> String {
+    format!(
+        "trap '' TERM; setsid sh -c \"trap '' TERM; sleep {argument} & wait\" & (setsid sh -c '(sleep {argument} &)' &); \
+         sleep {argument}"
+    )
+}
+
+#[test]
+fn a_program_that_leaves_its_session_and_ignores_sigterm_is_ended_after_its_time() {
+    let argument = unique();
+    let mut runner = Runner::start();
+    runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({"timeout": 1_000_000_000_u64}));
+    runner.started();
+    wait_until("all of its processes", || processes(&argument).len() >= 4);
+    let begun = Instant::now();
+    let ended = runner.ended();
+    assert_eq!(ended["ending"]["timed_out"]["timeout"], 1_000_000_000_u64, "{ended}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(processes(&argument), []);
+}
+
+#[test]
+fn what_a_program_leaves_behind_ends_with_it() {
+    let argument = unique();
+    let script =
+        format!("(setsid sleep {argument} >/dev/null 2>&1 &); setsid sleep {argument} & exit 3");
+    let ended = Runner::run(&["sh", "-c", &script], &json!({}));
+    assert_eq!(ended["ending"]["exited"]["status"], 3, "{ended}");
+    assert_eq!(processes(&argument), []);
+}
+
+#[test]
+fn a_kill_of_any_process_that_holds_a_program_leaves_nothing_running() {
+    for victim in ["program --stdio", "program --hold", "program --first", "sleep"] {
+        let argument = unique();
+        let mut runner = Runner::start();
+        runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({}));
+        runner.started();
+        wait_until("all of its processes", || processes(&argument).len() >= 4);
+        let top = runner.child.id();
+        let holder = child_of(top);
+        let first = child_of(holder);
+        match victim {
+            "program --stdio" => kill(top),
+            "program --hold" => kill(holder),
+            "program --first" => kill(first),
+            _ => kill(child_of(first)), // the program itself
+        }
+        wait_until(victim, || processes(&argument).is_empty());
+        drop(runner);
+        for pid in [holder, first] {
+            wait_until("its holders to end", || {
+                !std::path::Path::new(&format!("/proc/{pid}/fd/0")).exists()
+            });
+        }
+    }
+}
+
+/// The one child of a process.
+fn child_of(pid: u32) -> u32 {
+    let mut found = None;
+    wait_until("a child", || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let children: String = lists.collect::<Vec<_>>().join(" ");
+        found = children.split_whitespace().next().and_then(|child| child.parse().ok());
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn the_end_of_the_line_ends_everything() {
+    let argument = unique();
+    let mut runner = Runner::start();
+    runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({}));
+    runner.started();
+    wait_until("all of its processes", || processes(&argument).len() >= 4);
+    runner.input = None;
+    assert!(runner.child.wait().unwrap().success());
+    assert_eq!(processes(&argument), []);
+}
+
+#[test]
+fn a_flood_of_a_gigabyte_takes_no_memory() {
+    let mut runner = Runner::start();
+    runner.launch(&["head", "-c", "1000000000", "/dev/zero"], &json!({"keep": 2 << 20}));
+    let ended = runner.ended();
+    assert_eq!(ended["ending"]["exited"]["status"], 0, "{}", ended["ending"]);
+    assert_eq!(ended["stdout"]["dropped"], 1_000_000_000_u64 - (2 << 20));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", runner.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kb: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kb < 150_000, "{peak_kb} kB");
+}
+
+#[test]
+fn a_program_has_no_terminal_and_an_empty_stdin() {
+    let ended = Runner::run(&["sh", "-c", "cat; tty; : < /dev/tty"], &json!({}));
+    assert_eq!(ended["stdout"]["head"], "not a tty\n", "{ended}");
+    assert!(ended["stderr"]["head"].as_str().unwrap().contains("/dev/tty"), "{ended}");
+    assert_ne!(ended["ending"]["exited"]["status"], 0);
+}
+
+#[test]
+fn signals_silence_and_missing_programs_are_told_apart() {
+    let ended = Runner::run(&["sh", "-c", "kill -SEGV $$"], &json!({}));
+    assert_eq!(ended["ending"]["signalled"]["signal"], 11, "{ended}");
+    let ended = Runner::run(&["true"], &json!({}));
+    assert_eq!(
+        (&ended["ending"]["exited"]["status"], &ended["stdout"]["head"]),
+        (&json!(0), &json!(""))
+    );
+    let ended = Runner::run(&["latput-has-no-such-program"], &json!({}));
+    let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
+    assert!(why.contains("`latput-has-no-such-program`") && why.contains("install it"), "{why}");
+    let program = json!({"words": ["true"], "environment": {}, "folder": "/nowhere", "user": null, "cpus": null});
+    let ended = Runner::run(&[], &json!({"program": program}));
+    let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
+    assert!(why.contains("the folder `/nowhere`"), "{why}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_before_the_server_is_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let argument = unique();
+    let ended = Runner::run(&["sleep", &argument], &json!({"free_port": ["127.0.0.1", port]}));
+    let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
+    assert!(why.contains(&format!("port {port} of 127.0.0.1 is taken")), "{why}");
+    assert_eq!(processes(&argument), []);
+}
+
+#[test]
+fn a_server_is_ready_by_its_output_or_a_command_and_otherwise_it_is_said_why() {
+    let argument = unique();
+    let script = format!("sleep 0.2; echo 'listening now'; exec sleep {argument}");
+    let ready = |what: &Value, within_ms: u64| {
+        let mut runner = Runner::start();
+        runner.launch(&["sh", "-c", &script], &json!({}));
+        runner.is_ready(what, within_ms)
+    };
+    let spec = |words: &[&str]| json!({"command": {"words": words, "environment": {}, "folder": null, "user": null, "cpus": null}});
+    assert_eq!(ready(&json!({"output": {"regex": "^listening"}}), 30_000)["answer"], "ready");
+    assert_eq!(ready(&spec(&["true"]), 30_000)["answer"], "ready");
+    let never = ready(&json!({"output": {"regex": "^never"}}), 300);
+    assert!(
+        never["why"].as_str().unwrap().contains("has not said `^never` after 300ms"),
+        "{never}"
+    );
+    let never = ready(&spec(&["sh", "-c", "echo no >&2; exit 4"]), 300);
+    assert!(never["why"].as_str().unwrap().contains("exit status 4 no"), "{never}");
+    let never = ready(&json!({"tcp": {"address": "127.0.0.1", "port": 1}}), 300);
+    assert!(never["why"].as_str().unwrap().contains("port 1 after"), "{never}");
+    let mut runner = Runner::start();
+    runner.launch(&["true"], &json!({}));
+    let ended = runner.is_ready(&json!({"output": {"regex": "x"}}), 60_000);
+    assert!(ended["why"].as_str().unwrap().contains("ended before it was ready"), "{ended}");
+    assert_eq!(processes(&argument), []);
+}

@@ -1,0 +1,267 @@
+//! Benchmarks of other programs as the workload, in the lab: real servers, real benchmarks, nothing left running.
+
+use std::process::Command;
+
+use latput_testkit::needs_root;
+
+use crate::{Place, agents_of, kill, namespaces_in_use, needs_program, wait_until};
+
+const REDIS: &[&str] = &[
+    "--server",
+    "redis-server --bind {sut} --port 6379 --save '' --protected-mode no",
+    "--ready",
+    "tcp:6379",
+    "--command",
+    "redis-benchmark -h {sut} -p {port} -t get -c 8 -n {count} --csv",
+];
+
+/// Once, for a short time.
+const SHORT: &[&str] = &["--duration", "1s", "--warmup", "0s", "--repetitions", "2..2"];
+
+fn measure(place: &Place, own: &[&str]) -> crate::Ran {
+    place.run(&[&["measure", "lab", "-v"], SHORT, own].concat())
+}
+
+/// Processes in a network namespace that is not this one, with this in their command line.
+fn running(word: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    all.filter_map(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let elsewhere = std::fs::read_link(entry.path().join("ns/net")).ok()? != own;
+        (elsewhere && line.contains(word)).then_some(line)
+    })
+    .collect()
+}
+
+#[test]
+fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
+    if needs_root() || needs_program("redis-server") {
+        return;
+    }
+    let place = Place::new();
+    let namespaces = namespaces_in_use();
+    let own = [REDIS, &["--count", "5000", "-o", "redis.db", "name=redis get"]].concat();
+    let ran = measure(&place, &own);
+    ran.expect(
+        0,
+        &[
+            "redis get on lab",
+            "transactions per second",
+            "99th percentile of round-trip time",
+            "service demand of the SUT",
+        ],
+    );
+    assert_eq!(place.trials("redis.db"), 2);
+    let left = running(&place.path("").display().to_string());
+    assert_eq!(left, Vec::<String>::new());
+    wait_until("the lab to be gone", || namespaces_in_use().is_subset(&namespaces));
+    // The file explains itself: what was run, and the figures. Reading it runs nothing.
+    let json = place.run(&["report", "redis.db", "--json"]);
+    json.expect(0, &["redis-benchmark", "transactions_per_s"]);
+}
+
+#[test]
+fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
+    if needs_root() || needs_program("wrk") || Command::new("nginx").arg("-v").output().is_err() {
+        return;
+    }
+    let place = Place::new();
+    let folder = place.path("");
+    let folder = folder.display();
+    place.write("index.html", "hello");
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let paths: String = paths.iter().map(|it| format!("{it}_temp_path {folder}/{it};\n")).collect();
+    place.write(
+        "nginx.conf",
+        &format!(
+            "daemon off; master_process off; pid {folder}/pid; error_log stderr;\nevents {{}}\n\
+             http {{ access_log off; {paths} server {{ listen 80; root {folder}; }} }}\n"
+        ),
+    );
+    let server = format!("nginx -c {folder}/nginx.conf");
+    let own = ["--server", &server, "--ready", "tcp:80", "probe_hz=50"];
+    let wrk = "wrk -t1 -c4 -d{duration_s} --latency http://{sut}/index.html";
+    let ran = measure(&place, &[&own[..], &["--command", wrk]].concat());
+    ran.expect(
+        0,
+        &[
+            "wrk on lab",
+            "transactions per second",
+            "99th percentile of round-trip time",
+            "ping beside the traffic",
+        ],
+    );
+    assert_eq!(running(&server), Vec::<String>::new());
+}
+
+/// Each page's plan, once and for a second, against the real programs.
+#[test]
+fn the_plans_of_the_pages_run() {
+    if needs_root() {
+        return;
+    }
+    let programs: [(&str, &[&str]); 5] = [
+        ("redis", &["redis-server", "redis-benchmark"]),
+        ("nginx", &["wrk"]),
+        ("postgresql", &["pgbench"]),
+        ("fio", &["fio"]),
+        ("sockperf", &["sockperf"]),
+    ];
+    for (page, programs) in programs {
+        if programs.iter().any(|program| needs_program(program)) {
+            continue;
+        }
+        let path = format!("{}/../../docs/workloads/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, plan) = text.split_once("```toml\n").unwrap();
+        let (plan, _) = plan.split_once("```").unwrap();
+        let (plan, _) = plan.split_once("[method]").unwrap();
+        let method =
+            "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
+        let short = plan
+            .replace("count = 500000", "count = 3000")
+            .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")
+            .replace("rm -rf latput-pg", &format!("cd {}", POSTGRES_FOLDER));
+        assert!(short.contains("[\"0us\", 0]]"), "{short}");
+        let place = Place::new();
+        place.write("plan.toml", &format!("{short}{method}"));
+        if page == "postgresql" {
+            let mut make = Command::new("install");
+            make.args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
+            assert!(make.status().unwrap().success());
+        }
+        let ran = place.run(&["run", "plan.toml", "-o", "r.db"]);
+        if page == "postgresql" {
+            std::fs::remove_dir_all(POSTGRES_FOLDER).unwrap();
+        }
+        ran.expect(0, &["results: run 1"]);
+        assert_eq!(place.trials("r.db"), 1, "{page}: {ran:?}");
+    }
+}
+
+/// Where the test's database is; removed after it.
+const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
+
+#[test]
+fn tune_judges_a_figure_of_the_users_own() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    place.write(
+        "plan.toml",
+        "schema = 1\n[factors]\ntxqueuelen = [500, 501]\n[[workload]]\nkind = \"tcp_rr\"\n\
+         [method]\nrepetitions = { min = 2, max = 2 }\nduration = \"100ms\"\nwarmup = \"0s\"\n",
+    );
+    let own = ["--command", "sh -c 'ping -c 5 -i 0.02 {sut} >/dev/null; echo score: 42'"];
+    let figure = ["--metric", "score[number,higher]=/score: (\\d+)/", "--goal", "maximize score"];
+    let words = [&["tune", "plan.toml", "-o", "own.db"], &own[..], &figure].concat();
+    place.run(&words).expect(0, &["score", "own.db"]);
+    assert_eq!(place.trials("own.db"), 6);
+    // Another command is another run, not more of this one.
+    let check = [&words[..], &["--check"]].concat();
+    place
+        .run(&check)
+        .expect(0, &["each generator as the user of latput there: sh -c", "ping -c 5"]);
+}
+
+#[test]
+fn a_benchmark_that_fails_ends_the_run_with_its_last_lines() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    let metric = ["--metric", "rps=/rps: (\\d+)/"];
+    let run = |command: &str| measure(&place, &[&["--command", command], &metric[..]].concat());
+    run("sh -c 'echo first; echo broken >&2; exit 7'").expect(1, &["exit status 7", "broken"]);
+    run("sh -c 'kill -9 $$'").expect(1, &["signal 9 ended it"]);
+    run("sh -c 'echo rps: no'").expect(1, &["rps"]);
+    run("true").expect(1, &["rps", "stdout is empty"]);
+    let missing = run("latput-has-no-such-program");
+    missing.expect(1, &["`latput-has-no-such-program`", "install it there"]);
+    assert!(!missing.err.contains("tried again"), "{missing:?}");
+}
+
+#[test]
+fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
+    if needs_root() || needs_program("redis-server") {
+        return;
+    }
+    let place = Place::new();
+    let metric = ["--metric", "rps=/(\\d+)/", "--command", "echo 1"];
+    let run = |server: &str, ready: &str| {
+        measure(&place, &[&["--server", server, "--ready", ready], &metric[..]].concat())
+    };
+    run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000")
+        .expect(1, &["exit status 1", "cannot bind"]);
+    run("redis-server --daemonize yes --port 6399 --save ''", "tcp:6399")
+        .expect(1, &["redis-server"]);
+    wait_until("the daemon to be gone", || running("--port 6399").is_empty());
+}
+
+#[test]
+fn a_kill_of_the_controller_its_agents_or_its_runners_leaves_no_program_and_no_knob() {
+    if needs_root() || needs_program("redis-server") {
+        return;
+    }
+    for victim in ["controller", "agent", "runner"] {
+        let place = Place::new();
+        let namespaces = namespaces_in_use();
+        place.write(
+            "plan.toml",
+            "schema = 1\n[factors]\ntxqueuelen = [500, 501]\n[[workload]]\nkind = \"tcp_rr\"\n\
+             [method]\nrepetitions = { min = 50, max = 50 }\nduration = \"100ms\"\n",
+        );
+        let words = [&["tune", "plan.toml", "-o", "r.db"], REDIS, &["--count", "2000"]].concat();
+        let mut child = place.start(&words);
+        wait_until("a trial", || place.trials("r.db") > 0);
+        let pid = match victim {
+            "controller" => child.id(),
+            "agent" => agents_of(child.id())[0],
+            _ => runner_of(child.id()),
+        };
+        kill(pid);
+        let code = child.wait().unwrap().code();
+        assert_eq!(code.is_none(), victim == "controller", "{victim}: {code:?}");
+        wait_until("every process of the lab to be gone", || {
+            namespaces_in_use().is_subset(&namespaces)
+        });
+        if victim != "controller" {
+            let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+            assert!(code == Some(6) && said.contains("error: host `"), "{victim}: {code:?} {said}");
+        }
+        let state = place.path("state");
+        place.run(&["restore"]).expect(0, &[]);
+        assert!(state.exists());
+    }
+}
+
+/// A process that runs programs for a latput.
+fn runner_of(pid: u32) -> u32 {
+    let mut found = None;
+    wait_until("a process that runs programs", || {
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let children = all.filter_map(|entry| {
+            let child: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let is_runner = String::from_utf8_lossy(&line).contains("program\0--stdio");
+            (parent == pid && is_runner).then_some(child)
+        });
+        found = children.into_iter().next();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_simulated_testbed_and_other_peers_refuse_a_command_by_name() {
+    let place = Place::new();
+    let own = ["--command", "true", "--metric", "rps=/(\\d+)/"];
+    let run = |target: &str| place.run(&[&["measure", target], &own[..]].concat());
+    run("sim:server-10g").expect(2, &["a simulated host runs no programs"]);
+    run("iperf3://127.0.0.1").expect(2, &["command"]);
+}

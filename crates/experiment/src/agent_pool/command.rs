@@ -1,0 +1,357 @@
+//! Trials of a `command` workload: programs make the traffic, and the agents count.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use latput_load::Stop;
+use latput_trial::observation::Role;
+use latput_trial::plan::Method;
+use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, RunsOn, substitute};
+use latput_trial::{Observation, Workload};
+use latput_units::{CpuSet, Nanos};
+
+use super::{Joined, START_AHEAD, TRIAL_SLACK};
+use crate::clock::ClockOffset;
+use crate::controller::{AgentPool, Programs};
+use crate::error::Error;
+use crate::host_spec::{HostSpec, own_program};
+use crate::interval::Joiner;
+use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
+use crate::protocol::{Answer, Finished, Request};
+use crate::runner::{Tell, Trial, TrialEvent};
+
+mod failure;
+mod figures;
+mod server;
+
+use self::failure::{error, failed};
+
+/// Bytes kept of the output of a server, and of what prepares or cleans up.
+const KEPT_BESIDE: usize = 64 << 10;
+/// Time of the controller, the line and the process that starts a program.
+const LAUNCH_AHEAD: Nanos = Nanos::from_ms(20);
+/// Name of the controller's host in messages.
+const HERE: &str = "controller";
+
+/// A host that runs the benchmark.
+#[derive(Clone, Debug)]
+struct BenchmarkHost {
+    spec: HostSpec,
+    /// Its index among the agents; `None` for the controller.
+    agent: Option<usize>,
+    address: IpAddr,
+    cpus: Option<CpuSet>,
+}
+
+/// What a trial is made of.
+struct Run<'a> {
+    trial: &'a Trial,
+    workload: &'a Workload,
+    program: &'a Program,
+    method: &'a Method,
+    /// Address of the system under test.
+    sut: IpAddr,
+    stop: &'a Stop,
+}
+
+/// Runs the benchmark once under the setting in force.
+pub(super) fn observe(
+    pool: &mut AgentPool,
+    trial: &Trial,
+    method: &Method,
+    stop: &Stop,
+    tell: &mut Tell<'_>,
+) -> Result<Observation, Error> {
+    let workload = &trial.load;
+    let Some(program) = workload.program.as_deref() else {
+        let problem = "it names no command".to_owned();
+        return Err(Error::Traffic { workload: workload.name.clone(), problem });
+    };
+    let sut = pool.sut().spec.address;
+    let run = Run { trial, workload, program, method, sut, stop };
+    let places = places(pool, program);
+    run.serve(pool, &places, tell)?;
+    for place in &places {
+        pool.programs().on(&place.spec, stop)?;
+    }
+    let measured = run
+        .beside(pool, &places, program.prepare.as_ref(), "prepare")
+        .and_then(|()| run.measure(pool, &places, tell));
+    let cleaned = match &measured {
+        Err(error) if !error.is_transient() => Ok(()), // all programs end now
+        _ => run.beside(pool, &places, program.cleanup.as_ref(), "cleanup"),
+    };
+    pool.programs().end_servers(|server| server.lifetime != Lifetime::Trial)?;
+    let observation = measured?;
+    cleaned?;
+    Ok(observation)
+}
+
+/// The hosts that run the benchmark.
+fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
+    if program.on == RunsOn::Controller {
+        let spec = HostSpec::unknown(HERE, Role::Generator, (Vec::new(), own_program()));
+        let address = pool.of_role(Role::Generator).next().map(|agent| agent.spec.address);
+        let address = address.unwrap_or(spec.address);
+        return vec![BenchmarkHost { spec, agent: None, address, cpus: None }];
+    }
+    let generators = pool.agents().iter().enumerate();
+    let generators = generators.filter(|(_, agent)| agent.spec.role == Role::Generator);
+    let places = generators.map(|(idx, agent)| BenchmarkHost {
+        spec: agent.spec.clone(),
+        agent: Some(idx),
+        address: agent.spec.address,
+        cpus: Some(agent.opened().cpus.clone()),
+    });
+    places.take(if program.on == RunsOn::Generator { 1 } else { usize::MAX }).collect()
+}
+
+impl Run<'_> {
+    /// Seconds that a benchmark with `{duration_s}` runs: warm-up and window, rounded up.
+    fn seconds(&self) -> u64 {
+        let whole = self.method.warmup + self.method.duration;
+        whole.as_ns().div_ceil(Nanos::from_s(1).as_ns()).max(1)
+    }
+
+    /// The warm-up and the most length of the window.
+    fn window(&self) -> (Nanos, Nanos) {
+        if self.program.runs_by_time() {
+            let whole = Nanos::from_s(self.seconds());
+            return (whole.saturating_sub(self.method.duration), self.method.duration);
+        }
+        (Nanos::ZERO, self.program.timeout)
+    }
+
+    /// A program with its placeholders replaced.
+    fn spec(
+        &self,
+        command: &ProgramCommand,
+        address: IpAddr,
+        cpus: Option<&CpuSet>,
+    ) -> Result<ProgramSpec, Error> {
+        let value = |placeholder| -> Result<String, String> {
+            Ok(match placeholder {
+                Placeholder::Sut => self.sut.to_string(),
+                Placeholder::Generator => address.to_string(),
+                Placeholder::DurationS => self.seconds().to_string(),
+                Placeholder::Count => self.workload.count.ok_or("there is no `count`")?.to_string(),
+                Placeholder::Cpus => match command.cpus.as_ref().or(cpus) {
+                    Some(cpus) => cpus.to_string(),
+                    None => latput_linux::process::online_cpus()
+                        .map_err(|error| error.to_string())?
+                        .to_string(),
+                },
+                Placeholder::Port => self.program.port().ok_or("there is no port")?.to_string(),
+            })
+        };
+        let filled = |text: &String| {
+            substitute(text, value)
+                .map_err(|problem| Error::Traffic { workload: self.workload.name.clone(), problem })
+        };
+        Ok(ProgramSpec {
+            words: command.words.iter().map(filled).collect::<Result<_, _>>()?,
+            environment: command
+                .environment
+                .iter()
+                .map(|(name, text)| Ok((name.clone(), filled(text)?)))
+                .collect::<Result<_, Error>>()?,
+            folder: command.folder.clone(),
+            user: command.user.clone(),
+            cpus: command.cpus.clone(),
+        })
+    }
+
+    /// Runs what prepares or cleans up, on every place.
+    fn beside(
+        &self,
+        pool: &mut AgentPool,
+        places: &[BenchmarkHost],
+        command: Option<&ProgramCommand>,
+        what: &str,
+    ) -> Result<(), Error> {
+        let Some(command) = command else { return Ok(()) };
+        for place in places {
+            let start = Start {
+                id: 0,
+                at: None,
+                program: self.spec(command, place.address, place.cpus.as_ref())?,
+                timeout: Some(self.program.timeout),
+                files: Vec::new(),
+                keep: KEPT_BESIDE,
+                free_port: None,
+            };
+            let host = pool.programs().on(&place.spec, self.stop)?;
+            let id = host.launch(start)?;
+            let within = self.program.timeout.as_duration() + TRIAL_SLACK;
+            let ended = host.await_end(id, within, self.stop)?;
+            if ended.ending != (Ending::Exited { status: 0 }) {
+                let problem = failed(command, &ended);
+                return Err(error(&place.spec.name, format!("{what}: {problem}"), &ended));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the benchmark while the agents count.
+    fn measure(
+        &self,
+        pool: &mut AgentPool,
+        places: &[BenchmarkHost],
+        tell: &mut Tell<'_>,
+    ) -> Result<Observation, Error> {
+        self.drop_traffic(pool)?;
+        let clocks = pool.clocks(self.stop)?;
+        let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
+        let at = latput_load::now() + START_AHEAD + LAUNCH_AHEAD + slowest;
+        let (warmup, window) = self.window();
+        let timeout = if self.program.runs_by_time() {
+            Nanos::from_s(self.seconds()).saturating_add(self.program.timeout)
+        } else {
+            self.program.timeout
+        };
+        let running = self.launch(pool, places, (at, &clocks), timeout)?;
+        let interval = pool.interval();
+        for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
+            agent.send(&Request::Go {
+                at: clock.there(at),
+                warmup,
+                duration: window,
+                interval,
+                turns: None,
+                may_end_early: true,
+            })?;
+        }
+        let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
+        let mut joiner = Joiner::new(names, &self.workload.traffic);
+        let mut heard = |host, line| {
+            for interval in joiner.enter(host, line) {
+                let _only_results_can_fail = tell(TrialEvent::Interval(interval));
+            }
+        };
+        let within = (warmup + window).as_duration() + TRIAL_SLACK;
+        let mut ends = |programs: &mut Programs| -> Result<bool, Error> {
+            let mut all = true;
+            for (host, id) in &running {
+                all &= programs.host(host).has_ended(*id)?;
+            }
+            Ok(all)
+        };
+        let finished = pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends));
+        if finished.is_err() {
+            // Another attempt must not run beside this one.
+            for (host, id) in &running {
+                pool.programs().host(host).end(*id)?;
+            }
+        }
+        let mut finished = finished?;
+        for part in &mut finished {
+            let host =
+                part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
+            for left in std::mem::take(&mut part.left) {
+                tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
+            }
+        }
+        let ended = self.ends(pool.programs(), &running, timeout.as_duration(), tell)?;
+        let figures = figures::read(self.program, &ended)?;
+        let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
+        let joined = Joined {
+            workload: self.workload,
+            duration: finished.iter().map(measured).min().unwrap_or(window),
+            slices: None,
+            parts: Vec::new(),
+            clocks,
+            boot_ids,
+        };
+        let observations = joined.observations(finished)?;
+        let mut observation = observations.into_iter().next().expect("there are no slices");
+        figures::store(figures, &ended, &mut observation);
+        Ok(observation)
+    }
+
+    /// Starts the benchmark on every place at `at` of this host's clock.
+    fn launch(
+        &self,
+        pool: &mut AgentPool,
+        places: &[BenchmarkHost],
+        (at, clocks): (Nanos, &[ClockOffset]),
+        timeout: Nanos,
+    ) -> Result<Vec<(String, u32)>, Error> {
+        let mut running = Vec::new();
+        for place in places {
+            let start = Start {
+                id: 0,
+                at: Some(place.agent.map_or(at, |idx| clocks[idx].there(at))),
+                program: self.spec(&self.program.command, place.address, place.cpus.as_ref())?,
+                timeout: Some(timeout),
+                files: self.program.figures.files().into_iter().map(str::to_owned).collect(),
+                keep: MOST_KEPT,
+                free_port: None,
+            };
+            let id = pool.programs().on(&place.spec, self.stop)?.launch(start)?;
+            running.push((place.spec.name.clone(), id));
+        }
+        Ok(running)
+    }
+
+    /// Drops what an earlier trial has prepared, and opens the probe.
+    fn drop_traffic(&self, pool: &mut AgentPool) -> Result<(), Error> {
+        for agent in pool.agents() {
+            match agent.ask(&Request::Abort, self.stop)? {
+                Answer::Aborted => {}
+                other => return Err(agent.unexpected(other)),
+            }
+        }
+        let Some(probe) = self.workload.probe else { return Ok(()) };
+        let (_, prober) = super::senders(pool.agents(), &self.workload.traffic);
+        let agent = &mut pool.agents()[prober];
+        match agent.ask(&Request::Probe { probe, peer: self.sut }, self.stop)? {
+            Answer::Probing => Ok(()),
+            other => Err(agent.unexpected(other)),
+        }
+    }
+
+    /// The ends of the benchmark, each of which is good.
+    fn ends(
+        &self,
+        programs: &mut Programs,
+        running: &[(String, u32)],
+        within: Duration,
+        tell: &mut Tell<'_>,
+    ) -> Result<Vec<(String, Ended)>, Error> {
+        let mut ends = Vec::new();
+        for (host, id) in running {
+            tell_containment(programs, host, *id, tell)?;
+            let ended = programs.host(host).await_end(*id, within + TRIAL_SLACK, self.stop)?;
+            ends.push((host.clone(), ended));
+        }
+        for (host, ended) in &ends {
+            if ended.ending != (Ending::Exited { status: 0 }) {
+                let problem = failed(&self.program.command, ended);
+                return Err(error(host, problem, ended));
+            }
+        }
+        Ok(ends)
+    }
+}
+
+/// Length of the window that a host has counted.
+fn measured(part: &Finished) -> Nanos {
+    part.slices.first().map_or(Nanos::ZERO, |slice| slice.host.window)
+}
+
+/// Says once that programs may leave something running.
+fn tell_containment(
+    programs: &mut Programs,
+    host: &str,
+    id: u32,
+    tell: &mut Tell<'_>,
+) -> Result<(), Error> {
+    if programs.host(host).is_contained(id) != Some(false) || programs.is_told {
+        return Ok(());
+    }
+    programs.is_told = true;
+    tell(TrialEvent::Remark(format!(
+        "latput: {host}: no PID namespace can be had: what a program starts in a session of its own may outlive a SIGKILL of \
+         latput (run as root, or allow user namespaces)"
+    )))
+}

@@ -1,0 +1,32 @@
+//! What is said of a program that failed.
+
+use latput_trial::program::ProgramCommand;
+
+use crate::error::Error;
+use crate::program::message::{Ended, Ending};
+
+/// The program, how it ended, and its last lines.
+pub(super) fn failed(command: &ProgramCommand, ended: &Ended) -> String {
+    format!("`{}`: {}{}", command.in_words(), ended.ending, last_words(ended))
+}
+
+/// The error of a trial. Another attempt may succeed, unless the program could not be started.
+pub(super) fn error(host: &str, problem: String, ended: &Ended) -> Error {
+    let is_transient = !matches!(ended.ending, Ending::NotStarted { .. });
+    Error::Program { host: host.to_owned(), problem, is_transient }
+}
+
+/// The last lines of a program's outputs, after a semicolon.
+pub(super) fn last_words(ended: &Ended) -> String {
+    if matches!(ended.ending, Ending::NotStarted { .. }) {
+        return String::new();
+    }
+    let outputs = [("stderr", &ended.stderr), ("stdout", &ended.stdout)];
+    let said = outputs.map(|(name, output)| (name, output.last_lines()));
+    let said: Vec<String> = said
+        .into_iter()
+        .filter(|(_, lines)| !lines.is_empty())
+        .map(|(name, lines)| format!("its {name} ends in: {lines}"))
+        .collect();
+    if said.is_empty() { "; it said nothing".to_owned() } else { format!("; {}", said.join("; ")) }
+}

@@ -1,0 +1,115 @@
+//! Figures of the benchmark, read in its output and joined over the hosts that ran it.
+
+use std::collections::BTreeMap;
+
+use latput_trial::Metric;
+use latput_trial::figures::{Output, ProgramFigures, Text};
+use latput_trial::metric::{PreferredDirection, Unit};
+use latput_trial::observation::Observation;
+use latput_trial::program::Program;
+
+use crate::error::Error;
+use crate::program::message::{Ended, KeptOutput};
+
+/// Reads the figures of each host.
+pub(super) fn read(
+    program: &Program,
+    ended: &[(String, Ended)],
+) -> Result<Vec<ProgramFigures>, Error> {
+    ended
+        .iter()
+        .map(|(host, ended)| {
+            let files = ended.files.iter();
+            let output = Output {
+                stdout: text(&ended.stdout),
+                stderr: text(&ended.stderr),
+                files: files
+                    .filter_map(|(path, kept)| Some((path.clone(), text(kept.as_ref().ok()?))))
+                    .collect(),
+            };
+            latput_formats::program::read(&program.figures, &output).map_err(|error| {
+                Error::Program {
+                    host: host.clone(),
+                    problem: format!("`{}`: {error}", program.command.in_words()),
+                    is_transient: true,
+                }
+            })
+        })
+        .collect()
+}
+
+fn text(kept: &KeptOutput) -> Text {
+    Text::of_parts(kept.head.as_bytes(), kept.dropped, kept.tail.as_bytes())
+}
+
+/// Joins the figures of all hosts and puts them into the observation.
+pub(super) fn store(
+    parts: Vec<ProgramFigures>,
+    ended: &[(String, Ended)],
+    observation: &mut Observation,
+) {
+    let longest = ended.iter().map(|(_, ended)| ended.ended.saturating_sub(ended.began)).max();
+    let Some(mut all) = parts.into_iter().reduce(joined) else { return };
+    let window = all.window.or(longest).unwrap_or_default();
+    let by_rate = all.metrics.get(&Metric::TransactionsPerS).copied();
+    // Service demand is per transaction.
+    all.transactions = match (by_rate, all.transactions) {
+        (Some(rate), _) => Some(whole(rate * window.as_secs_f64())),
+        (None, counted) => counted,
+    };
+    observation.traffic.sender_window = window;
+    observation.traffic.receiver_window = window;
+    all.store(observation);
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a count beyond 64 bits becomes the largest")]
+fn whole(count: f64) -> u64 {
+    count.round().max(0.0) as u64
+}
+
+/// Rates add up and histograms merge. Of other figures the worse one counts, since percentiles have no mean.
+fn joined(mut a: ProgramFigures, b: ProgramFigures) -> ProgramFigures {
+    let mut metrics: BTreeMap<Metric, f64> = BTreeMap::new();
+    for (metric, one) in a.metrics {
+        // What one host lacks is not known of all.
+        let Some(other) = b.metrics.get(&metric).copied() else { continue };
+        let row = metric.row();
+        let is_rate = matches!(row.unit, Unit::BitsPerS | Unit::PerS | Unit::PacketsPerS);
+        let value = match row.preferred {
+            _ if is_rate => one + other,
+            PreferredDirection::Higher => one.min(other),
+            _ => one.max(other),
+        };
+        metrics.insert(metric, value);
+    }
+    if let (Some(all), Some(more)) = (&mut a.latency, &b.latency) {
+        all.merge(more);
+    }
+    ProgramFigures {
+        metrics,
+        latency: a.latency.filter(|_| b.latency.is_some()),
+        transactions: a.transactions.zip(b.transactions).map(|(a, b)| a.saturating_add(b)),
+        errors: a.errors.zip(b.errors).map(|(a, b)| a.saturating_add(b)),
+        window: a.window.zip(b.window).map(|(a, b)| a.max(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_hosts_add_up_and_the_worst_percentile_counts() {
+        let part = |rate: f64, p99: f64| ProgramFigures {
+            metrics: [(Metric::TransactionsPerS, rate), (Metric::LatencyNsP99, p99)].into(),
+            transactions: Some(10),
+            ..ProgramFigures::default()
+        };
+        let mut all = joined(part(100.0, 5.0), part(50.0, 9.0));
+        assert!((all.metrics[&Metric::TransactionsPerS] - 150.0).abs() < 1e-9);
+        assert!((all.metrics[&Metric::LatencyNsP99] - 9.0).abs() < 1e-9);
+        assert_eq!(all.transactions, Some(20));
+        all.metrics.insert(Metric::LatencyNsP50, 1.0);
+        assert!(!joined(all, part(1.0, 1.0)).metrics.contains_key(&Metric::LatencyNsP50));
+    }
+}

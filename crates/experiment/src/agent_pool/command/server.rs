@@ -1,0 +1,113 @@
+//! The server of a `command` workload: started under the setting, waited for, and shared by trials.
+
+use std::net::IpAddr;
+
+use latput_trial::program::{Lifetime, ProgramCommand, ReadyWhen, ServerProgram};
+use latput_units::CpuSet;
+
+use super::failure::{failed, last_words};
+use super::{BenchmarkHost, KEPT_BESIDE, Run, tell_containment};
+use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, Programs};
+use crate::error::Error;
+use crate::host_spec::HostSpec;
+use crate::program::message::{self, Ending, Start};
+use crate::runner::{Tell, TrialEvent};
+
+impl Run<'_> {
+    /// Starts the server, unless it lives from before.
+    pub(super) fn serve(
+        &self,
+        pool: &mut AgentPool,
+        places: &[BenchmarkHost],
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Error> {
+        let Some(server) = &self.program.server else { return Ok(()) };
+        let label = &self.trial.set.label;
+        pool.programs()
+            .end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
+        let (spec, cpus) = (pool.sut().spec.clone(), pool.sut().opened().cpus.clone());
+        let programs = pool.programs();
+        programs.on(&spec, self.stop)?;
+        let is_same =
+            |live: &LiveServer| live.server == *server && live.lifetime == self.program.lifetime;
+        if let Some(at) = programs.servers.iter().position(is_same) {
+            let LiveServer { id, .. } = programs.servers[at];
+            if !programs.host(&spec.name).has_ended(id)? {
+                return Ok(());
+            }
+            programs.servers.remove(at);
+            let ended = programs.host(&spec.name).take_end(id);
+            let how = ended.map_or_else(
+                || format!("`{}` has ended", server.command.in_words()),
+                |ended| failed(&server.command, &ended),
+            );
+            tell(TrialEvent::Remark(format!(
+                "latput: {}: server {how}; it is started again",
+                spec.name
+            )))?;
+        }
+        let address = places.first().map_or(self.sut, |place| place.address);
+        let start = Start {
+            id: 0,
+            at: None,
+            program: self.spec(&server.command, address, Some(&cpus))?,
+            timeout: None,
+            files: Vec::new(),
+            keep: KEPT_BESIDE,
+            free_port: self.program.port().map(|port| (self.sut, port)),
+        };
+        let id = programs.host(&spec.name).launch(start)?;
+        programs.servers.push(LiveServer {
+            server: server.clone(),
+            lifetime: self.program.lifetime,
+            setting: label.clone(),
+            host: spec.name.clone(),
+            id,
+        });
+        self.await_ready(programs, &spec, server, (id, address), &cpus)?;
+        tell_containment(programs, &spec.name, id, tell)
+    }
+
+    /// Waits until the server is ready.
+    fn await_ready(
+        &self,
+        programs: &mut Programs,
+        spec: &HostSpec,
+        server: &ServerProgram,
+        (id, generator): (u32, IpAddr),
+        cpus: &CpuSet,
+    ) -> Result<(), Error> {
+        let host = programs.host(&spec.name);
+        host.await_start(id, self.stop)?;
+        let ready = match &server.ready {
+            None => None,
+            Some(ReadyWhen::Tcp(port)) => {
+                Some(message::ReadyCheck::Tcp { address: self.sut, port: *port })
+            }
+            Some(ReadyWhen::Output(regex)) => {
+                Some(message::ReadyCheck::Output { regex: regex.clone() })
+            }
+            Some(ReadyWhen::Command(words)) => {
+                let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
+                Some(message::ReadyCheck::Command(self.spec(&command, generator, Some(cpus))?))
+            }
+        };
+        let is_ready = match ready {
+            Some(ready) => host.await_ready(id, ready, server.ready_within, self.stop)?,
+            None => Ok(()),
+        };
+        let Err(why) = is_ready else { return Ok(()) };
+        if !host.has_ended(id)? {
+            host.stop(id)?;
+        }
+        let ended = host.await_end(id, ANSWER_WITHIN, self.stop)?;
+        programs.servers.retain(|live| live.id != id || live.host != spec.name);
+        let problem = match ended.ending {
+            Ending::Told => {
+                format!("server `{}` {why}{}", server.command.in_words(), last_words(&ended))
+            }
+            _ => format!("server {}", failed(&server.command, &ended)),
+        };
+        Err(Error::Program { host: spec.name.clone(), problem, is_transient: false })
+    }
+}

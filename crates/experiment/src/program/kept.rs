@@ -1,0 +1,143 @@
+//! The start and the end of an output of any length, in bounded memory.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+
+use serde::{Deserialize, Serialize};
+
+/// Lines of an output in an error.
+const LAST_LINES: usize = 5;
+/// Characters of such a line.
+const LINE_CHARS: usize = 300;
+
+/// What was kept of an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptOutput {
+    /// Its start, or all of it.
+    pub head: String,
+    /// Bytes that were dropped after its start.
+    pub dropped: u64,
+    /// Its end; empty if nothing was dropped.
+    pub tail: String,
+}
+
+impl KeptOutput {
+    /// Whether a line of it matches.
+    pub(super) fn matches(&self, regex: &regex::Regex) -> bool {
+        regex.is_match(&self.head) || regex.is_match(&self.tail)
+    }
+
+    /// The last lines, in one line without control characters; empty if there are none.
+    pub fn last_lines(&self) -> String {
+        let last = if self.dropped > 0 { &self.tail } else { &self.head };
+        let lines = last.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let mut lines: Vec<&str> = lines.take(LAST_LINES).collect();
+        lines.reverse();
+        let cut = |line: &str| line.chars().take(LINE_CHARS).collect::<String>();
+        crate::protocol::printable(&lines.into_iter().map(cut).collect::<Vec<_>>().join(" | "))
+    }
+}
+
+/// Keeps the first and the last bytes of an output.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Most bytes of each.
+    most: usize,
+    total: u64,
+}
+
+impl Keeper {
+    /// Keeps at most `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), most: most / 2, total: 0 }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.most - self.head.len();
+        let (first, rest) = bytes.split_at(room.min(bytes.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.most)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.most);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    /// Bytes that have come.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Reads to the end of `from`.
+    pub(super) fn read(&mut self, mut from: impl Read) -> io::Result<()> {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(length) => self.push(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The kept output as text. Bytes that are no UTF-8, and control characters other than line breaks and tabs, are
+    /// replaced.
+    pub(super) fn kept(&self) -> KeptOutput {
+        let dropped = self.total - (self.head.len() + self.tail.len()) as u64;
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        if dropped == 0 {
+            let head = plain(&[self.head.as_slice(), &tail].concat());
+            return KeptOutput { head, dropped, tail: String::new() };
+        }
+        KeptOutput { head: plain(&self.head), dropped, tail: plain(&tail) }
+    }
+}
+
+fn plain(bytes: &[u8]) -> String {
+    let is_bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+    String::from_utf8_lossy(bytes).replace(is_bad, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{MAX_ANSWER_BYTES, MOST_KEPT, MOST_OUTPUTS};
+    use super::*;
+
+    #[test]
+    fn a_short_output_is_kept_whole() {
+        let mut keeper = Keeper::new(10);
+        keeper.push(b"abc");
+        keeper.push(b"defghij");
+        let kept = keeper.kept();
+        assert_eq!((kept.head.as_str(), kept.dropped, kept.tail.as_str()), ("abcdefghij", 0, ""));
+    }
+
+    #[test]
+    fn a_flood_leaves_its_start_and_its_end_in_bounded_memory() {
+        let mut keeper = Keeper::new(1000);
+        keeper.push(b"first\n");
+        for _ in 0..10_000 {
+            keeper.push(&[b'x'; 999]);
+        }
+        keeper.push(b"\nlast");
+        let kept = keeper.kept();
+        assert!(kept.head.starts_with("first\nx") && kept.tail.ends_with("x\nlast"));
+        assert_eq!(kept.dropped, 6 + 9_990_000 + 5 - 1000);
+        assert!(keeper.head.capacity() + keeper.tail.capacity() < 5000);
+        assert!(kept.last_lines().ends_with(" | last"), "{}", kept.last_lines());
+    }
+
+    #[test]
+    fn what_is_no_text_grows_no_further_than_a_message_may() {
+        for byte in [0, 0x1b, 0xff, b'"'] {
+            let mut keeper = Keeper::new(MOST_KEPT);
+            keeper.push(&vec![byte; MOST_KEPT]);
+            let length = serde_json::to_vec(&keeper.kept()).unwrap().len();
+            assert!(MOST_OUTPUTS * length < MAX_ANSWER_BYTES, "{byte}: {length}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One program: started when it is due, read, ended when it is told to or has run too long.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use latput_linux::process::OsClock;
+use latput_units::{Clock, Nanos};
+
+use super::hold::{self, GRACE, Said};
+use super::kept::{Keeper, KeptOutput};
+use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, Start};
+
+/// Interval at which a running program is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Most time of a holder to end beyond the grace of its program.
+const HOLDER_WITHIN: Duration = Duration::from_secs(1);
+/// Most time to read on after the program has ended. Only a process that has left an uncontained program holds an output
+/// open so long.
+const READ_ON: Duration = Duration::from_millis(500);
+/// Most bytes of a word of the first process.
+const MOST_SAID: usize = 1 << 16;
+/// Most time to find out whether a port is free.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+
+/// What others may know of a running program.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Whether it is to end.
+    told: AtomicBool,
+    /// Whether it has ended, or could not be started.
+    over: AtomicBool,
+    outputs: Mutex<Option<[SharedKeeper; 2]>>,
+}
+
+type SharedKeeper = Arc<Mutex<Keeper>>;
+
+impl Shared {
+    pub(super) fn tell_to_end(&self) {
+        self.told.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Bytes that have come so far.
+    pub(super) fn output_length(&self) -> u64 {
+        self.each_output(Keeper::total).into_iter().sum()
+    }
+
+    /// Standard output and standard error so far.
+    pub(super) fn outputs(&self) -> Vec<KeptOutput> {
+        self.each_output(Keeper::kept)
+    }
+
+    fn each_output<T>(&self, look: impl Fn(&Keeper) -> T) -> Vec<T> {
+        let outputs = lock(&self.outputs);
+        outputs.iter().flatten().map(|output| look(&lock(output))).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program to its end. `started` is called with the time and whether it is contained.
+pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
+    let mut ended = outcome(start, shared, started);
+    if !matches!(ended.ending, Ending::NotStarted { .. }) {
+        let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
+        let read = |path: &String| (path.clone(), read_file(&folder.join(path), start.keep));
+        ended.files = start.files.iter().take(MOST_FILES).map(read).collect();
+    }
+    shared.over.store(true, Ordering::Release);
+    ended
+}
+
+fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
+    if let Some((address, port)) = start.free_port
+        && is_listening(address, port)
+    {
+        return not_started(format!(
+            "port {port} of {address} is taken: another program listens on it; end that, or choose another port"
+        ));
+    }
+    if let Some(at) = start.at {
+        while !shared.told.load(Ordering::Relaxed) {
+            let left = at.saturating_sub(OsClock.now());
+            if left == Nanos::ZERO {
+                break;
+            }
+            thread::sleep(left.as_duration().min(LOOK_EVERY));
+        }
+    }
+    let spawned = UnixStream::pair().and_then(|(line, theirs)| Ok((hold::start(theirs)?, line)));
+    match spawned {
+        Ok((mut holder, mut line)) => {
+            let keep = start.keep.min(MOST_KEPT);
+            let readers = [
+                Reader::of(holder.stdout.take().expect("it is piped"), keep),
+                Reader::of(holder.stderr.take().expect("it is piped"), keep),
+            ];
+            *lock(&shared.outputs) = Some(readers.each_ref().map(|it| Arc::clone(&it.output)));
+            hold::name(&mut line, &start.program);
+            let (ending, began, at) = watch(start, shared, started, &mut holder, line);
+            let [stdout, stderr] = readers.map(Reader::kept);
+            Ended { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
+        }
+        Err(error) => not_started(format!("cannot start the process that holds it: {error}")),
+    }
+}
+
+fn not_started(why: String) -> Ended {
+    let now = OsClock.now();
+    let (stdout, stderr) = (KeptOutput::default(), KeptOutput::default());
+    let ending = Ending::NotStarted { why };
+    Ended { ending, began: now, ended: now, stdout, stderr, files: BTreeMap::new() }
+}
+
+/// Follows a program until its holder has ended. Returns how it ended, and when it began and ended.
+fn watch(
+    start: &Start,
+    shared: &Shared,
+    started: &dyn Fn(Nanos, bool),
+    holder: &mut Child,
+    line: UnixStream,
+) -> (Ending, Nanos, Nanos) {
+    let begun = Instant::now();
+    let mut began = OsClock.now();
+    let mut end: Option<(Ending, Nanos)> = None;
+    let mut told: Option<(Instant, Ending)> = None;
+    let _blocks_otherwise = line.set_read_timeout(Some(LOOK_EVERY));
+    let mut said = FirstProcessLine { from: BufReader::new(&line), word: Vec::new() };
+    while end.is_none() {
+        match said.next() {
+            Ok(Some(Said::Started { at, contained })) => {
+                began = at;
+                started(at, contained);
+            }
+            Ok(Some(Said::Ended { ending, at })) => end = Some((ending, at)),
+            Ok(None) => {}
+            Err(_) => break, // the first process is gone
+        }
+        let why = match start.timeout {
+            _ if shared.told.load(Ordering::Relaxed) => Some(Ending::Told),
+            Some(timeout) if begun.elapsed() >= timeout.as_duration() => {
+                Some(Ending::TimedOut { timeout })
+            }
+            _ => None,
+        };
+        match (&told, why) {
+            (None, Some(why)) => {
+                let _gone = line.shutdown(std::net::Shutdown::Write);
+                told = Some((Instant::now(), why));
+            }
+            (Some((since, _)), _) if since.elapsed() > GRACE + HOLDER_WITHIN => break,
+            _ => {}
+        }
+    }
+    if end.is_none() {
+        let _gone = holder.kill(); // and all others with it
+    }
+    let _unwaitable = holder.wait();
+    let (ending, at) = end.unwrap_or_else(|| (Ending::Lost, OsClock.now()));
+    let ending = match told {
+        Some((_, why)) if !matches!(ending, Ending::NotStarted { .. }) => why,
+        _ => ending,
+    };
+    (ending, began, at)
+}
+
+/// The words of the first process.
+struct FirstProcessLine<R> {
+    from: BufReader<R>,
+    /// The part of a word that has come.
+    word: Vec<u8>,
+}
+
+impl<R: Read> FirstProcessLine<R> {
+    /// The next one, if it comes soon.
+    fn next(&mut self) -> io::Result<Option<Said>> {
+        match self.from.by_ref().take(MOST_SAID as u64).read_until(b'\n', &mut self.word) {
+            Ok(_) if self.word.ends_with(b"\n") => {
+                let said = serde_json::from_slice(&self.word);
+                self.word.clear();
+                Ok(Some(said?))
+            }
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// A thread that keeps an output.
+struct Reader {
+    output: SharedKeeper,
+    thread: JoinHandle<()>,
+}
+
+impl Reader {
+    fn of(from: impl Read + Send + 'static, keep: usize) -> Self {
+        let output = Arc::new(Mutex::new(Keeper::new(keep)));
+        let kept = Arc::clone(&output);
+        let thread = thread::spawn(move || {
+            let mut from = from;
+            let mut buffer = vec![0; 65_536];
+            loop {
+                match from.read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(length) => lock(&kept).push(&buffer[..length]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return,
+                }
+            }
+        });
+        Self { output, thread }
+    }
+
+    fn kept(self) -> KeptOutput {
+        let deadline = Instant::now() + READ_ON;
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        lock(&self.output).kept()
+    }
+}
+
+/// Whether somebody accepts connections.
+pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECT_WITHIN).is_ok()
+}
+
+fn read_file(path: &Path, keep: usize) -> Result<KeptOutput, String> {
+    let mut keeper = Keeper::new(keep.min(MOST_KEPT));
+    let name = path.display();
+    let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
+    let file = std::fs::File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(format!("`{name}` is no file"));
+    }
+    keeper.read(file).map_err(failed)?;
+    Ok(keeper.kept())
+}
