@@ -17,6 +17,7 @@ mod policies;
 mod power;
 mod profiles;
 mod python;
+mod scale_out;
 mod search_peers;
 mod sim_peers;
 mod tidy;

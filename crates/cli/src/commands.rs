@@ -19,6 +19,7 @@ pub(crate) mod lab;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod measure;
+pub(crate) mod merge;
 pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod moderate;
@@ -49,6 +50,7 @@ use crate::exit::CliError;
 pub(crate) enum Command {
     Tune(tune::Args),
     Run(run::Args),
+    Merge(merge::Args),
     Measure(measure::Args),
     Show(show::Args),
     Set(set::Args),
@@ -90,6 +92,7 @@ impl Command {
         match self {
             Self::Tune(args) => args.run(context),
             Self::Run(args) => args.run(context),
+            Self::Merge(args) => args.run(context),
             Self::Measure(args) => args.run(context),
             Self::Show(args) => args.run(context),
             Self::Set(args) => args.run(context),

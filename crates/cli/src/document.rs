@@ -5,6 +5,7 @@
 pub(crate) mod check;
 pub(crate) mod error;
 pub(crate) mod flent;
+pub(crate) mod merge;
 pub(crate) mod model;
 
 use schemars::JsonSchema;
@@ -214,6 +215,7 @@ mod tests {
         agrees("remark", remark);
         let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
         agrees("check", of_check);
+        agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
         agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
         let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
         agrees("flent-manifest", flent);

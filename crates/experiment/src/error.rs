@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
 
+use crate::shard::Shard;
+
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -28,6 +30,20 @@ pub enum Error {
         "settings cannot take turns in slices on this testbed: agents on hosts or the lab can; use `design = \"blocks\"`"
     )]
     NoSlices,
+    /// The trials cannot be divided among shards.
+    #[error("--shard {shard}: {problem}")]
+    Shard {
+        /// The shard that was asked for.
+        shard: Shard,
+        /// The reason and the remedy.
+        problem: String,
+    },
+    /// Shards cannot be merged.
+    #[error("{}", problems.join("; "))]
+    Merge {
+        /// What is wrong with each file or shard, and the remedy.
+        problems: Vec<String>,
+    },
     /// A setting would lose packets.
     #[error("setting `{setting}` is refused: {problem}")]
     Overrun {
@@ -194,6 +210,8 @@ impl Error {
             | Self::Search { .. }
             | Self::Unsupported { .. }
             | Self::NoSlices
+            | Self::Shard { .. }
+            | Self::Merge { .. }
             | Self::Overrun { .. }
             | Self::TestbedFile { .. }
             | Self::Target { .. }

@@ -3,6 +3,8 @@
 //! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append`] has stored
 //! survives a kill -9 and a power cut. Others may read the file during a run.
 
+mod merge;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+pub use self::merge::{Merge, Merged, merge};
 use crate::error::Error;
 
 /// "latp", which marks an SQLite file as a results file.

@@ -13,15 +13,17 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
-use latput_units::{Nanos, Rng};
+use latput_units::Nanos;
 
 pub use self::check::{Checked, check};
+pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
 use crate::error::Error;
 use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
 use crate::results_db::ResultsDb;
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
+use crate::shard::Shard;
 use crate::testbed::Testbed;
 use crate::unsupported::{By, without_unsupported};
 
@@ -72,6 +74,8 @@ pub struct Run<'a> {
     pub plan_text: &'a str,
     /// The testbed.
     pub testbed: &'a Testbed,
+    /// The shard to run; `None` runs every trial.
+    pub shard: Option<Shard>,
     /// Interval of reports on a running trial; `None` reports only finished trials.
     pub interval: Option<Nanos>,
     /// Flag that stops the run.
@@ -85,12 +89,17 @@ pub struct Ended {
     pub results: Results,
     /// The run's number in the results file.
     pub run: i64,
+    /// Trials that this process was to finish, with those of earlier sessions.
+    pub planned: u64,
     /// The error that ended it early.
     pub cause: Option<Error>,
 }
 
 /// Runs every trial of a plan that `db` does not have yet. An error means that no trial ran.
 pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Result<Ended, Error> {
+    if let Some(shard) = run.shard {
+        shard.check(run.plan, run.testbed)?;
+    }
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
@@ -106,7 +115,10 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         }
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
     }
-    let run = &Run { plan: &plan, ..*run };
+    let plan_text = run
+        .shard
+        .map_or_else(|| run.plan_text.to_owned(), |it| it.plan_text(run.plan, run.plan_text));
+    let run = &Run { plan: &plan, plan_text: &plan_text, ..*run };
     let design = match design(run.plan, &mut *runner) {
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
@@ -122,7 +134,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     let kept = resumable(run, db, &machine, &today, progress)?;
     let (id, results) = if let Some((id, mut results)) = kept {
         let done = results.rows.len();
-        let planned = results.planned_trials;
+        let planned = share(run, &results);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
@@ -131,6 +143,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
         let mut header = header(run, &*runner, today);
         header.notes.append(&mut skipped);
         header.findings = seen;
+        header.notes.extend(run.shard.map(Shard::note));
         (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let results = Results { source: db.file(), ..results };
@@ -269,6 +282,9 @@ impl Session<'_> {
         for block in 0..method.repetitions_min {
             self.block(runner, block, &settings, &every)?;
         }
+        if self.run.shard.is_some() {
+            return Ok(()); // the stopping rule looks at the trials of all shards
+        }
         for block in method.repetitions_min..method.repetitions_max {
             // Trials of an earlier session must not change the content of their block.
             let before = self.results.rows.partition_point(|row| row.block < block);
@@ -374,11 +390,12 @@ impl Session<'_> {
         settings: &[usize],
         workloads: &[usize],
     ) -> Result<(), Error> {
-        let mut order: Vec<(usize, usize)> = settings
-            .iter()
-            .flat_map(|&setting| workloads.iter().map(move |workload| (setting, *workload)))
-            .collect();
-        Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
+        let mut order = shuffled(self.results.seed, block, settings, workloads);
+        if let Some(shard) = self.run.shard {
+            let first = u64::from(block) * order.len() as u64;
+            let mut places = first..;
+            order.retain(|_| places.next().is_some_and(|place| shard.has(place)));
+        }
         if self.run.plan.method.design == Some(Design::Search) {
             group_disruptive(&mut order, &self.results.settings);
         }
@@ -480,7 +497,7 @@ impl Session<'_> {
 
     fn tell(&mut self, setting: usize, workload: usize) {
         let finished = self.results.rows.len() as u64;
-        let planned = self.results.planned_trials.max(finished);
+        let planned = share(self.run, &self.results).max(finished);
         let left = self.wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
         let what = format!(
             "{}, {}",
@@ -507,9 +524,17 @@ impl Session<'_> {
         }
         match cause {
             Some(cause) if self.results.rows.is_empty() => Err(cause),
-            cause => Ok(Ended { results: self.results, run: self.id, cause }),
+            cause => {
+                let planned = share(self.run, &self.results);
+                Ok(Ended { results: self.results, run: self.id, planned, cause })
+            }
         }
     }
+}
+
+/// Number of the planned trials that this process is to finish.
+fn share(run: &Run<'_>, results: &Results) -> u64 {
+    run.shard.map_or(results.planned_trials, |shard| shard.share(results.planned_trials))
 }
 
 /// Time of a trial: its traffic, and on hosts the usual overhead.

@@ -238,7 +238,14 @@ fn simulated(
     // Another seed is another run: it must not resume the plan's own.
     let text =
         plan.method.seed.map_or_else(|| text.to_owned(), |seed| format!("{text}\n# seed {seed}\n"));
-    let run = session::Run { plan, plan_text: &text, testbed: &testbed, interval: None, stop };
+    let run = session::Run {
+        plan,
+        plan_text: &text,
+        testbed: &testbed,
+        shard: None,
+        interval: None,
+        stop,
+    };
     let ended = session::run(&run, &mut db, &mut Silent)?;
     match ended.cause {
         Some(cause) => Err(cause),

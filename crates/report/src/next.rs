@@ -5,7 +5,7 @@ use latput_trial::Results;
 use crate::printable::printable;
 
 /// Testbeds that exist only while they are measured, or that have no setting of their own.
-const SIMULATED: &str = "sim:";
+pub(crate) const SIMULATED: &str = "sim:";
 const GUEST: &str = "vm:";
 const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.

@@ -11,6 +11,7 @@ use crate::fuzz;
 use crate::kills;
 use crate::profiles;
 use crate::python;
+use crate::scale_out;
 use crate::tidy;
 use crate::vm;
 use crate::workspace::{Workspace, cargo, find_on_path};
@@ -69,6 +70,11 @@ pub const STEPS: &[Step] = &[
         name: "python",
         about: "the Python package, installed from its wheel, against the binary",
         run: python::check,
+    },
+    Step {
+        name: "scale-out",
+        about: "shards by GNU parallel, Snakemake and a Kubernetes manifest",
+        run: scale_out::check,
     },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
 ];

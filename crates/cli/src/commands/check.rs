@@ -70,7 +70,14 @@ pub(crate) fn all(
     named: &PlanToCheck<'_>,
     testbed: &Testbed,
 ) -> Result<ExitCode, CliError> {
-    let run = Run { plan: named.plan, plan_text: "", testbed, interval: None, stop: &context.stop };
+    let run = Run {
+        plan: named.plan,
+        plan_text: "",
+        testbed,
+        shard: None,
+        interval: None,
+        stop: &context.stop,
+    };
     let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks } =
         session::check(&run)?;
     tell(

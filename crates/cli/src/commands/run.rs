@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::session::{self, Ended, Run};
-use latput_experiment::{ResultsDb, Testbed};
+use latput_experiment::{ResultsDb, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::files;
 use latput_model::Summary;
@@ -29,6 +29,7 @@ Examples:
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --half-width 5% --repetitions 3..30
   latput run plan.toml --on vm:e1000e                 with a real driver, in a QEMU guest, needs no root
+  latput run plan.toml --on sim:server-10g --shard 3/16 -o part3.db     join all 16 by `latput merge`
   latput run plan.toml --on rack.toml --check         would it start, how many trials, how long
 
 After Ctrl-C, a kill -9 or a power cut the same command resumes with the next trial.")]
@@ -50,6 +51,10 @@ pub(crate) struct Args {
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,
+    /// Run only every COUNT-th trial of a simulated plan, from its NUMBER-th: `3/16`, or counted from 0
+    /// `index:2/16`. Each shard runs on its own, on any machine; `latput merge` joins their files.
+    #[arg(long, value_name = "NUMBER/COUNT", conflicts_with = "check")]
+    shard: Option<Shard>,
     #[command(flatten)]
     precision: Precision,
     #[command(flatten)]
@@ -84,11 +89,24 @@ impl Args {
             }
             None => {}
         }
-        let open = || self.hosts.open(&self.on, &plan, context);
+        let open = || {
+            let testbed = self.hosts.open(&self.on, &plan, context)?;
+            self.shard.map_or(Ok(()), |shard| shard.check(&plan, &testbed))?;
+            Ok(testbed)
+        };
         let (testbed, mut results_db) = open_both(open, &self.output)?;
-        let ended =
-            run_plan(context, &plan, &text, &testbed, &mut results_db, self.watch.interval()?)?;
-        report::print(context, &ended.results, &Summary::of(&ended.results))?;
+        let run = Run {
+            plan: &plan,
+            plan_text: &text,
+            testbed: &testbed,
+            shard: self.shard,
+            interval: self.watch.interval()?,
+            stop: &context.stop,
+        };
+        let ended = session::run(&run, &mut results_db, &mut Shown::new())?;
+        if self.shard.is_none() || context.json {
+            report::print(context, &ended.results, &Summary::of(&ended.results))?;
+        }
         conclude(&ended, &self.output)
     }
 }
@@ -130,7 +148,7 @@ pub(crate) fn run_plan(
     results_db: &mut ResultsDb,
     interval: Option<Nanos>,
 ) -> Result<Ended, CliError> {
-    let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
+    let run = Run { plan, plan_text, testbed, shard: None, interval, stop: &context.stop };
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 
@@ -148,7 +166,7 @@ pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, CliErro
     let message = format!(
         "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",
         ended.results.rows.len(),
-        ended.results.planned_trials,
+        ended.planned,
         ended.run
     );
     let left = match cause {

@@ -5,6 +5,19 @@ use latput_trial::observation::Role;
 use latput_trial::results::LabelledSetting;
 use latput_units::Rng;
 
+/// The trials of a block, as setting and workload, in their random order.
+pub(crate) fn shuffled(
+    seed: u64,
+    block: u32,
+    settings: &[usize],
+    workloads: &[usize],
+) -> Vec<(usize, usize)> {
+    let of_setting = |&setting: &usize| workloads.iter().map(move |workload| (setting, *workload));
+    let mut order: Vec<(usize, usize)> = settings.iter().flat_map(of_setting).collect();
+    Rng::split(seed, u64::from(block)).shuffle(&mut order);
+    order
+}
+
 /// Groups trials with the same values of disruptive knobs (MTU, rings, channels), so that these
 /// change as seldom as possible in a block. Groups and their trials stay in random order.
 pub(super) fn group_disruptive(order: &mut [(usize, usize)], settings: &[LabelledSetting]) {

@@ -9,6 +9,7 @@ use latput_trial::{Metric, Results};
 use latput_units::Nanos;
 
 use crate::document::parameters;
+use crate::next::SIMULATED;
 use crate::view::{CPU_PARTS, cpu_shares};
 
 /// Payload columns: of the traffic, and of the reverse flow of bulk.
@@ -27,7 +28,7 @@ const FIRST: [&str; 8] = [
 ];
 
 /// All finished runs in the format of RFC 4180 (CRLF, quotes where needed), with a header. A field
-/// is empty if the workload lacks the figure or the host could not measure it.
+/// is empty if the workload lacks the figure or the host could not measure it, and the start of a simulated run.
 pub fn csv(results: &Results) -> String {
     let parameters = parameter_names(results);
     let knobs = knob_columns(results);
@@ -69,10 +70,12 @@ fn fields(
 ) -> Vec<String> {
     let setting = results.settings.get(row.setting);
     let workload = results.workloads.get(row.workload);
+    // A simulated trial depends on nothing but its plan, seed and profile: not on when it was computed.
+    let is_simulated = results.testbed.starts_with(SIMULATED);
     let mut fields = vec![
         idx.to_string(),
         row.block.to_string(),
-        row.started_unix_ms.to_string(),
+        if is_simulated { String::new() } else { row.started_unix_ms.to_string() },
         row.setting.to_string(),
         setting.map_or_else(String::new, |setting| setting.label.clone()),
         row.workload.to_string(),

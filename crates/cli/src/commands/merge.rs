@@ -1,0 +1,65 @@
+//! `latput merge`: joins the results files of shards.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::results_db::{self, Merge, Merged};
+
+use crate::context::{Context, keep_only_files};
+use crate::document::merge::MergeDocument;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Join the results files of shards to that of one run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput merge part*.db -o all.db              all shards of `latput run --shard`
+  latput merge part*.db -o all.db --partial    those that are finished; the report names the rest
+  latput report all.db --format csv            the same bytes as of one run
+
+A plan whose repetitions may grow has its stopping rule still to judge: `latput run` without --shard and with
+`-o all.db` goes on there.")]
+pub(crate) struct Args {
+    /// The results files of the shards, in any order.
+    #[arg(required = true, value_name = "FILE")]
+    parts: Vec<PathBuf>,
+    /// The results file to make. One of the same run is replaced.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Join what there is where shards are missing, unfinished or unreadable. The exit code is then 6.
+    #[arg(long)]
+    partial: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        keep_only_files(self.parts.iter().chain([&self.output]).map(PathBuf::as_path))?;
+        let Self { parts, output, partial } = &self;
+        let merge = Merge { parts, output, partial: *partial, stop: &context.stop };
+        let Merged { trials, planned, missing, may_go_on } = results_db::merge(&merge)?;
+        for what in &missing {
+            output::remark(&format!("latput: missing: {what}"));
+        }
+        if may_go_on && missing.is_empty() {
+            output::remark(&format!(
+                "latput: the plan may ask for more repetitions: `latput run` without --shard and with `-o {}` judges \
+                 and goes on",
+                output.display()
+            ));
+        }
+        output::remark(&format!("results: {trials} of {planned} trials in {}", output.display()));
+        let is_partial = !missing.is_empty();
+        if context.json {
+            output::print_json(&MergeDocument {
+                schema: 1,
+                file: output.display().to_string(),
+                trials,
+                planned_trials: planned,
+                missing,
+                may_go_on,
+            })?;
+        }
+        Ok(if is_partial { ExitCode::from(Code::Partial) } else { ExitCode::SUCCESS })
+    }
+}

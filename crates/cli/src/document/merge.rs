@@ -1,0 +1,22 @@
+//! The JSON of `latput merge`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A results file that was made of shards.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MergeDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The results file.
+    pub(crate) file: String,
+    /// Number of trials in it.
+    pub(crate) trials: u64,
+    /// Number of trials of all shards.
+    pub(crate) planned_trials: u64,
+    /// What is missing and how to get it, in sentences; empty unless `--partial` was given.
+    pub(crate) missing: Vec<String>,
+    /// Whether the plan's stopping rule has not looked at the trials yet and may ask for more.
+    pub(crate) may_go_on: bool,
+}

@@ -1,0 +1,228 @@
+//! Shards of a simulated run, and their merge: the same bytes as one process, or a refusal that names the file.
+
+use std::fs;
+
+use rusqlite::Connection;
+
+use crate::{Place, interrupt, kill, wait_until};
+
+/// Three settings, two workloads and three repetitions: 18 trials.
+const PLAN: &str = "schema = 1\nname = \"sharded\"\ngoal = \"latency\"\n[factors]\nrx-usecs = [0, 50, 100]\n\
+                    [[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"udp_stream\"\nrate = \"20Mbps\"\n\
+                    [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nrepetitions = { min = 3, max = 3 }\nseed = 7\n";
+
+#[test]
+fn sixteen_shards_in_any_order_are_the_bytes_of_one_run() {
+    let place = place();
+    place.shards(16);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
+    let mut parts: Vec<String> = (1..=16).map(|number| format!("part{number}.db")).collect();
+    parts.reverse();
+    place.merge(&parts, &[]).expect(0, &["18 of 18 trials in all.db"]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+    assert_eq!(place.rows("all.db"), place.rows("one.db"));
+    // Once more: the file is replaced by the same.
+    place.merge(&parts, &[]).expect(0, &[]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+    assert!(!place.path("all.db.merging").exists() && !place.path("all.db-wal").exists());
+    // What is complete is not run again.
+    place.run(&["report", "all.db"]).expect(0, &["sharded"]);
+    let notes = place.text("all.db", "SELECT header FROM run");
+    assert!(!notes.contains("shard "), "{notes}");
+}
+
+#[test]
+fn the_stopping_rule_is_judged_after_the_merge_and_gives_the_bytes_of_one_run() {
+    let place = place();
+    let plan = PLAN
+        .replace("max = 3 }", "max = 6 }")
+        .replace("seed = 7", "seed = 7\nhalf_width = \"0.1%\"");
+    place.write("plan.toml", &plan);
+    let parts = place.shards(4);
+    place.merge(&parts, &[]).expect(0, &["18 of 18 trials", "`-o all.db` judges and goes on"]);
+    let whole = ["run", "plan.toml", "--on", "sim:server-10g", "-o"];
+    place.run(&[&whole[..], &["one.db"]].concat()).expect(0, &[]);
+    assert!(place.trials("one.db") > 18, "the rule asked for nothing");
+    place.run(&[&whole[..], &["all.db"]].concat()).expect(0, &["18 of 18 trials are done"]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+    // It has more now than the shards: they do not take its place.
+    place.merge(&parts, &[]).expect(1, &["all.db", "other trials", "-o"]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+}
+
+#[test]
+fn a_worker_that_was_killed_or_interrupted_goes_on_and_the_merge_is_the_same() {
+    let place = place();
+    place.write(
+        "plan.toml",
+        &PLAN.replace("50ms", "400ms").replace("min = 3, max = 3", "min = 9, max = 9"),
+    );
+    let shard = |number: &'static str, file: &'static str| {
+        ["run", "plan.toml", "--on", "sim:server-10g", "--shard", number, "-o", file]
+    };
+    for (number, file, end) in
+        [("1/2", "part1.db", kill as fn(u32)), ("2/2", "part2.db", interrupt)]
+    {
+        let mut worker = place.start(&shard(number, file));
+        wait_until("a trial", || place.trials(file) > 0 || worker.try_wait().unwrap().is_some());
+        end(worker.id());
+        let code = worker.wait().unwrap().code();
+        let kept = place.trials(file);
+        assert!(0 < kept && kept < 27, "{file} has {kept} trials, {code:?}");
+        if number == "2/2" {
+            let said = fs::read_to_string(place.path("stderr")).unwrap();
+            assert!(code == Some(6) && said.contains("of 27 trials are kept"), "{said}");
+        }
+    }
+    let parts = ["part1.db".to_owned(), "part2.db".to_owned()];
+    let said = [
+        "part1.db: shard 1/2 is not finished",
+        "part2.db: shard 2/2 is not finished",
+        "--shard 2/2",
+    ];
+    place.merge(&parts, &[]).expect(2, &said);
+    assert!(!place.path("all.db").exists());
+    place.run(&shard("1/2", "part1.db")).expect(0, &["of 27 trials are done"]);
+    place.run(&shard("2/2", "part2.db")).expect(0, &["of 27 trials are done"]);
+    place.merge(&parts, &[]).expect(0, &["54 of 54 trials"]);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+}
+
+#[test]
+fn missing_doubled_and_foreign_shards_are_named_and_nothing_is_written() {
+    let place = place();
+    let parts = place.shards(4);
+    let with = |file: &str| [&parts[..], &[file.to_owned()]].concat();
+    place.merge(&parts[..2], &[]).expect(2, &["no file has shard 3/4, 4/4", "--shard 3/4"]);
+    fs::copy(place.path("part2.db"), place.path("copy.db")).unwrap();
+    let said = ["copy.db: shard 2/4, as is part2.db", "leave one out"];
+    place.merge(&with("copy.db"), &[]).expect(2, &said);
+    place.merge(&with("part2.db"), &[]).expect(2, &["part2.db: shard 2/4, as is part2.db"]);
+
+    place.shard("plan.toml", "sim:server-10g", "2/3", "count.db");
+    let said = ["count.db: it is shard 2/3", "one of 4 shards, like part1.db"];
+    place.merge(&with("count.db"), &[]).expect(2, &said);
+    place.write("other.toml", &PLAN.replace("seed = 7", "seed = 8"));
+    place.shard("other.toml", "sim:server-10g", "2/4", "plan.db");
+    place.merge(&with("plan.db"), &[]).expect(2, &["plan.db: it is of another plan", "part1.db"]);
+    place.shard("plan.toml", "sim:rx1620-e1000", "2/4", "testbed.db");
+    let said = ["testbed.db: it is on sim:rx1620-e1000", "`--on sim:server-10g`"];
+    place.merge(&with("testbed.db"), &[]).expect(2, &said);
+    place.sql("copy.db", "UPDATE run SET header = json_set(header, '$.latput_version', '9.9.9')");
+    place.merge(&with("copy.db"), &[]).expect(2, &["copy.db: it is of latput 9.9.9"]);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
+    place.merge(&with("one.db"), &[]).expect(2, &["one.db: its newest run is no shard"]);
+    place.merge(&with("none.db"), &[]).expect(2, &["none.db", "No such file"]);
+    assert!(!place.path("all.db").exists() && !place.path("all.db.merging").exists());
+
+    // A file of another run is not replaced.
+    fs::copy(place.path("one.db"), place.path("all.db")).unwrap();
+    place.sql("all.db", "UPDATE run SET plan = 'mine'");
+    place.merge(&parts, &[]).expect(1, &["all.db", "would be lost", "-o"]);
+    assert_eq!(place.text("all.db", "SELECT plan FROM run"), "mine");
+}
+
+#[test]
+fn a_damaged_part_is_named_and_what_is_there_can_be_kept() {
+    let place = place();
+    let parts = place.shards(4);
+    let whole = fs::read(place.path("part3.db")).unwrap();
+    fs::write(place.path("part3.db"), &whole[..whole.len() / 2]).unwrap();
+    place.merge(&parts, &[]).expect(2, &["part3.db: the file is damaged"]);
+    assert!(!place.path("all.db").exists());
+    place
+        .merge(&parts, &["--partial"])
+        .expect(6, &["part3.db", "no file has shard 3/4", "14 of 18"]);
+    place.run(&["report", "all.db"]).expect(0, &["no file has shard 3/4"]);
+    // The shard is run again, and takes its place.
+    fs::remove_file(place.path("part3.db")).unwrap();
+    place.shard("plan.toml", "sim:server-10g", "3/4", "part3.db");
+    place.merge(&parts, &[]).expect(0, &["18 of 18"]);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+}
+
+#[test]
+fn a_trial_that_cannot_be_read_or_is_of_another_shard_names_its_file() {
+    let place = place();
+    let parts = place.shards(4);
+    place.sql("part2.db", "UPDATE trial SET observation = '{}x' WHERE id = 1");
+    place.merge(&parts, &[]).expect(1, &["part2.db", "a trial in it cannot be read"]);
+    place.sql("part4.db", "UPDATE trial SET block = 77 WHERE id = 1");
+    let others = [&parts[..1], &parts[2..]].concat();
+    let said = ["part4.db", "1 of its 4 trials are not of shard 4/4"];
+    place.merge(&others, &["--partial"]).expect(1, &said);
+    assert!(!place.path("all.db").exists() && !place.path("all.db.merging").exists());
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
+    let place = place();
+    let run = |plan: &str, on: &str| {
+        place.run(&["run", plan, "--on", on, "--shard", "1/2", "-o", "no.db"])
+    };
+    place.write("search.toml", &PLAN.replace("[method]", "[method]\ndesign = \"search\""));
+    run("search.toml", "sim:server-10g")
+        .expect(2, &["--shard 1/2: a search", "design = \"blocks\""]);
+    place.write("no-seed.toml", &PLAN.replace("seed = 7\n", ""));
+    run("no-seed.toml", "sim:server-10g").expect(2, &["--shard 1/2: without a seed", "seed = 1"]);
+    run("plan.toml", "loopback").expect(2, &["--shard 1/2: trials on hosts", "sim:SYSTEM"]);
+    let args = ["run", "plan.toml", "--on", "sim:server-10g", "--shard", "5/4"];
+    place.run(&args).expect(2, &["NUMBER/COUNT", "5/4"]);
+    assert!(!place.path("no.db").exists());
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place
+}
+
+impl Place {
+    /// Runs every shard; returns the names of their files.
+    fn shards(&self, count: u32) -> Vec<String> {
+        let file = |number| format!("part{number}.db");
+        for number in 1..=count {
+            self.shard("plan.toml", "sim:server-10g", &format!("{number}/{count}"), &file(number));
+        }
+        (1..=count).map(file).collect()
+    }
+
+    #[track_caller]
+    fn shard(&self, plan: &str, on: &str, shard: &str, file: &str) {
+        self.run(&["run", plan, "--on", on, "--shard", shard, "-o", file]).expect(0, &[file]);
+    }
+
+    fn merge(&self, parts: &[String], more: &[&str]) -> crate::Ran {
+        let parts = parts.iter().map(String::as_str);
+        let words: Vec<&str> = ["merge", "-o", "all.db"].into_iter().chain(parts).collect();
+        self.run(&[&words[..], more].concat())
+    }
+
+    #[track_caller]
+    fn csv(&self, file: &str) -> String {
+        let report = self.run(&["report", file, "--format", "csv"]);
+        report.expect(0, &["run_idx,block"]);
+        report.out
+    }
+
+    /// Every trial but its time, and its figures.
+    fn rows(&self, file: &str) -> Vec<String> {
+        let db = Connection::open(self.path(file)).unwrap();
+        let rows = "SELECT id || ' ' || block || ' ' || setting || ' ' || workload || ' ' || observation || ' ' || \
+                    (SELECT group_concat(metric || '=' || value) FROM figure WHERE trial = trial.id) \
+                    FROM trial ORDER BY id";
+        let mut rows = db.prepare(rows).unwrap();
+        rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn text(&self, file: &str, query: &str) -> String {
+        let db = Connection::open(self.path(file)).unwrap();
+        db.query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    fn sql(&self, file: &str, change: &str) {
+        Connection::open(self.path(file)).unwrap().execute_batch(change).unwrap();
+    }
+}

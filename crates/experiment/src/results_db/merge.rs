@@ -1,0 +1,311 @@
+//! Joins the results of shards to those of one run.
+//!
+//! One part is open at a time and one trial is in memory. Each trial goes to its place in the run's order,
+//! whatever the order of the parts. Trials are copied as they are stored.
+
+mod parts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use latput_linux::files::FileLock;
+use latput_load::Stop;
+use latput_trial::{Observation, Results};
+use rusqlite::{OptionalExtension, params};
+
+use self::parts::{Found, Part};
+use super::{LOCK, ResultsDb, index};
+use crate::error::Error;
+use crate::session::shuffled;
+use crate::shard::Shard;
+
+/// The inputs of a merge.
+#[derive(Debug)]
+pub struct Merge<'a> {
+    /// The results files of shards.
+    pub parts: &'a [PathBuf],
+    /// The results file to make.
+    pub output: &'a Path,
+    /// Merges what there is where shards are missing, unfinished or unreadable.
+    pub partial: bool,
+    /// Flag that stops the merge.
+    pub stop: &'a Stop,
+}
+
+/// What a merge has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// Number of trials in it.
+    pub trials: u64,
+    /// Number of trials that the shards had to give.
+    pub planned: u64,
+    /// What is missing, and the remedy of each.
+    pub missing: Vec<String>,
+    /// Whether the plan's stopping rule has not looked at the trials yet.
+    pub may_go_on: bool,
+}
+
+/// Makes one results file of shards. It is there whole or not at all; a file of the same run is
+/// replaced.
+pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
+    let lock = lock(merge.output)?;
+    let Found { parts, head, missing } = parts::find(merge)?;
+    if !missing.is_empty() && !merge.partial {
+        return Err(Error::Merge { problems: missing });
+    }
+    check_output(merge.output, &head)?;
+    let scratch = Scratch::new(merge.output)?;
+    let trials = fill(&scratch.path, merge.stop, &parts, &head, &missing)?;
+    scratch.take_name_of(merge.output)?;
+    drop(lock);
+    let planned = head.header.planned_trials;
+    Ok(Merged { trials, planned, missing, may_go_on: head.is_least })
+}
+
+/// What all shards of a run have in common.
+#[derive(Debug)]
+struct Head {
+    plan: String,
+    machine: String,
+    header: Results,
+    /// Whether the run may go on after the trials of all shards.
+    is_least: bool,
+    count: u32,
+}
+
+/// The lock of whoever writes to the output.
+fn lock(output: &Path) -> Result<FileLock, Error> {
+    let refused = |problem: String| Error::ResultsDb { path: output.to_owned(), problem };
+    let mut name = output.as_os_str().to_owned();
+    name.push(LOCK);
+    FileLock::take(Path::new(&name)).map_err(|error| refused(error.problem))?.map_err(|_| {
+        refused("another latput is writing to this file: wait for it, or name another".to_owned())
+    })
+}
+
+/// Refuses an output that holds anything but trials of this run.
+fn check_output(output: &Path, head: &Head) -> Result<(), Error> {
+    let size = match fs::symlink_metadata(output) {
+        Ok(meta) if meta.is_file() => meta.len(),
+        Ok(_) => {
+            let problem = "not a regular file: name another with -o".to_owned();
+            return Err(Error::ResultsDb { path: output.to_owned(), problem });
+        }
+        Err(_) => return Ok(()),
+    };
+    if size == 0 {
+        return Ok(());
+    }
+    let there = ResultsDb::open(output)?;
+    let others: i64 = there.sql(there.db.query_row(
+        "SELECT count(*) FROM run WHERE plan <> ?1 OR machine <> ?2",
+        params![head.plan, head.machine],
+        |row| row.get(0),
+    ))?;
+    let runs = there.runs()?;
+    let most = head.header.planned_trials;
+    if others > 0 || runs.len() > 1 || runs.iter().any(|run| run.trials > most) {
+        return Err(there.error(
+            "it holds other trials than those of these shards, which would be lost: name another \
+             file with -o"
+                .to_owned(),
+        ));
+    }
+    drop(there);
+    if beside(output, "-wal").exists() {
+        let problem = "another program has it open: wait for it, or name another file with -o";
+        return Err(Error::ResultsDb { path: output.to_owned(), problem: problem.to_owned() });
+    }
+    Ok(())
+}
+
+/// The file of this name with something at its end.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A file beside the output. It is removed unless it takes the output's name.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Removes what a merge that was killed has left.
+    fn new(output: &Path) -> Result<Self, Error> {
+        let scratch = Self { path: beside(output, ".merging") };
+        scratch.remove();
+        match fs::symlink_metadata(&scratch.path) {
+            Err(_) => Ok(scratch),
+            Ok(_) => {
+                let path = scratch.path.clone();
+                let problem = "it is in the way and cannot be removed: remove it".to_owned();
+                Err(Error::ResultsDb { path, problem })
+            }
+        }
+    }
+
+    fn remove(&self) {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let _absent = fs::remove_file(beside(&self.path, suffix));
+        }
+    }
+
+    fn take_name_of(self, output: &Path) -> Result<(), Error> {
+        let failed = |doing: &str, error: std::io::Error| {
+            let problem = format!("cannot {doing}: {error}");
+            Error::ResultsDb { path: output.to_owned(), problem }
+        };
+        fs::rename(&self.path, output).map_err(|error| failed("give it its name", error))?;
+        let folder = match output.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = fs::File::open(folder).and_then(|folder| folder.sync_all());
+        folder.map_err(|error| failed("sync its folder", error))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Writes the run of these parts to a new file; returns its number of trials.
+fn fill(
+    path: &Path,
+    stop: &Stop,
+    parts: &[Part],
+    head: &Head,
+    missing: &[String],
+) -> Result<u64, Error> {
+    let mut header = head.header.clone();
+    header.notes.extend(missing.iter().map(|what| format!("merged without a part: {what}")));
+    let into = ResultsDb::create(path)?;
+    let started = parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0);
+    let run = into.begin(&head.plan, &head.machine, started, &header)?;
+    let mut trials = 0;
+    for part in parts {
+        trials += into.take_part(run, part, head, stop)?;
+    }
+    if missing.is_empty() && !head.is_least {
+        into.finish(run, &header)?;
+    }
+    // The last to close a database moves its log into it (SQLite: Write-Ahead Logging, 2.2).
+    drop(into);
+    if beside(path, "-wal").exists() {
+        let problem = "another program has opened it: repeat the command without that program";
+        return Err(Error::ResultsDb { path: path.to_owned(), problem: problem.to_owned() });
+    }
+    Ok(trials)
+}
+
+impl ResultsDb {
+    /// Copies the trials of a part in one transaction; returns their number.
+    fn take_part(&self, run: i64, part: &Part, head: &Head, stop: &Stop) -> Result<u64, Error> {
+        let from = Self::open(&part.path)?;
+        self.sql(self.db.execute_batch("BEGIN"))?;
+        let mut copied = 0;
+        for place in places(part.shard, head) {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            copied += u64::from(self.take_trial(run, &from, part.run, &place)?);
+        }
+        if copied != part.trials {
+            return Err(from.error(format!(
+                "{} of its {} trials are not of shard {}: run that shard again, with -o and a new \
+                 file",
+                part.trials.saturating_sub(copied),
+                part.trials,
+                part.shard
+            )));
+        }
+        self.sql(self.db.execute_batch("COMMIT"))?;
+        Ok(copied)
+    }
+
+    /// Copies the trial of a place, if the part has it.
+    fn take_trial(
+        &self,
+        run: i64,
+        from: &Self,
+        from_run: i64,
+        place: &Place,
+    ) -> Result<bool, Error> {
+        let Place { id, block, setting, workload } = *place;
+        let trial: Option<(i64, i64, String)> = from.sql(
+            from.db
+                .prepare_cached(
+                    "SELECT id, started_unix_ms, observation FROM trial \
+                     WHERE run = ?1 AND block = ?2 AND setting = ?3 AND workload = ?4",
+                )
+                .and_then(|mut found| {
+                    found
+                        .query_row(
+                            params![from_run, block, index(setting), index(workload)],
+                            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                        )
+                        .optional()
+                }),
+        )?;
+        let Some((from_id, started, observation)) = trial else { return Ok(false) };
+        let _readable: Observation = from.read_json("trial", &observation)?;
+        self.sql(
+            self.db
+                .prepare_cached(
+                    "INSERT INTO trial (id, run, block, setting, workload, started_unix_ms, \
+                     observation) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )
+                .and_then(|mut insert| {
+                    let (setting, workload) = (index(setting), index(workload));
+                    insert.execute(params![id, run, block, setting, workload, started, observation])
+                }),
+        )?;
+        let figures = from.figures(from_id)?;
+        for (metric, value) in figures {
+            let insert = "INSERT INTO figure (trial, metric, value) VALUES (?1, ?2, ?3)";
+            let insert = self.db.prepare_cached(insert);
+            self.sql(insert.and_then(|mut it| it.execute(params![id, metric, value])))?;
+        }
+        Ok(true)
+    }
+
+    fn figures(&self, trial: i64) -> Result<Vec<(String, f64)>, Error> {
+        let figures = self.db.prepare_cached("SELECT metric, value FROM figure WHERE trial = ?1");
+        self.sql(figures.and_then(|mut query| {
+            query.query_map([trial], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        }))
+    }
+}
+
+/// The place of a trial in the run's order.
+struct Place {
+    /// Its number in the results file, from 1.
+    id: i64,
+    block: u32,
+    setting: usize,
+    workload: usize,
+}
+
+/// The places of a shard's trials, in the run's order.
+fn places(shard: Shard, head: &Head) -> impl Iterator<Item = Place> {
+    let settings: Vec<usize> = (0..head.header.settings.len()).collect();
+    let workloads: Vec<usize> = (0..head.header.workloads.len()).collect();
+    let seed = head.header.seed;
+    let blocks = (0..).flat_map(move |block: u32| {
+        let order = shuffled(seed, block, &settings, &workloads);
+        order.into_iter().map(move |(setting, workload)| (block, setting, workload))
+    });
+    let in_order = (1..=head.header.planned_trials).zip(blocks);
+    in_order.filter(move |(number, _)| shard.has(number - 1)).map(
+        |(number, (block, setting, workload))| Place {
+            id: number.cast_signed(),
+            block,
+            setting,
+            workload,
+        },
+    )
+}

@@ -1,0 +1,208 @@
+//! Shards of a run: processes that each simulate every n-th trial of one plan.
+//!
+//! `docs/adr/014-shards-by-trial.md` says why trials are divided this way, and what cannot be.
+
+use std::fmt;
+use std::str::FromStr;
+
+use latput_trial::Plan;
+use latput_trial::plan::Design;
+
+use crate::error::Error;
+use crate::testbed::{Testbed, TestbedKind};
+
+/// Most shards of a run.
+pub const MOST_SHARDS: u32 = 10_000;
+/// Begins the line that a shard adds to its plan's text.
+const LINE: &str = "# --shard ";
+/// Ends that line where the plan may ask for more than the fewest repetitions.
+const MORE: &str = " of the fewest repetitions";
+
+/// One shard of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    number: u32,
+    count: u32,
+}
+
+impl Shard {
+    /// The shard `number`, counted from 1, of `count`.
+    pub fn new(number: u32, count: u32) -> Option<Self> {
+        let is_one = (1..=MOST_SHARDS).contains(&count) && (1..=count).contains(&number);
+        is_one.then_some(Self { number, count })
+    }
+
+    /// Its number, counted from 1.
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+
+    /// How many shards there are.
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Whether the trial at this place of the run's order, counted from 0, is in this shard.
+    pub const fn has(self, place: u64) -> bool {
+        place % self.count as u64 == self.number as u64 - 1
+    }
+
+    /// Number of its trials, of `trials` in the run.
+    pub const fn share(self, trials: u64) -> u64 {
+        (trials + self.count as u64 - self.number as u64) / self.count as u64
+    }
+
+    /// Refuses a plan or a testbed whose trials cannot be divided.
+    pub fn check(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
+        let problem = if !matches!(testbed.kind, TestbedKind::Simulator(_)) {
+            "trials on hosts share these hosts, and two at once would disturb each other: leave \
+             out --shard, or simulate with `--on sim:SYSTEM`"
+        } else if plan.method.design == Some(Design::Search) {
+            "a search chooses each block from all trials before it, which a shard does not have: \
+             leave out --shard, or take `design = \"blocks\"`"
+        } else if plan.method.seed.is_none() {
+            "without a seed in the plan each shard draws another order: add `seed = 1` under \
+             `[method]`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Shard { shard: self, problem: problem.to_owned() })
+    }
+
+    /// The plan's text with the line that tells this shard from the others and from the whole run.
+    pub(crate) fn plan_text(self, plan: &Plan, text: &str) -> String {
+        let more = plan.method.repetitions_max > plan.method.repetitions_min;
+        format!("{text}\n{LINE}{self}{}\n", if more { MORE } else { "" })
+    }
+
+    /// The shard of such a text, if it is one, and what it is a shard of.
+    pub(crate) fn of_plan_text(text: &str) -> Option<(Self, Whole<'_>)> {
+        let (plan, line) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+        let line = line.strip_prefix(LINE)?;
+        let (shard, is_least) = match line.strip_suffix(MORE) {
+            Some(shard) => (shard, true),
+            None => (line, false),
+        };
+        Some((shard.parse().ok()?, Whole { plan, is_least }))
+    }
+
+    /// The remark in the results of a shard.
+    pub(crate) fn note(self) -> String {
+        format!(
+            "shard {self}: every trial whose place in the run, divided by {}, leaves {}; `latput \
+             merge` joins the shards",
+            self.count,
+            self.number - 1
+        )
+    }
+}
+
+/// What a shard is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole<'a> {
+    /// Text of the run's plan.
+    pub(crate) plan: &'a str,
+    /// Whether the run may go on after the trials of all shards, by its stopping rule.
+    pub(crate) is_least: bool,
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.count)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = |text: &str| {
+            let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain.then(|| text.parse().ok()).flatten()
+        };
+        let (text, first) = match text.strip_prefix("index:") {
+            Some(text) => (text, 0),
+            None => (text, 1),
+        };
+        let numbers = text.split_once('/').map(|(number, count)| (parse(number), parse(count)));
+        let shard = match numbers {
+            Some((Some(number), Some(count))) => {
+                u32::checked_add(number, 1 - first).and_then(|number| Self::new(number, count))
+            }
+            _ => None,
+        };
+        shard.ok_or_else(|| {
+            format!(
+                "must be NUMBER/COUNT, such as 3/16, with 1 <= NUMBER <= COUNT <= {MOST_SHARDS}; or \
+                 index:INDEX/COUNT, counted from 0"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_trial_is_in_one_shard_and_shares_add_up() {
+        for count in [1, 2, 3, 7, 16] {
+            let shards: Vec<Shard> =
+                (1..=count).filter_map(|number| Shard::new(number, count)).collect();
+            for trials in 0..40 {
+                let mut seen = vec![0; shards.len()];
+                for place in 0..trials {
+                    let owners: Vec<usize> =
+                        (0..shards.len()).filter(|&at| shards[at].has(place)).collect();
+                    assert_eq!(owners.len(), 1, "place {place} of {count} shards");
+                    seen[owners[0]] += 1;
+                }
+                let shares: Vec<u64> = shards.iter().map(|it| it.share(trials)).collect();
+                assert_eq!(shares, seen, "{trials} trials in {count} shards");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_shard_is_refused() {
+        for text in [
+            "",
+            "3",
+            "0/4",
+            "5/4",
+            "1/0",
+            "1/10001",
+            "-1/4",
+            "+1/4",
+            "1/4/4",
+            "a/b",
+            " 1/4",
+            "index:4/4",
+            "index:-1/4",
+            "index:4294967295/4",
+            "index:index:0/4",
+        ] {
+            assert!(text.parse::<Shard>().is_err(), "{text}");
+        }
+        for text in ["3/16", "index:2/16"] {
+            assert_eq!(text.parse(), Ok(Shard { number: 3, count: 16 }));
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_shard_comes_off_again() {
+        let text = "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n";
+        for (repetitions, is_least) in [("min = 2, max = 2", false), ("min = 2, max = 3", true)] {
+            let text = format!("{text}[method]\nrepetitions = {{ {repetitions} }}\n");
+            let plan = Plan::parse("p.toml", &text).unwrap();
+            let shard: Shard = "3/16".parse().unwrap();
+            let with_line = shard.plan_text(&plan, &text);
+            assert_eq!(
+                Shard::of_plan_text(&with_line),
+                Some((shard, Whole { plan: &text, is_least }))
+            );
+            assert_eq!(Shard::of_plan_text(&text), None);
+        }
+        assert_eq!(Shard::of_plan_text("x\n# --shard 5/4\n"), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! The recipes of docs/scale-out.md: each engine runs the shards of the example plan, and the merge must be one run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::{Workspace, find_on_path};
+
+/// What comes from PyPI.
+const TOOLS: [&str; 2] = ["snakemake>=8,<10", "kubernetes-validate>=1.29"];
+
+/// Runs each recipe in a folder of its own.
+pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let arms = Arms::new(workspace)?;
+    arms.latput(&arms.folder, "run plan.toml --on sim:server-10g -o one.db")?;
+    let one = arms.csv(&arms.folder.join("one.db"))?;
+    if find_on_path("parallel").is_some() {
+        let folder = arms.place("parallel")?;
+        let shard = "latput run plan.toml --on sim:server-10g --shard {}/16 -o part{}.db";
+        let words = ["--jobs", "2", shard, ":::"].map(str::to_owned);
+        arms.run(&folder, "parallel", words.into_iter().chain((1..=16).map(|it| it.to_string())))?;
+        arms.latput(&folder, &format!("merge {} -o all.db", parts(1..=16)))?;
+        ensure!(arms.csv(&folder.join("all.db"))? == one, "parallel: not the bytes of one run");
+        tally.passed += 1;
+    } else {
+        tally.feed("skipped: needs parallel");
+    }
+    arms.snakemake(&one)?;
+    tally.passed += 1;
+    arms.kubernetes(&one)?;
+    tally.passed += 1;
+    Ok(())
+}
+
+fn parts(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| format!("part{number}.db")).collect::<Vec<_>>().join(" ")
+}
+
+struct Arms {
+    /// Where each recipe has its folder.
+    folder: PathBuf,
+    /// `examples/scale-out`.
+    examples: PathBuf,
+    /// Programs of PyPI.
+    python: PathBuf,
+    /// `PATH` with latput and those programs first.
+    path: std::ffi::OsString,
+}
+
+impl Arms {
+    fn new(workspace: &Workspace) -> Result<Self> {
+        let folder = workspace.target.join("xtask-scale-out");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
+        let latput = workspace.built()?;
+        std::os::unix::fs::symlink(&latput, bin.join("latput"))?;
+        let python = folder.join("environment").join("bin");
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let folders = [bin, python.clone()].into_iter().chain(std::env::split_paths(&others));
+        let path = std::env::join_paths(folders).context("a folder of PATH has a colon")?;
+        let examples = workspace.root.join("examples/scale-out");
+        let arms = Self { folder, examples, python, path };
+        let program = |name: &str| arms.python.join(name).display().to_string();
+        let venv = ["-m", "venv", "environment"].map(str::to_owned);
+        arms.run(&arms.folder, "python3", venv)
+            .context("python3 makes no environment; Debian has it in python3-venv")?;
+        let install = ["install", "--quiet"].into_iter().chain(TOOLS).map(str::to_owned);
+        arms.run(&arms.folder, &program("pip"), install)?;
+        fs::copy(arms.examples.join("plan.toml"), arms.folder.join("plan.toml"))?;
+        Ok(arms)
+    }
+
+    /// A folder with the example's files in it.
+    fn place(&self, name: &str) -> Result<PathBuf> {
+        let place = self.folder.join(name);
+        fs::create_dir(&place)?;
+        for entry in fs::read_dir(&self.examples)? {
+            let entry = entry?;
+            fs::copy(entry.path(), place.join(entry.file_name()))?;
+        }
+        Ok(place)
+    }
+
+    /// The Snakefile; a second start must find nothing to do.
+    fn snakemake(&self, one: &[u8]) -> Result<()> {
+        let folder = self.place("snakemake")?;
+        let words = ["--cores", "2", "--quiet", "all"].map(str::to_owned);
+        self.run(&folder, "snakemake", words.clone())?;
+        ensure!(self.csv(&folder.join("all.db"))? == one, "snakemake: not the bytes of one run");
+        let made = fs::metadata(folder.join("all.db"))?.modified()?;
+        self.run(&folder, "snakemake", words)?;
+        let made_again = fs::metadata(folder.join("all.db"))?.modified()? != made;
+        ensure!(!made_again, "snakemake: a finished sweep was merged again");
+        Ok(())
+    }
+
+    /// The manifest by the schema of Kubernetes, and the arguments of each of its pods by latput.
+    fn kubernetes(&self, one: &[u8]) -> Result<()> {
+        let folder = self.place("kubernetes")?;
+        let manifest = "kubernetes-job.yaml";
+        self.run(&folder, "kubernetes-validate", ["--strict", manifest].map(str::to_owned))?;
+        let script = "import json, sys, yaml\n\
+                      job = yaml.safe_load(open(sys.argv[1]))['spec']\n\
+                      [pod] = job['template']['spec']['containers']\n\
+                      print(json.dumps([job['completions'], pod['args']]))";
+        let words = ["-c", script, manifest].map(str::to_owned);
+        let printed = self.output(&folder, "python3", words)?;
+        let (pods, words): (u32, Vec<String>) = serde_json::from_slice(&printed)?;
+        for index in 0..pods {
+            let of_pod =
+                |word: &String| word.replace("$(JOB_COMPLETION_INDEX)", &index.to_string());
+            self.run(&folder, "latput", words.iter().map(of_pod))?;
+        }
+        self.latput(&folder, &format!("merge {} -o all.db", parts(0..pods)))?;
+        ensure!(self.csv(&folder.join("all.db"))? == one, "kubernetes: not the bytes of one run");
+        Ok(())
+    }
+
+    fn latput(&self, folder: &Path, words: &str) -> Result<()> {
+        self.run(folder, "latput", words.split(' ').map(str::to_owned))
+    }
+
+    fn csv(&self, results: &Path) -> Result<Vec<u8>> {
+        let results = results.display().to_string();
+        let words = ["report".to_owned(), results, "--format".to_owned(), "csv".to_owned()];
+        self.output(&self.folder, "latput", words)
+    }
+
+    fn run(
+        &self,
+        folder: &Path,
+        program: &str,
+        words: impl IntoIterator<Item = String>,
+    ) -> Result<()> {
+        self.output(folder, program, words).map(drop)
+    }
+
+    /// What a program prints; what it says besides is shown where it fails.
+    fn output(
+        &self,
+        folder: &Path,
+        program: &str,
+        words: impl IntoIterator<Item = String>,
+    ) -> Result<Vec<u8>> {
+        let words: Vec<String> = words.into_iter().collect();
+        // The folders of PATH are searched by env(1), after it has the new PATH.
+        let mut command = Command::new("env");
+        command.arg(program).args(&words).current_dir(folder).env("PATH", &self.path);
+        let ended = command.output().with_context(|| format!("cannot start {program}"))?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let status = ended.status;
+        ensure!(status.success(), "{program} {} ended with {status}:\n{said}", words.join(" "));
+        Ok(ended.stdout)
+    }
+}
