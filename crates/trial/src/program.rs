@@ -223,14 +223,6 @@ impl Program {
     ///
     /// The first problem, with the field that has it.
     pub fn check(&self, count: Option<u64>) -> Result<(), (&'static str, String)> {
-        if self.figures.is_empty() {
-            let problem = format!(
-                "`{}` is no program whose output latput knows: say which figures to read in it, by `metrics` in a plan, or \
-                 `--metric`",
-                self.name()
-            );
-            return Err(("metrics", problem));
-        }
         let port = self.port();
         let server = self.server.as_ref();
         let commands = [
@@ -243,6 +235,14 @@ impl Program {
             if let Some(command) = command {
                 command.check(port, count).map_err(|problem| (field, problem))?;
             }
+        }
+        if self.figures.is_empty() {
+            let problem = format!(
+                "`{}` is no program whose output latput knows: say which figures to read in it, by `metrics` in a plan, or \
+                 `--metric`",
+                self.name()
+            );
+            return Err(("metrics", problem));
         }
         match server.and_then(|server| server.ready.as_ref()) {
             Some(ReadyWhen::Tcp(0)) => {
