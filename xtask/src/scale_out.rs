@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, find_on_path};
 
-/// What comes from PyPI.
+/// Python packages that the arms need.
 const TOOLS: [&str; 2] = ["snakemake>=8,<10", "kubernetes-validate>=1.29"];
 
 /// Runs each recipe in a folder of its own.
@@ -44,7 +44,7 @@ struct Arms {
     folder: PathBuf,
     /// `examples/scale-out`.
     examples: PathBuf,
-    /// Programs of PyPI.
+    /// Programs of those packages.
     python: PathBuf,
     /// `PATH` with latput and those programs first.
     path: std::ffi::OsString,

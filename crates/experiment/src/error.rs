@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
 
-use crate::shard::Shard;
-
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,8 +31,8 @@ pub enum Error {
     /// The trials cannot be divided among shards.
     #[error("--shard {shard}: {problem}")]
     Shard {
-        /// The shard that was asked for.
-        shard: Shard,
+        /// The shard that was asked for, such as `3/16`.
+        shard: String,
         /// The reason and the remedy.
         problem: String,
     },

@@ -66,7 +66,7 @@ impl Shard {
         } else {
             return Ok(());
         };
-        Err(Error::Shard { shard: self, problem: problem.to_owned() })
+        Err(Error::Shard { shard: self.to_string(), problem: problem.to_owned() })
     }
 
     /// The plan's text with the line that tells this shard from the others and from the whole run.

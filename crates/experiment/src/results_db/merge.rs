@@ -136,14 +136,12 @@ impl Scratch {
     fn new(output: &Path) -> Result<Self, Error> {
         let scratch = Self { path: beside(output, ".merging") };
         scratch.remove();
-        match fs::symlink_metadata(&scratch.path) {
-            Err(_) => Ok(scratch),
-            Ok(_) => {
-                let path = scratch.path.clone();
-                let problem = "it is in the way and cannot be removed: remove it".to_owned();
-                Err(Error::ResultsDb { path, problem })
-            }
+        if fs::symlink_metadata(&scratch.path).is_err() {
+            return Ok(scratch);
         }
+        let path = scratch.path.clone();
+        let problem = "it is in the way and cannot be removed: remove it".to_owned();
+        Err(Error::ResultsDb { path, problem })
     }
 
     fn remove(&self) {
@@ -233,9 +231,9 @@ impl ResultsDb {
         run: i64,
         from: &Self,
         from_run: i64,
-        place: &Place,
+        place: &RunPlace,
     ) -> Result<bool, Error> {
-        let Place { id, block, setting, workload } = *place;
+        let RunPlace { id, block, setting, workload } = *place;
         let trial: Option<(i64, i64, String)> = from.sql(
             from.db
                 .prepare_cached(
@@ -282,7 +280,7 @@ impl ResultsDb {
 }
 
 /// The place of a trial in the run's order.
-struct Place {
+struct RunPlace {
     /// Its number in the results file, from 1.
     id: i64,
     block: u32,
@@ -291,7 +289,7 @@ struct Place {
 }
 
 /// The places of a shard's trials, in the run's order.
-fn places(shard: Shard, head: &Head) -> impl Iterator<Item = Place> {
+fn places(shard: Shard, head: &Head) -> impl Iterator<Item = RunPlace> {
     let settings: Vec<usize> = (0..head.header.settings.len()).collect();
     let workloads: Vec<usize> = (0..head.header.workloads.len()).collect();
     let seed = head.header.seed;
@@ -301,7 +299,7 @@ fn places(shard: Shard, head: &Head) -> impl Iterator<Item = Place> {
     });
     let in_order = (1..=head.header.planned_trials).zip(blocks);
     in_order.filter(move |(number, _)| shard.has(number - 1)).map(
-        |(number, (block, setting, workload))| Place {
+        |(number, (block, setting, workload))| RunPlace {
             id: number.cast_signed(),
             block,
             setting,

@@ -117,7 +117,8 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
     };
     let mut header: Results = part.read_json("header", &header)?;
     let blocks_of = (header.settings.len() * header.workloads.len()) as u64;
-    let is_whole = |trials: u64| trials % blocks_of == 0 && trials / blocks_of <= MOST_REPETITIONS;
+    let is_whole =
+        |trials: u64| trials.is_multiple_of(blocks_of) && trials / blocks_of <= MOST_REPETITIONS;
     if blocks_of == 0 || !is_whole(header.planned_trials) {
         return Err(part.error("its header is not that of a shard: run the shard again".to_owned()));
     }
