@@ -3,6 +3,7 @@
 mod read;
 mod write;
 
+use latput_units::text;
 pub(crate) use read::tests;
 pub use write::{FlentFile, write};
 
@@ -30,21 +31,10 @@ fn unix_ms(text: &str) -> Option<u64> {
     u64::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()?.checked_mul(1000)
 }
 
-/// Formats milliseconds since 1970 as UTC.
+/// Formats milliseconds since 1970 as flent does: `2026-11-21T23:34:29.123000Z`.
 fn utc(unix_ms: u64) -> String {
-    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
-    // Convert days since 1970 to a date, in eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    let year = era * 400 + year;
-    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
-    let (second, micros) = (ms / 1000 % 60, ms % 1000 * 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    let second = text::utc(unix_ms / 1000).replace(' ', "T").replace("TUTC", "");
+    format!("{second}.{:06}Z", unix_ms % 1000 * 1000)
 }
 
 #[cfg(test)]

@@ -4,12 +4,15 @@
 //! in pairs, others as two groups. Holm's correction holds over all figures: the chance of any
 //! false claim stays at the wanted level.
 
+mod origin;
+
 use std::collections::BTreeMap;
 
 use latput_stats::{Contrast, Estimate, contrast, paired, unpaired};
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
 
+pub use self::origin::OriginDifference;
 use crate::runs::{AVERAGE, Runs};
 
 /// The compared figures, beside the plan's own: rate, latency and CPU cost.
@@ -55,6 +58,8 @@ pub struct Comparison {
     pub figures: Vec<FigureComparison>,
     /// Parts that could not be compared, in sentences.
     pub remarks: Vec<String>,
+    /// What besides the settings differs between the two sides' runs; empty for two settings of one run.
+    pub origin: Vec<OriginDifference>,
 }
 
 /// The comparison of one figure in one workload.
@@ -142,6 +147,7 @@ pub fn compare(
         let found = results.settings.get(setting);
         found.map_or_else(|| "unknown setting".to_owned(), |set| set.label.clone())
     };
+    let origin = origin::differences(base, other);
     let mut comparisons: Vec<Comparison> = settings
         .iter()
         .map(|&(of_base, of_other)| Comparison {
@@ -151,6 +157,7 @@ pub fn compare(
             method,
             figures: Vec::new(),
             remarks: remarks.clone(),
+            origin: origin.clone(),
         })
         .collect();
     let p_values: Vec<Option<f64>> = drafts.iter().map(Draft::p_value).collect();

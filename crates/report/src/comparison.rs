@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::Table;
 use latput_model::Comparison;
-use latput_model::compare::{FigureComparison, Verdict};
+use latput_model::compare::{FigureComparison, OriginDifference, Verdict};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 use schemars::JsonSchema;
@@ -40,6 +40,21 @@ pub struct ComparisonDocument {
     pub figures: Vec<FigureDocument>,
     /// Parts that could not be compared.
     pub remarks: Vec<String>,
+    /// What besides the settings differs between the two runs: day, latput, testbed, hosts, kernels, NICs.
+    #[serde(default)]
+    pub origin: Vec<OriginDocument>,
+}
+
+/// One thing besides the settings that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OriginDocument {
+    /// `date`, `latput`, `testbed` or `hosts`; or a fact of a host, such as `kernel of sut`.
+    pub what: String,
+    /// Its value in the first run.
+    pub first: String,
+    /// Its value in the second.
+    pub second: String,
 }
 
 /// The comparison of one figure.
@@ -81,6 +96,11 @@ impl ComparisonDocument {
             p_value: figure.p_value,
             verdict: figure.verdict.name().to_owned(),
         };
+        let origin = |it: &OriginDifference| OriginDocument {
+            what: it.what.clone(),
+            first: it.first.clone(),
+            second: it.second.clone(),
+        };
         Self {
             schema: SCHEMA,
             base: comparison.base.clone(),
@@ -90,6 +110,7 @@ impl ComparisonDocument {
             smallest_effect_ratio: comparison.method.smallest_effect,
             figures: comparison.figures.iter().map(figure).collect(),
             remarks: comparison.remarks.clone(),
+            origin: comparison.origin.iter().map(origin).collect(),
         }
     }
 
@@ -113,6 +134,9 @@ pub fn terminal(comparisons: &[Comparison], base: &Results, screen: Screen) -> S
     text += &wrapped(&method(comparisons), "", screen.columns);
     for remark in remarks(comparisons) {
         text += &wrapped(&format!("note: {remark}"), "", screen.columns);
+    }
+    if let Some(origin) = origin(comparisons) {
+        text += &wrapped(&format!("note: {origin}"), "", screen.columns);
     }
     for comparison in comparisons {
         text += &("\n".to_owned() + &wrapped(&heading(comparison), "", screen.columns));
@@ -144,6 +168,9 @@ pub fn markdown(comparisons: &[Comparison], base: &Results) -> String {
     let _ = writeln!(text, "{}", escaped(&method(comparisons)));
     for remark in remarks(comparisons) {
         let _ = writeln!(text, "\nNote: {}", escaped(remark));
+    }
+    if let Some(origin) = origin(comparisons) {
+        let _ = writeln!(text, "\nNote: {}", escaped(&origin));
     }
     for comparison in comparisons {
         let _ = writeln!(text, "\n{}", escaped(&heading(comparison)));
@@ -249,6 +276,14 @@ fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
         }
     }
     remarks
+}
+
+/// What besides the settings differs, in a line: `the two runs differ in kernel of sut (6.1.0, then 6.12.5)`.
+fn origin(comparisons: &[Comparison]) -> Option<String> {
+    let differences = &comparisons.first()?.origin;
+    let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);
+    let all: Vec<String> = differences.iter().map(one).collect();
+    (!all.is_empty()).then(|| format!("the two runs differ in {}", all.join("; ")))
 }
 
 /// The texts of one figure: name, base, other, change, interval and verdict. The change is made of both figures.

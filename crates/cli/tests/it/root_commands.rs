@@ -71,7 +71,7 @@ fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
     let folder = folder.display();
     place.write("index.html", "hello");
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let paths: String = paths.iter().map(|it| format!("{it}_temp_path {folder}/{it};\n")).collect();
+    let paths = paths.map(|it| format!("{it}_temp_path {folder}/{it};\n")).concat();
     place.write(
         "nginx.conf",
         &format!(
@@ -122,7 +122,7 @@ fn the_plans_of_the_pages_run() {
         let short = plan
             .replace("count = 500000", "count = 3000")
             .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")
-            .replace("rm -rf latput-pg", &format!("cd {}", POSTGRES_FOLDER));
+            .replace("rm -rf latput-pg", &format!("cd {POSTGRES_FOLDER}"));
         assert!(short.contains("[\"0us\", 0]]"), "{short}");
         let place = Place::new();
         place.write("plan.toml", &format!("{short}{method}"));

@@ -19,7 +19,7 @@ use crate::view::{View, rate_metric};
 const STRIP: f64 = 92.0;
 /// The part of it above its plot, for its title.
 const STRIP_TITLE: f64 = 22.0;
-/// Trials of a workload from which marks that would hide each other are left out.
+/// Trials of a workload from which marks have whole coordinates, and those that would hide each other are left out.
 const THINNED_FROM: usize = 2_000;
 /// A pause of this many milliseconds between two trials of a workload ends a span.
 const PAUSE_MS: u64 = 1_500;
@@ -140,13 +140,16 @@ fn dashes(
     let mut drawn = BTreeSet::new();
     for (idx, value) in values {
         let mark = &marks[*idx];
-        let (left, level) = (x(mark.from_ms), y(*value));
-        let place = (mark.row.setting, left.round().to_bits(), level.round().to_bits());
-        if is_thinned && !drawn.insert(place) {
-            continue;
+        let (mut left, mut level) = (x(mark.from_ms), y(*value));
+        let mut length = x(mark.to_ms) - left;
+        if is_thinned {
+            [left, level, length] = [left, level, length.max(1.0)].map(f64::round);
+            if !drawn.insert((mark.row.setting, left.to_bits(), level.to_bits())) {
+                continue;
+            }
         }
         let path = paths.entry(mark.row.setting).or_default();
-        let length = coordinate(x(mark.to_ms) - left);
+        let length = coordinate(length);
         let _infallible = write!(path, "M{} {}h{length}", coordinate(left), coordinate(level));
     }
 }

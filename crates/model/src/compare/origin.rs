@@ -1,0 +1,144 @@
+//! What besides the settings differs between two runs: their days, latputs, testbeds and hosts.
+
+use latput_trial::Results;
+use latput_trial::results::HostFacts;
+use latput_units::text::utc;
+
+/// The facts of a host that move its figures, by their names in the results.
+const FACTS: [&str; 10] = [
+    "kernel",
+    "kernel build",
+    "kernel parameters",
+    "cpu model",
+    "online cpus",
+    "cpu frequency governor",
+    "driver",
+    "driver version",
+    "firmware",
+    "speed",
+];
+/// Runs that began closer to each other than this are of one day.
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+/// One thing that differs between the runs of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginDifference {
+    /// `date`, `latput`, `testbed` or `hosts`; or a fact of a host, such as `kernel of sut`.
+    pub what: String,
+    /// Its value in the first run.
+    pub first: String,
+    /// Its value in the second.
+    pub second: String,
+}
+
+/// All that differs. A date differs if a day or more lies between the first trials. A fact that one of the runs has
+/// not recorded is not compared.
+pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDifference> {
+    let mut found = Vec::new();
+    let mut compare = |what: String, first: &str, second: &str| {
+        if first != second {
+            found.push(OriginDifference {
+                what,
+                first: first.to_owned(),
+                second: second.to_owned(),
+            });
+        }
+    };
+    if let (Some(began), Some(began_second)) = (began_ms(first), began_ms(second))
+        && began.abs_diff(began_second) >= DAY_MS
+    {
+        compare("date".to_owned(), &utc(began / 1_000), &utc(began_second / 1_000));
+    }
+    compare("latput".to_owned(), &first.latput_version, &second.latput_version);
+    compare("testbed".to_owned(), &first.testbed, &second.testbed);
+    compare("hosts".to_owned(), &names(&first.hosts), &names(&second.hosts));
+    for (host, other) in first.hosts.iter().zip(&second.hosts) {
+        if host.role != other.role {
+            break;
+        }
+        let role = host.role.name();
+        compare(format!("interface of {role}"), &host.interface, &other.interface);
+        for name in FACTS {
+            if let (Some(fact), Some(other)) = (fact(host, name), fact(other, name)) {
+                compare(format!("{name} of {role}"), fact, other);
+            }
+        }
+    }
+    found
+}
+
+/// The start of the first trial, in milliseconds since 1970. 0 is a trial without a time.
+fn began_ms(results: &Results) -> Option<u64> {
+    results.rows.iter().map(|row| row.started_unix_ms).filter(|ms| *ms > 0).min()
+}
+
+/// Every host with its role, in the order of the observations.
+fn names(hosts: &[HostFacts]) -> String {
+    let name = |host: &HostFacts| format!("{} ({})", host.host, host.role.name());
+    hosts.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn fact<'a>(host: &'a HostFacts, name: &str) -> Option<&'a str> {
+    host.facts.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::observation::Role;
+
+    use super::*;
+    use crate::synthetic::{Figures, results, rr};
+
+    #[test]
+    fn what_differs_is_named_with_both_values_and_nothing_else_is() {
+        let (first, mut second) = (run(1_000), run(1_000 + DAY_MS - 1));
+        assert_eq!(differences(&first, &second), []);
+        second.rows[0].started_unix_ms += 1;
+        second.latput_version = "0.9.0".to_owned();
+        second.testbed = "rack.toml".to_owned();
+        second.hosts[1].facts[0].1 = "6.12.5".to_owned();
+        second.hosts[1].interface = "eth9".to_owned();
+        // Of facts that only one has nothing is known; of others a figure does not depend.
+        second.hosts[0].facts[1].0 = "firmware".to_owned();
+        second.hosts[0].facts[2].1 = "32 GiB".to_owned();
+        let found = differences(&first, &second);
+        let found: Vec<(&str, &str, &str)> =
+            found.iter().map(|it| (&*it.what, &*it.first, &*it.second)).collect();
+        assert_eq!(
+            found,
+            [
+                ("date", "1970-01-01 00:00:01 UTC", "1970-01-02 00:00:01 UTC"),
+                ("latput", "0", "0.9.0"),
+                ("testbed", "none", "rack.toml"),
+                ("interface of generator", "eth0", "eth9"),
+                ("kernel of generator", "6.1.0", "6.12.5"),
+            ]
+        );
+    }
+
+    #[test]
+    fn hosts_of_other_roles_are_named_and_not_compared_with_each_other() {
+        let (first, mut second) = (run(1_000), run(1_000));
+        second.hosts.remove(0);
+        second.hosts[0].facts[0].1 = "6.12.5".to_owned();
+        let found = differences(&first, &second);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&*found[0].what, &*found[0].second), ("hosts", "two (generator)"),);
+    }
+
+    /// One trial that began then, on two hosts.
+    fn run(began_ms: u64) -> Results {
+        let host = |name: &str, role| HostFacts {
+            host: name.to_owned(),
+            role,
+            interface: "eth0".to_owned(),
+            facts: [("kernel", "6.1.0"), ("driver", "ice"), ("memory", "16 GiB")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .to_vec(),
+        };
+        let mut run = results(&["off"], &[rr("rr")], 1, |_, _| Figures::default());
+        run.hosts = vec![host("one", Role::Sut), host("two", Role::Generator)];
+        run.rows[0].started_unix_ms = began_ms;
+        run
+    }
+}
