@@ -320,8 +320,8 @@ impl Run<'_> {
     ) -> Result<Vec<(String, Ended)>, Error> {
         let mut ends = Vec::new();
         for (host, id) in running {
-            tell_containment(programs, host, *id, tell)?;
             let ended = programs.host(host).await_end(*id, within + TRIAL_SLACK, self.stop)?;
+            tell_containment(programs, host, tell)?;
             ends.push((host.clone(), ended));
         }
         for (host, ended) in &ends {
@@ -340,13 +340,8 @@ fn measured(part: &Finished) -> Nanos {
 }
 
 /// Says once that programs may leave something running.
-fn tell_containment(
-    programs: &mut Programs,
-    host: &str,
-    id: u32,
-    tell: &mut Tell<'_>,
-) -> Result<(), Error> {
-    if programs.host(host).is_contained(id) != Some(false) || programs.is_told {
+fn tell_containment(programs: &mut Programs, host: &str, tell: &mut Tell<'_>) -> Result<(), Error> {
+    if !programs.host(host).is_uncontained() || programs.is_told {
         return Ok(());
     }
     programs.is_told = true;

@@ -42,7 +42,8 @@ pub(crate) struct ProgramHost {
     stderr: Arc<Mutex<LastLines>>,
     last_id: u32,
     /// Programs that run, each with whether nothing of it can be left running.
-    started: BTreeMap<u32, bool>,
+    started: BTreeSet<u32>,
+    is_uncontained: bool,
     ended: BTreeMap<u32, Ended>,
     ready: BTreeMap<u32, Result<(), String>>,
     /// Programs whose end nobody will ask for.
@@ -86,7 +87,8 @@ impl ProgramHost {
             answers,
             stderr,
             last_id: 0,
-            started: BTreeMap::new(),
+            started: BTreeSet::new(),
+            is_uncontained: false,
             ended: BTreeMap::new(),
             ready: BTreeMap::new(),
             forgotten: BTreeSet::new(),
@@ -124,9 +126,9 @@ impl ProgramHost {
         self.send(&Request::End { id })
     }
 
-    /// Whether nothing of a program can be left running; `None` if it does not run yet, or no more.
-    pub(crate) fn is_contained(&self, id: u32) -> Option<bool> {
-        self.started.get(&id).copied()
+    /// Whether something of a program that was started may be left running.
+    pub(crate) const fn is_uncontained(&self) -> bool {
+        self.is_uncontained
     }
 
     /// Whether a program has ended.
@@ -168,7 +170,7 @@ impl ProgramHost {
     /// Waits until a program runs, or has ended.
     pub(crate) fn await_start(&mut self, id: u32, stop: &Stop) -> Result<(), Error> {
         self.until(super::ANSWER_WITHIN, stop, |host| {
-            (host.started.contains_key(&id) || host.ended.contains_key(&id)).then_some(())
+            (host.started.contains(&id) || host.ended.contains_key(&id)).then_some(())
         })
     }
 
@@ -199,7 +201,8 @@ impl ProgramHost {
     fn take(&mut self, answer: Answer) -> Result<(), Error> {
         match answer {
             Answer::Started { id, contained, .. } => {
-                self.started.insert(id, contained);
+                self.started.insert(id);
+                self.is_uncontained |= !contained;
             }
             Answer::Ready { id } => {
                 self.ready.insert(id, Ok(()));

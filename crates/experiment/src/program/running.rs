@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process::OsClock;
 use latput_units::{Clock, Nanos};
+use rustix::fs::{Mode, OFlags};
 
 use super::hold::{self, GRACE, Said};
 use super::kept::{Keeper, KeptOutput};
@@ -247,7 +248,10 @@ fn read_file(path: &Path, keep: usize) -> Result<KeptOutput, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
     let name = path.display();
     let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
-    let file = std::fs::File::open(path).map_err(failed)?;
+    // Not waiting: a pipe that nobody writes to would hold the trial.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    let file = std::fs::File::from(file.map_err(|errno| failed(errno.into()))?);
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(format!("`{name}` is no file"));
     }

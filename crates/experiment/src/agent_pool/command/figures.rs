@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_trial::Metric;
 use latput_trial::figures::{Output, ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
-use latput_trial::observation::Observation;
+use latput_trial::observation::{Check, Observation};
 use latput_trial::program::Program;
 
 use crate::error::Error;
@@ -59,7 +59,18 @@ pub(super) fn store(
     };
     observation.traffic.sender_window = window;
     observation.traffic.receiver_window = window;
+    observation.checks.extend(all.errors.map(program_errors));
     all.store(observation);
+}
+
+/// Whether the benchmark's own requests went well: fast errors are no rate.
+fn program_errors(errors: u64) -> Check {
+    let plural = if errors == 1 { "" } else { "s" };
+    Check {
+        name: "program-errors".to_owned(),
+        passed: errors == 0,
+        detail: format!("the benchmark tells of {errors} failed request{plural}"),
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a count beyond 64 bits becomes the largest")]

@@ -65,7 +65,7 @@ impl Run<'_> {
             id,
         });
         self.await_ready(programs, &spec, server, (id, address), &cpus)?;
-        tell_containment(programs, &spec.name, id, tell)
+        tell_containment(programs, &spec.name, tell)
     }
 
     /// Waits until the server is ready.
