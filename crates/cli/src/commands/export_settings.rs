@@ -63,7 +63,7 @@ pub(super) struct SourceArgs {
     /// The host's role in the results file.
     #[arg(long, value_enum, default_value = "sut")]
     role: ExportedRole,
-    /// The interface, if it differs from that of the results file.
+    /// The interface, if it differs from that of the results file. Results that were imported from a report need it.
     #[arg(long, value_name = "IFACE", conflicts_with = "knobs")]
     interface: Option<String>,
     /// How the configuration identifies the interface. By default by its permanent address, else
@@ -178,6 +178,13 @@ impl SourceArgs {
     fn of_results(&self, source: &str) -> Result<Wanted, CliError> {
         let results_db = ResultsDb::open(Path::new(source))?;
         let results = results_db.load_chosen(self.run)?;
+        if self.interface.is_none() && results.is_imported() {
+            let message = format!(
+                "{source} was imported from a report, and anybody can have edited it: look at its setting, and name \
+                 the interface that it is for with --interface"
+            );
+            return Err(CliError::usage(message));
+        }
         let setting = match &self.setting {
             Some(name) => setting_of(&results, name)?,
             None => recommended(&results)?,

@@ -41,6 +41,11 @@ fn a_shared_report_is_imported_and_reported_the_same() {
     assert!(first.len() > 3, "{first:?}");
     assert_eq!(first, figures(table(&["report", "b.db"])));
     place.run(&["apply", "b.db", "--setting", "20us"]).expect(2, &["report", "--on"]);
+    let export = ["export-settings", "b.db", "--setting", "20us", "--format", "ethtool"];
+    for taking in [&export[..], &["keep", "b.db", "--setting", "20us", "--dry-run"]] {
+        place.run(taking).expect(2, &["b.db was imported from a report", "--interface"]);
+    }
+    place.run(&[&export[..], &["--interface", "nic7"]].concat()).expect(0, &["nic7"]);
     place.run(&["report", "b.db", "-o", "again.html"]).expect(0, &[]);
     let again = std::fs::read_to_string(place.path("again.html")).unwrap();
     assert!(again.contains("Imported from a report") && again.contains("<b>Simulated.</b>"));
