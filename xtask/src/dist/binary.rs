@@ -56,7 +56,12 @@ impl Places {
         let remap =
             self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
         // Relative relocations in their packed form: 0.6 MB less. The libc within can read them (glibc 2.36).
-        let of_target = ["-Ctarget-feature=+crt-static", "-Clink-arg=-Wl,-z,pack-relative-relocs"];
+        // Functions of the same code are kept once.
+        let of_target = [
+            "-Ctarget-feature=+crt-static",
+            "-Clink-arg=-Wl,-z,pack-relative-relocs",
+            "-Clink-arg=-Wl,--icf=all",
+        ];
         let flags: Vec<String> = of_target.map(str::to_owned).into_iter().chain(remap).collect();
         flags.join("\u{1f}")
     }
