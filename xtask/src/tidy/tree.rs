@@ -7,6 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::code;
 
+/// Of a file. A larger one was built, and stays in every clone's history.
+const BYTES_MOST: usize = 1 << 20;
+
 /// The text files of the repository.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -46,6 +49,11 @@ impl Tree {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error).with_context(|| format!("cannot read {path}")),
             };
+            ensure!(
+                bytes.len() <= BYTES_MOST,
+                "{path} has {} bytes, at most {BYTES_MOST}: what is built is not kept; add it to .gitignore",
+                bytes.len()
+            );
             if let Ok(text) = String::from_utf8(bytes) {
                 files.push(File { path: path.to_owned(), text });
             }
