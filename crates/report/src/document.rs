@@ -160,6 +160,10 @@ pub struct Workload {
     pub kind: String,
     /// Sizes, connections, burst and rates, each with its unit in its name; switches are 0 or 1.
     pub parameters: BTreeMap<String, u64>,
+    /// Of a `command`: the benchmark's words as a shell would take them.
+    pub command: Option<String>,
+    /// The words of its server, if it has one.
+    pub server: Option<String>,
 }
 
 /// One finished trial.
@@ -540,7 +544,10 @@ fn finding(finding: &latput_trial::Finding) -> FindingDocument {
 }
 
 fn workload(workload: &latput_trial::Workload) -> Workload {
+    let program = workload.program.as_ref();
     Workload {
+        command: program.map(|program| program.command.in_words()),
+        server: program.and_then(|program| Some(program.server.as_ref()?.command.in_words())),
         name: workload.name.clone(),
         kind: workload.traffic.kind().to_owned(),
         parameters: parameters(workload).into_iter().collect(),

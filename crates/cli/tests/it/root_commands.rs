@@ -68,7 +68,11 @@ fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
     assert_eq!(left, Vec::<String>::new());
     wait_until("the lab to be gone", || processes_of(&place) == 0);
     let json = place.run(&["report", "redis.db", "--json"]);
-    json.expect(0, &["redis get", "transactions_per_s"]);
+    let words = ["redis get", "transactions_per_s", "redis-benchmark -h {sut}", "redis-server"];
+    json.expect(0, &words);
+    // A report to be shown to strangers does not tell what was run.
+    let shared = place.run(&["report", "redis.db", "--share", "--json"]);
+    assert!(!shared.expect(0, &["redis get"]).out.contains("redis-server"));
 }
 
 #[test]
