@@ -159,7 +159,9 @@ const TEST_THREADS_PER_CPU: usize = 3;
 
 /// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    run_tests(workspace, tally, ["--package latput", "--test it"], "vm_ --test-threads=1")
+    // Only with `--no-fail-fast` does cargo list the programs that failed, to be run once more.
+    let which = ["--package latput", "--test it --no-fail-fast"];
+    run_tests(workspace, tally, which, "vm_ --test-threads=1")
 }
 
 /// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
