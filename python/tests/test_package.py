@@ -159,7 +159,9 @@ def test_other_threads_run_while_a_plan_is_simulated() -> None:
 
 def test_ctrl_c_ends_a_simulation_and_what_ended_is_kept(tmp_path: Path) -> None:
     long = PLAN.replace("min = 5, max = 5", "min = 5000, max = 5000")
-    script = f"import latput\nlatput.simulate({long!r}, seed=1, output='cut.db')"
+    # A shell ignores SIGINT for what it starts in the background, and so would everything below it.
+    head = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script = f"{head}import latput\nlatput.simulate({long!r}, seed=1, output='cut.db')"
     child = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     kept = tmp_path / "cut.db"
 
