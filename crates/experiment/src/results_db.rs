@@ -5,6 +5,7 @@
 
 mod merge;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,9 @@ use latput_linux::files::{self, FileError, FileLock};
 use latput_trial::{Results, Row};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+pub(crate) use self::merge::WITHOUT;
 pub use self::merge::{Merge, Merged, merge};
 use crate::error::Error;
 
@@ -151,8 +153,20 @@ impl ResultsDb {
             return Err(refused("not a regular file"));
         }
         let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
-        connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
-            .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))
+        let opened = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
+        if !opened.needs_its_log() || merge::beside(&real, "-wal").exists() {
+            return Ok(opened);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Self::connect(path, &immutable(&real), flags, PATIENCE)
+    }
+
+    /// Whether it cannot be read because its log, or the log's index, cannot be made beside it: the folder is read-only.
+    fn needs_its_log(&self) -> bool {
+        let read = self.db.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
+        let code = read.err().and_then(|error| error.sqlite_error_code());
+        matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
     }
 
     /// Opens the database with restrictions that make a hostile file fail harmlessly. `real` is its
@@ -441,13 +455,29 @@ impl ResultsDb {
     }
 }
 
+/// The name of a file that nobody writes to, by which SQLite reads it without a log (SQLite: URI Filenames, 3.3).
+fn immutable(real: &Path) -> PathBuf {
+    let mut uri = String::from("file:");
+    for &byte in real.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
+        }
+    }
+    PathBuf::from(uri + "?immutable=1")
+}
+
+fn hex_digit(number: u8) -> char {
+    char::from(b"0123456789abcdef"[usize::from(number)])
+}
+
 /// An index as an SQLite integer. There are thousands of settings and workloads at most.
 fn index(idx: usize) -> i64 {
     i64::try_from(idx).expect("a plan has no more settings or workloads than the file can number")
 }
 
 fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode;
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
             "this is not a results file (not an SQLite database): name another file".to_owned()

@@ -21,7 +21,7 @@ use self::order::{group_disruptive, trial_seed};
 use crate::error::Error;
 use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
-use crate::results_db::ResultsDb;
+use crate::results_db::{ResultsDb, WITHOUT};
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::shard::Shard;
 use crate::testbed::Testbed;
@@ -285,6 +285,7 @@ impl Session<'_> {
         if self.run.shard.is_some() {
             return Ok(()); // the stopping rule looks at the trials of all shards
         }
+        self.results.notes.retain(|note| !note.starts_with(WITHOUT)); // their trials are here now
         for block in method.repetitions_min..method.repetitions_max {
             // Trials of an earlier session must not change the content of their block.
             let before = self.results.rows.partition_point(|row| row.block < block);

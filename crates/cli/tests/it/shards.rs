@@ -1,6 +1,7 @@
 //! Shards of a simulated run, and their merge: the same bytes as one process, or a refusal that names the file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rusqlite::Connection;
 
@@ -135,12 +136,72 @@ fn a_damaged_part_is_named_and_what_is_there_can_be_kept() {
         .merge(&parts, &["--partial"])
         .expect(6, &["part3.db", "no file has shard 3/4", "14 of 18"]);
     place.run(&["report", "all.db"]).expect(0, &["no file has shard 3/4"]);
+    // `run` finishes what was merged; the report no longer misses the shard.
+    fs::copy(place.path("all.db"), place.path("run.db")).unwrap();
+    place
+        .run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "run.db"])
+        .expect(0, &["14 of 18 trials are done"]);
+    let finished = place.run(&["report", "run.db"]);
+    assert!(!finished.expect(0, &["sharded"]).out.contains("shard 3/4"), "{finished:#?}");
     // The shard is run again, and takes its place.
     fs::remove_file(place.path("part3.db")).unwrap();
     place.shard("plan.toml", "sim:server-10g", "3/4", "part3.db");
     place.merge(&parts, &[]).expect(0, &["18 of 18"]);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
+}
+
+#[test]
+fn a_partial_merge_takes_nothing_from_the_file_that_it_replaces() {
+    let place = place();
+    let parts = place.shards(4);
+    place.merge(&parts[..2], &["--partial"]).expect(6, &["10 of 18"]);
+    // Other trials, fewer and as many.
+    for others in [&parts[2..3], &parts[2..]] {
+        place.merge(others, &["--partial"]).expect(1, &["all.db", "10 other trials", "-o"]);
+        assert_eq!(place.trials("all.db"), 10);
+    }
+    place.merge(&parts[..3], &["--partial"]).expect(6, &["14 of 18"]);
+    place.merge(&parts, &[]).expect(0, &["18 of 18"]);
+    place.merge(&parts[1..], &["--partial"]).expect(1, &["all.db", "5 other trials"]);
+    assert_eq!(place.trials("all.db"), 18);
+    assert!(!place.path("all.db.merging").exists());
+}
+
+#[test]
+fn what_a_worker_or_a_merge_leaves_when_it_is_killed_at_its_start_is_no_obstacle() {
+    let place = place();
+    let parts = place.shards(2);
+    place.write("part2.db", "");
+    place.merge(&parts, &[]).expect(2, &["part2.db: its shard has not begun", "`--shard`"]);
+    place.shard("plan.toml", "sim:server-10g", "2/2", "part2.db");
+    for left in ["all.db.merging", "all.db.merging-wal", "all.db.merging-shm"] {
+        place.write(left, "half a page");
+    }
+    place.merge(&parts, &[]).expect(0, &["18 of 18"]);
+    assert!(!place.path("all.db.merging-wal").exists());
+}
+
+#[test]
+fn parts_are_merged_and_reported_from_a_folder_that_may_only_be_read() {
+    let place = place();
+    let parts = place.shards(2);
+    // A name that means something in a URI.
+    let folder = place.path("a?b=%41 #c");
+    fs::create_dir(&folder).unwrap();
+    let kept: Vec<String> = parts.iter().map(|part| format!("a?b=%41 #c/{part}")).collect();
+    for (part, kept) in parts.iter().zip(&kept) {
+        fs::copy(place.path(part), place.path(kept)).unwrap();
+    }
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o555)).unwrap();
+    let words = ["merge", kept[0].as_str(), kept[1].as_str(), "-o", "all.db"];
+    place.run_without_root(&words).expect(0, &["18 of 18"]);
+    place.run_without_root(&["report", &kept[0]]).expect(0, &["sharded"]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    // What a log beside it holds cannot be read, and is not left out.
+    fs::write(place.path(&format!("{}-wal", kept[0])), "a log").unwrap();
+    place.run_without_root(&words).expect(2, &["part1.db", "may be written to"]);
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::error::Error;
 use crate::session::shuffled;
 use crate::shard::Shard;
 
+/// Begins the remark in the results on each part that a merge did without.
+pub(crate) const WITHOUT: &str = "merged without a part: ";
+
 /// The inputs of a merge.
 #[derive(Debug)]
 pub struct Merge<'a> {
@@ -53,9 +56,9 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
     if !missing.is_empty() && !merge.partial {
         return Err(Error::Merge { problems: missing });
     }
-    check_output(merge.output, &head)?;
+    let replaced = check_output(merge.output, &head)?;
     let scratch = Scratch::new(merge.output)?;
-    let trials = fill(&scratch.path, merge.stop, &parts, &head, &missing)?;
+    let trials = fill(&scratch.path, merge.stop, &parts, &head, &missing, replaced)?;
     scratch.take_name_of(merge.output)?;
     drop(lock);
     let planned = head.header.planned_trials;
@@ -83,18 +86,18 @@ fn lock(output: &Path) -> Result<FileLock, Error> {
     })
 }
 
-/// Refuses an output that holds anything but trials of this run.
-fn check_output(output: &Path, head: &Head) -> Result<(), Error> {
+/// The output, if it holds this run and is to be replaced. One with anything else is refused.
+fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> {
     let size = match fs::symlink_metadata(output) {
         Ok(meta) if meta.is_file() => meta.len(),
         Ok(_) => {
             let problem = "not a regular file: name another with -o".to_owned();
             return Err(Error::ResultsDb { path: output.to_owned(), problem });
         }
-        Err(_) => return Ok(()),
+        Err(_) => return Ok(None),
     };
     if size == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let there = ResultsDb::open(output)?;
     let others: i64 = there.sql(there.db.query_row(
@@ -102,25 +105,18 @@ fn check_output(output: &Path, head: &Head) -> Result<(), Error> {
         params![head.plan, head.machine],
         |row| row.get(0),
     ))?;
-    let runs = there.runs()?;
-    let most = head.header.planned_trials;
-    if others > 0 || runs.len() > 1 || runs.iter().any(|run| run.trials > most) {
+    if others > 0 || there.runs()?.len() > 1 {
         return Err(there.error(
-            "it holds other trials than those of these shards, which would be lost: name another \
-             file with -o"
+            "it holds other runs than that of these shards, which would be lost: name another file \
+             with -o"
                 .to_owned(),
         ));
     }
-    drop(there);
-    if beside(output, "-wal").exists() {
-        let problem = "another program has it open: wait for it, or name another file with -o";
-        return Err(Error::ResultsDb { path: output.to_owned(), problem: problem.to_owned() });
-    }
-    Ok(())
+    Ok(Some(there))
 }
 
 /// The file of this name with something at its end.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -171,22 +167,33 @@ impl Drop for Scratch {
     }
 }
 
-/// Writes the run of these parts to a new file; returns its number of trials.
+/// Writes the run of these parts to a new file; returns its number of trials. It must have those of the
+/// file that it replaces.
 fn fill(
     path: &Path,
     stop: &Stop,
     parts: &[Part],
     head: &Head,
     missing: &[String],
+    replaced: Option<ResultsDb>,
 ) -> Result<u64, Error> {
     let mut header = head.header.clone();
-    header.notes.extend(missing.iter().map(|what| format!("merged without a part: {what}")));
+    header.notes.extend(missing.iter().map(|what| format!("{WITHOUT}{what}")));
     let into = ResultsDb::create(path)?;
     let started = parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0);
     let run = into.begin(&head.plan, &head.machine, started, &header)?;
     let mut trials = 0;
     for part in parts {
         trials += into.take_part(run, part, head, stop)?;
+    }
+    if let Some(replaced) = replaced {
+        replaced.check_all_in(&into, stop)?;
+        let output = replaced.path.clone();
+        drop(replaced);
+        if beside(&output, "-wal").exists() {
+            let problem = "another program has it open: wait for it, or name another file with -o";
+            return Err(Error::ResultsDb { path: output, problem: problem.to_owned() });
+        }
     }
     if missing.is_empty() && !head.is_least {
         into.finish(run, &header)?;
@@ -201,6 +208,31 @@ fn fill(
 }
 
 impl ResultsDb {
+    /// Refuses to be replaced by a file that lacks trials of this one.
+    fn check_all_in(&self, other: &Self, stop: &Stop) -> Result<(), Error> {
+        let select = self.db.prepare("SELECT block, setting, workload FROM trial");
+        let mut select = self.sql(select)?;
+        let has = "SELECT 1 FROM trial WHERE block = ?1 AND setting = ?2 AND workload = ?3";
+        let mut has = other.sql(other.db.prepare(has))?;
+        let mut trials = self.sql(select.query([]))?;
+        let mut lost = 0_u64;
+        while let Some(trial) = self.sql(trials.next())? {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            let place = || Ok([trial.get::<_, i64>(0)?, trial.get(1)?, trial.get(2)?]);
+            let place = self.sql(place())?;
+            lost += u64::from(!other.sql(has.exists(place))?);
+        }
+        if lost == 0 {
+            return Ok(());
+        }
+        Err(self.error(format!(
+            "it holds {lost} other trials than those of these shards, which would be lost: name all \
+             shards, or another file with -o"
+        )))
+    }
+
     /// Copies the trials of a part in one transaction; returns their number.
     fn take_part(&self, run: i64, part: &Part, head: &Head, stop: &Stop) -> Result<u64, Error> {
         let from = Self::open(&part.path)?;

@@ -91,7 +91,12 @@ pub(super) fn find(merge: &Merge<'_>) -> Result<Found, Error> {
 
 /// The newest run of a file, which must be a shard.
 fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
-    let part = ResultsDb::open(path)?;
+    let not_begun = "its shard has not begun: run the same command with `--shard` again";
+    let part = ResultsDb::connect_any(path)?;
+    if part.is_empty()? {
+        return Err(part.error(not_begun.to_owned())); // killed between the file and its tables
+    }
+    part.verify()?;
     let newest = part.sql(
         part.db
             .query_row(
@@ -108,8 +113,7 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
             .optional(),
     )?;
     let Some(((run, started, is_finished), (text, machine, header), trials)) = newest else {
-        let problem = "its shard has not begun: run the same command with `--shard` again";
-        return Err(part.error(problem.to_owned()));
+        return Err(part.error(not_begun.to_owned()));
     };
     let Some((shard, Whole { plan, is_least })) = Shard::of_plan_text(&text) else {
         let problem = "its newest run is no shard: name files of `latput run --shard`";
