@@ -12,6 +12,11 @@ use crate::workspace::{Workspace, find_on_path};
 /// Python packages that the arms need.
 const TOOLS: [&str; 2] = ["snakemake>=8,<10", "kubernetes-validate>=1.29"];
 
+/// Debian's programs of a Slurm of one node.
+const SLURM: [&str; 4] = ["slurmctld", "slurmd", "sbatch", "sinfo"];
+/// Starts one, and runs the example on it.
+const START_SLURM: &str = include_str!("scale_out/slurm.sh");
+
 /// Runs each recipe in a folder of its own.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let arms = Arms::new(workspace)?;
@@ -27,6 +32,12 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.passed += 1;
     } else {
         tally.feed("skipped: needs parallel");
+    }
+    if let Some(missing) = SLURM.iter().find(|name| find_on_path(name).is_none()) {
+        tally.feed(&format!("skipped: needs {missing}"));
+    } else {
+        arms.slurm(&one)?;
+        tally.passed += 1;
     }
     arms.snakemake(&one)?;
     tally.passed += 1;
@@ -86,6 +97,17 @@ impl Arms {
             fs::copy(entry.path(), place.join(entry.file_name()))?;
         }
         Ok(place)
+    }
+
+    /// The array of tasks, on a Slurm in namespaces of its own. Its daemons end with them.
+    fn slurm(&self, one: &[u8]) -> Result<()> {
+        let folder = self.place("slurm")?;
+        let own = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+        let words = own.into_iter().chain(["timeout", "120", "sh", "-c", START_SLURM]);
+        self.run(&folder, "unshare", words.map(str::to_owned))?;
+        self.latput(&folder, &format!("merge {} -o all.db", parts(1..=16)))?;
+        ensure!(self.csv(&folder.join("all.db"))? == one, "slurm: not the bytes of one run");
+        Ok(())
     }
 
     /// The Snakefile; a second start must find nothing to do.
