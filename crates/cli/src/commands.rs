@@ -30,6 +30,7 @@ pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod sim;
@@ -50,6 +51,7 @@ use crate::exit::CliError;
 pub(crate) enum Command {
     Tune(tune::Args),
     Run(run::Args),
+    Search(search::Args),
     Merge(merge::Args),
     Measure(measure::Args),
     Show(show::Args),
@@ -92,6 +94,7 @@ impl Command {
         match self {
             Self::Tune(args) => args.run(context),
             Self::Run(args) => args.run(context),
+            Self::Search(args) => args.run(context),
             Self::Merge(args) => args.run(context),
             Self::Measure(args) => args.run(context),
             Self::Show(args) => args.run(context),

@@ -2,6 +2,7 @@
 //! `model`, that of errors in `error`. The documents of `tune`, `run`, `measure` and `report` are in `latput-report`;
 //! `docs/schema/` has the schema of each.
 
+pub(crate) mod ask_tell;
 pub(crate) mod check;
 pub(crate) mod error;
 pub(crate) mod flent;
@@ -216,6 +217,10 @@ mod tests {
         let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
         agrees("check", of_check);
         agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
+        let said = serde_json::to_value(schemars::schema_for!(ask_tell::SearchSaid)).unwrap();
+        agrees("search-said", said);
+        let answer = serde_json::to_value(schemars::schema_for!(ask_tell::SearchAnswer)).unwrap();
+        agrees("search-answer", answer);
         agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
         let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
         agrees("flent-manifest", flent);

@@ -17,6 +17,12 @@ pub enum Error {
         /// The missing or excessive part.
         problem: String,
     },
+    /// The optimiser that suggests settings has failed.
+    #[error("the optimiser {problem}")]
+    Optimiser {
+        /// What it did, and the remedy.
+        problem: String,
+    },
     /// The testbed supports no part of the plan.
     #[error("{problem}")]
     Unsupported {
@@ -206,6 +212,7 @@ impl Error {
             Self::Host { outcome, .. } => return *outcome,
             Self::Plan(_)
             | Self::Search { .. }
+            | Self::Optimiser { .. }
             | Self::Unsupported { .. }
             | Self::NoSlices
             | Self::Shard { .. }

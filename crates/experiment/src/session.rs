@@ -3,13 +3,14 @@
 mod check;
 mod order;
 mod slices;
+mod suggested;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::plan::{Design, OnUnsupported};
+use latput_trial::plan::{Design, MAX_TRIALS, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
@@ -18,6 +19,8 @@ use latput_units::Nanos;
 pub use self::check::{Checked, check};
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
+use self::suggested::Asking;
+pub use self::suggested::{Observed, Suggest};
 use crate::error::Error;
 use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
@@ -97,6 +100,16 @@ pub struct Ended {
 
 /// Runs every trial of a plan that `db` does not have yet. An error means that no trial ran.
 pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Result<Ended, Error> {
+    run_suggested(run, db, progress, None)
+}
+
+/// As [`run`]; in a plan with `design = "search"` the settings are those of `other` if there is one.
+pub fn run_suggested(
+    run: &Run<'_>,
+    db: &mut ResultsDb,
+    progress: &mut dyn Progress,
+    other: Option<&mut dyn Suggest>,
+) -> Result<Ended, Error> {
     if let Some(shard) = run.shard {
         shard.check(run.plan, run.testbed)?;
     }
@@ -163,7 +176,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     let cause = match design {
         Design::Blocks => session.blocks(&mut *runner).err(),
         Design::Slices => session.slices(&mut *runner).err(),
-        Design::Search => session.search(&mut *runner, &refused).err(),
+        Design::Search => session.search(&mut *runner, &refused, other).err(),
     };
     session.end(runner, cause)
 }
@@ -313,6 +326,7 @@ impl Session<'_> {
         &mut self,
         runner: &mut dyn TrialRunner,
         refused: &BTreeMap<usize, String>,
+        other: Option<&mut dyn Suggest>,
     ) -> Result<(), Error> {
         let today = first_of(self.run.plan, &self.results.today);
         let search = plan_search(self.run.plan, today.as_ref(), refused)?;
@@ -321,6 +335,16 @@ impl Session<'_> {
         }
         let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
         let budget = self.search_budget(&search);
+        let plan = self.run.plan;
+        let mut asking = match other {
+            None => None,
+            Some(other) => {
+                // Without a time budget the optimiser decides when it is done.
+                let most = usize::try_from(MAX_TRIALS).unwrap_or(usize::MAX) / workloads.len();
+                let budget = plan.method.budget.map_or(most, |_| budget);
+                Some(Asking::begin(other, plan, refused, budget)?)
+            }
+        };
         let most = budget + 2 * search.confirmations() as usize;
         self.results.planned_trials = (most * workloads.len()) as u64;
         let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
@@ -331,9 +355,12 @@ impl Session<'_> {
             // Only whole blocks count: trials of an earlier session must not change this block.
             let before = self.results.rows.partition_point(|row| row.block < block);
             let begun = self.results.rows.split_off(before);
-            let next = search.next(&self.results, budget);
+            let next = match &mut asking {
+                None => Ok(search.next(&self.results, budget)),
+                Some(asking) => asking.next(&search, &self.results, &begun),
+            };
             self.results.rows.extend(begun);
-            let settings = match next {
+            let settings = match next? {
                 Next::Done(note) => {
                     self.results.notes.push(note);
                     break;
@@ -350,6 +377,17 @@ impl Session<'_> {
                     settings
                 }
             };
+            if asking.is_some() {
+                // As if the optimiser were done after this block.
+                let confirmations = search.confirmations();
+                let runs = match self.results.confirmed_from {
+                    None => settings.len() + 2 * confirmations as usize,
+                    Some(from) => {
+                        settings.len() * confirmations.saturating_sub(block - from) as usize
+                    }
+                };
+                self.results.planned_trials = (before + runs * workloads.len()) as u64;
+            }
             let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
             let header = (self.results.settings.len(), self.results.confirmed_from);
             if stored != header {

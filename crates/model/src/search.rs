@@ -197,6 +197,31 @@ impl Search {
         Some(Leader { setting, doubt, regret_log, keeps_limits, references: view.references() })
     }
 
+    /// For each limit the logarithm of the ratio by which a run breaks it, by the means of the figures so far.
+    fn excesses(&self, run: &Tried) -> Vec<f64> {
+        let mean = |setting: usize, at: usize| {
+            let of_setting = self.tried.iter().filter(|it| it.setting == setting);
+            let (sum, runs) = of_setting
+                .fold((0.0, 0.0), |(sum, runs), it| (sum + it.figures_log[at], runs + 1.0));
+            (runs > 0.0).then_some(sum / runs)
+        };
+        let of_limit = |(at, limit): (usize, &Limit)| {
+            let tried: BTreeSet<usize> = self.tried.iter().map(|it| it.setting).collect();
+            let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
+            let reference = match limit.reference {
+                None => Some(0.0),
+                Some(Reference::Today) => mean(self.today, at),
+                Some(Reference::Best) => tried
+                    .iter()
+                    .filter_map(|setting| mean(*setting, at))
+                    .max_by(|a, b| (towards_best * a).total_cmp(&(towards_best * b))),
+            };
+            // Without today's figure nothing is known to be broken.
+            reference.map_or(0.0, |it| towards_best * (limit.number_log + it - run.figures_log[at]))
+        };
+        self.limits.iter().enumerate().map(of_limit).collect()
+    }
+
     /// Settings of the first phase: enough to see each axis once, and the corners between them.
     fn start_size(&self) -> usize {
         let axes = self.space.axes().iter().filter(|axis| axis.levels > 1).count();

@@ -204,9 +204,9 @@ impl Factor {
         }
     }
 
-    /// The first target's value names the level if it differs at each level, since the other values
-    /// follow from it. Otherwise every varying value does.
-    fn label(&self, level: &[Value]) -> String {
+    /// A level with its knob, as in tables: `rx-usecs=50us`. The first target's value names the level if it differs at
+    /// each level, since the other values follow from it. Otherwise every varying value does.
+    pub fn label(&self, level: &[Value]) -> String {
         let values = |idx: usize| self.levels.iter().map(move |level| &level[idx]);
         let distinct = values(0).collect::<BTreeSet<_>>().len();
         let varies = |idx: &usize| values(*idx).any(|value| *value != self.levels[0][*idx]);

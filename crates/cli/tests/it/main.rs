@@ -43,6 +43,7 @@ mod root_today;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
+mod search;
 mod shards;
 mod shared_report;
 mod simulated;

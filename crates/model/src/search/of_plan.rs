@@ -29,6 +29,9 @@ const SMALLEST_EFFECT: f64 = 0.03;
 /// this.
 const DOUBT: f64 = 0.05;
 
+/// The reason of an end that needs no word.
+const SETTLED: &str = "";
+
 /// The next block of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
@@ -44,6 +47,23 @@ pub enum Next {
     Confirm(Vec<LabelledSetting>),
     /// Run nothing more, with the reason for people.
     Done(String),
+}
+
+/// What one block says of one setting, in the terms of the goal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockFigures<'a> {
+    /// The block.
+    pub block: u32,
+    /// The setting's index in the results.
+    pub setting: usize,
+    /// The setting.
+    pub set: &'a LabelledSetting,
+    /// Natural logarithm of the cost to minimise; `None` where a figure of the goal is missing.
+    pub cost_log: Option<f64>,
+    /// For each limit of the goal, the natural logarithm of the ratio by which it is broken; kept at 0 and below. A limit
+    /// that is a share of today's or of the best figure takes the mean of these figures so far. Empty where a
+    /// figure is missing.
+    pub excesses_log: Vec<f64>,
 }
 
 /// A plan's search.
@@ -127,7 +147,7 @@ impl PlanSearch {
         // A file that was cut may name a block that lies ahead.
         let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
         if results.confirmed_from.is_some_and(|from| blocks >= from) {
-            return self.stopped(&search, Ending::Settled);
+            return self.stopped(&search, SETTLED);
         }
         let attempts: BTreeSet<(u32, usize)> =
             rows.iter().map(|row| (row.block, row.setting)).collect();
@@ -146,8 +166,39 @@ impl PlanSearch {
                 let settings = settings.into_iter().map(setting).collect();
                 Next::Explore { settings, leader: leader.map(setting) }
             }
-            SearchStep::Stop(ending) => self.stopped(&search, ending),
+            SearchStep::Stop(Ending::Settled) => self.stopped(&search, SETTLED),
+            SearchStep::Stop(Ending::Budget) => self.stopped(&search, "the budget is used up"),
         }
+    }
+
+    /// What the exploring blocks in `results` from `from` on say, in order. Every block must be complete.
+    pub fn seen<'a>(&self, results: &'a Results, from: u32) -> Vec<BlockFigures<'a>> {
+        let rows = explored(results);
+        let search = self.search(results, &rows, usize::MAX);
+        let runs: BTreeSet<(u32, usize)> =
+            rows.iter().map(|row| (row.block, row.setting)).collect();
+        let of_run = |(block, setting): (u32, usize)| {
+            let set = results.settings.get(setting)?;
+            let is_this = |one: &&Tried| {
+                one.block == block && self.by_label.get(&set.label) == Some(&one.setting)
+            };
+            let tried = search.tried.iter().find(is_this);
+            let excesses_log = tried.map_or_else(Vec::new, |tried| search.excesses(tried));
+            Some(BlockFigures {
+                block,
+                setting,
+                set,
+                cost_log: tried.map(|it| it.cost_log),
+                excesses_log,
+            })
+        };
+        runs.into_iter().filter(|(block, _)| *block >= from).filter_map(of_run).collect()
+    }
+
+    /// The step after exploring, where somebody else ends it, for the reason `why`.
+    pub fn conclude(&self, results: &Results, why: &str) -> Next {
+        let rows = explored(results);
+        self.stopped(&self.search(results, &rows, usize::MAX), why)
     }
 
     /// While a winner is confirmed, the fresh rows themselves give the settings to run again.
@@ -173,7 +224,8 @@ impl PlanSearch {
         Some(Next::Done(conclusion))
     }
 
-    fn stopped(&self, search: &Search, ending: Ending) -> Next {
+    /// Confirms the leader, or says `why` exploring ended where that is today's setting.
+    fn stopped(&self, search: &Search, why: &str) -> Next {
         let Some(leader) = search.leader() else {
             return Next::Done("the budget is too small for a search".to_owned());
         };
@@ -187,11 +239,8 @@ impl PlanSearch {
             let setting = |index: usize| self.settings[&index].clone();
             return Next::Confirm(fresh.into_iter().map(setting).collect());
         }
-        let why = match ending {
-            Ending::Settled => "today's setting is the best found",
-            Ending::Budget => "the budget is used up, and today's setting is the best found",
-        };
-        Next::Done(format!("{why}; {}", regret(&leader)))
+        let why = if why.is_empty() { String::new() } else { format!("{why}, and ") };
+        Next::Done(format!("{why}today's setting is the best found; {}", regret(&leader)))
     }
 
     fn search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
