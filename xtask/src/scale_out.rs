@@ -1,4 +1,5 @@
-//! The recipes of docs/scale-out.md: each engine runs the shards of the example plan, and the merge must be one run.
+//! The recipes of docs/scale-out.md: each engine runs the shards of the example plan, and the merge must be one run. Beside
+//! them the example of docs/optimisers.md, which needs Python packages too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::ci::Tally;
 use crate::workspace::{Workspace, find_on_path};
 
 /// Python packages that the arms need.
-const TOOLS: [&str; 2] = ["snakemake>=8,<10", "kubernetes-validate>=1.29"];
+const TOOLS: [&str; 3] = ["snakemake>=8,<10", "kubernetes-validate>=1.29", "optuna>=4,<5"];
 
 /// Debian's programs of a Slurm of one node.
 const SLURM: [&str; 4] = ["slurmctld", "slurmd", "sbatch", "sinfo"];
@@ -42,6 +43,8 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     arms.snakemake(&one)?;
     tally.passed += 1;
     arms.kubernetes(&one)?;
+    tally.passed += 1;
+    arms.optuna(&workspace.root.join("examples/search"))?;
     tally.passed += 1;
     Ok(())
 }
@@ -142,6 +145,20 @@ impl Arms {
         }
         self.latput(&folder, &format!("merge {} -o all.db", parts(0..pods)))?;
         ensure!(self.csv(&folder.join("all.db"))? == one, "kubernetes: not the bytes of one run");
+        Ok(())
+    }
+
+    /// A search by Optuna, whose winner must be confirmed as better than today's setting.
+    fn optuna(&self, example: &Path) -> Result<()> {
+        let program = example.join("optuna_search.py").display().to_string();
+        let plan = example.join("plan.toml").display().to_string();
+        let words =
+            [program.as_str(), "12", plan.as_str(), "--on", "sim:server-10g", "-o", "found.db"];
+        self.run(&self.folder, "python3", words.map(str::to_owned))?;
+        let report =
+            self.output(&self.folder, "latput", ["report", "found.db"].map(str::to_owned))?;
+        let report = String::from_utf8_lossy(&report);
+        ensure!(report.contains("is proven better"), "optuna: no winner is confirmed:\n{report}");
         Ok(())
     }
 

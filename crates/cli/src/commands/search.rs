@@ -23,7 +23,7 @@ use crate::targets::HostArgs;
 #[command(after_help = "\
 Examples:
   latput search plan.toml --on sim:server-10g                latput's own search
-  python3 optuna_search.py plan.toml --on sim:server-10g     Optuna's, over `--ask-tell` (examples/search)
+  python3 optuna_search.py 16 plan.toml --on sim:server-10g  Optuna's, over `--ask-tell` (examples/search)
 
 With --ask-tell latput writes JSON lines to stdout and reads answers from stdin: the space, what was observed,
 and `ask`; the optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]

@@ -41,6 +41,26 @@ fn an_impossible_value_refuses_the_file_and_writes_nothing() {
 }
 
 #[test]
+fn a_divided_file_of_cells_gives_the_rows_of_the_whole() {
+    let place = Place::new();
+    let cell = |itr_hz: u32| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{itr_hz},\n");
+    for (name, rates_hz) in
+        [("whole", [0, 1000, 4000].as_slice()), ("one", &[0, 1000]), ("two", &[4000])]
+    {
+        let cells: String = rates_hz.iter().map(|itr_hz| cell(*itr_hz)).collect();
+        place.write(&format!("{name}.csv"), &format!("{HEADER}\n{cells}"));
+        let (from, to) = (format!("{name}.csv"), format!("{name}.out"));
+        let args = ["reproduce", "--cells", &from, "-o", &to, "--seeds", "2"];
+        place.run(&args).expect(0, &[]);
+    }
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    let (whole, one, two) = (read("whole.out"), read("one.out"), read("two.out"));
+    let (_, rows) = two.split_once('\n').unwrap();
+    assert_eq!(one + rows, whole);
+    assert_eq!(whole.lines().count(), 4);
+}
+
+#[test]
 fn calibration_refuses_cells_of_several_machines_and_too_few() {
     let place = Place::new();
     let two = "rx1620,e1000,6.0,2.6,0,1,0,5\nProLiant BL25p,tg3,3.37,2.6.5,0,1,,5\n";

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{Place, interrupt, kill};
+use crate::{Place, interrupt, kill, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"searched\"\n\
                     goal = \"minimize latency_ns_p99 where throughput_bps >= 0.9 best\"\n\
@@ -75,6 +75,52 @@ fn after_a_kill_everything_is_told_again_and_the_end_is_the_same() {
     let csv = |place: &Place| place.run(&["report", "kept.db", "--format", "csv"]).out;
     assert_eq!(csv(&there), csv(&whole));
     assert!(csv(&whole).lines().count() > 10);
+}
+
+#[test]
+fn a_block_that_was_cut_is_finished_before_the_optimiser_is_asked() {
+    let place = place();
+    place.write("plan.toml", &PLAN.replace("50ms", "2s"));
+    let mut latput = Driven::start(&place, &COMMAND);
+    latput.hear_until("ask");
+    latput.say(&every_setting());
+    wait_until("a trial of the block", || place.trials("kept.db") > 2);
+    kill(latput.child.id());
+    latput.child.wait().unwrap();
+    let kept = place.trials("kept.db");
+    assert!(2 < kept && kept < 18, "{kept} trials");
+    let mut latput = Driven::start(&place, &COMMAND);
+    let seen = latput.hear_until("ask");
+    // Both workloads of today's setting, and of each that had begun.
+    assert_eq!(place.trials("kept.db"), 2 * seen.len() as i64);
+    assert!(seen.len() > 1 && seen.iter().all(|one| one["cost"].is_number()), "{seen:?}");
+    latput.say(&json!({"kind": "done"}));
+    latput.hear_until("ended");
+}
+
+#[test]
+fn the_budget_of_the_plan_ends_what_an_optimiser_may_try() {
+    let place = place();
+    // A run takes 102 ms. Of 19 runs 12 confirm and one is today's.
+    place.write("plan.toml", &format!("{PLAN}budget = \"2s\"\n"));
+    let mut latput = Driven::start(&place, &COMMAND);
+    latput.hear_until("ask");
+    latput.say(&every_setting());
+    for _ in 0..2 {
+        let refused = latput.hear();
+        assert_eq!(refused["problem"], "the budget is used up", "{refused}");
+    }
+    // It is not asked again.
+    let mut seen = Vec::new();
+    let ended = loop {
+        let heard = latput.hear();
+        match heard["kind"].as_str().unwrap() {
+            "observe" => seen.push(heard),
+            "ended" => break heard,
+            _ => panic!("{heard}"),
+        }
+    };
+    assert_eq!((seen.len(), &ended["trials"]), (6, &json!(2 * 19)), "{ended}");
 }
 
 #[test]

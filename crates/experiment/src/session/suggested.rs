@@ -2,7 +2,8 @@
 //!
 //! latput runs today's setting first, then each block that is suggested, and tells what it saw. When the optimiser is done,
 //! the winner is confirmed on fresh runs as in latput's own search. The rows are the only state: after an end in the
-//! middle the optimiser is told all whole blocks again, and a begun block is finished without asking.
+//! middle the optimiser is told every block again. Of a block that was cut, the settings that have a row are finished
+//! without asking, and the others are forgotten.
 
 use std::collections::BTreeMap;
 
