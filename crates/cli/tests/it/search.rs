@@ -92,7 +92,7 @@ fn a_block_that_was_cut_is_finished_before_the_optimiser_is_asked() {
     let mut latput = Driven::start(&place, &COMMAND);
     let seen = latput.hear_until("ask");
     // Both workloads of today's setting, and of each that had begun.
-    assert_eq!(place.trials("kept.db"), 2 * seen.len() as i64);
+    assert_eq!(place.trials("kept.db"), 2 * i64::try_from(seen.len()).unwrap());
     assert!(seen.len() > 1 && seen.iter().all(|one| one["cost"].is_number()), "{seen:?}");
     latput.say(&json!({"kind": "done"}));
     latput.hear_until("ended");
