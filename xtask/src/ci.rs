@@ -92,7 +92,12 @@ fn tell(total: &Tally) -> bool {
     let unsteady = total.unsteady.len();
     println!("{} passed, {} failed, {unsteady} passed only alone", total.passed, total.failed);
     if unsteady > UNSTEADY_MOST {
-        println!("error: {unsteady} tests passed only alone, which may befall {UNSTEADY_MOST}");
+        // The last line is what a reader of a cut log sees.
+        let names: Vec<&str> = total.unsteady.iter().map(|test| test.name.as_str()).collect();
+        println!(
+            "error: {unsteady} tests passed only alone, which may befall {UNSTEADY_MOST}: {}",
+            names.join(", ")
+        );
     }
     total.failed == 0 && unsteady <= UNSTEADY_MOST
 }

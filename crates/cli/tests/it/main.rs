@@ -221,6 +221,14 @@ pub(crate) fn agents_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Whether latput said that the agent of a host was killed. The two processes of an agent tell of each other's end;
+/// which line comes first is open.
+pub(crate) fn is_told_of_a_killed_agent(said: &str, host: &str) -> bool {
+    ["its agent ended (signal: 9", "its keeper, the process that sets knobs, is lost"]
+        .iter()
+        .any(|ending| said.contains(&format!("host `{host}`: {ending}")))
+}
+
 /// Memory that a process has now, in kB; 0 when there is none such.
 pub(crate) fn resident_kb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

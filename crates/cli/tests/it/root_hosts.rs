@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, agents_of, kill, needs_program, wait_until};
+use crate::{Place, agents_of, is_told_of_a_killed_agent, kill, needs_program, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -120,11 +120,7 @@ fn an_agent_that_dies_on_one_of_four_hosts_leaves_all_as_they_were() {
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
-    // The two processes of an agent tell of each other's end; which line comes first is open.
-    let endings =
-        ["its agent ended (signal: 9", "its keeper, the process that sets knobs, is lost"];
-    let is_told = endings.iter().any(|ending| said.contains(&format!("host `load1`: {ending}")));
-    assert!(is_told, "{said}");
+    assert!(is_told_of_a_killed_agent(&said, "load1"), "{said}");
     assert_eq!(rack.knobs(), before);
     let again = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
     again.expect(0, &["resuming run 1"]);
