@@ -122,6 +122,9 @@ const ABOVE_THE_WHOLE: &str =
 const CPU_BESIDE: &str =
     "both ends work for longer than the round trip, so that part of it is beside";
 const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole; raise `repetitions`";
+const SAVES_TIME: &str = "the delay saves more time than it takes, by fewer interrupts";
+const SHORTER_QUEUE: &str =
+    "it is measured with the least delay, and there the requests wait for longer than here";
 const OTHER_COSTS: &str = "here the costs of the whole plan ask for more than was measured";
 /// Parts of medians may add up to so much of the median of the whole.
 const MOST_TOGETHER: f64 = 1.1;
@@ -262,13 +265,18 @@ impl CellParts<'_> {
         let whole = self.median(self.setting, self.workload, Metric::LatencyNsMean);
         let Some(whole) = whole else { return Vec::new() };
         let least = self.least_delay();
-        let timer = self.timer(least);
+        let timer = match self.timer(least) {
+            Amount::Known { ns_high, .. } if ns_high < 0.0 => Amount::None(SAVES_TIME),
+            timer => timer,
+        };
         let base = least.unwrap_or(self.setting);
         let single = self.single();
         let queueing = match single {
             Some(single) if single == self.workload => {
                 Amount::None("one request is in flight at a time")
             }
+            // The queue is that without the delay, and there it is longer than here.
+            Some(_) if timer == Amount::None(SAVES_TIME) => Amount::Unknown(SHORTER_QUEUE),
             Some(single) => self.difference((base, self.workload), (base, single)),
             None => Amount::Unknown(
                 "the plan has no workload of this kind and size with one request in flight; add one",
@@ -478,6 +486,30 @@ mod tests {
         let one = explained.iter().find(|it| (it.setting, it.workload) == (0, 0)).unwrap();
         check(one, Stage::Timer, Some(0.0));
         check(one, Stage::Queueing, Some(0.0));
+    }
+
+    #[test]
+    fn a_delay_that_saves_time_is_no_part_of_a_round_trip() {
+        let loads = [
+            Workload::plain("one", Traffic::tcp_rr(0)),
+            Workload::plain("many", Traffic::tcp_rr(16)),
+        ];
+        // Under many requests in flight the delay of 50 us shortens the round trip from 80 to 60 us.
+        let mut made = results(&["0", "50"], &loads, 6, |setting, workload| Figures {
+            rate: 1000.0,
+            p99_us: Some([[20.0, 80.0], [70.0, 60.0]][setting][workload] / 0.51),
+            service_demand_us: 5.0,
+        });
+        for (idx, set) in made.settings.iter_mut().enumerate() {
+            let value = Value::Time(Nanos::from_us(50 * idx as u64));
+            set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
+        }
+        let explained = explain(&made, &BTreeMap::new());
+        let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
+        check(many, Stage::Timer, Some(0.0));
+        check(many, Stage::Queueing, None);
+        let without = explained.iter().find(|it| (it.setting, it.workload) == (0, 1)).unwrap();
+        check(without, Stage::Queueing, Some(60_000.0));
     }
 
     #[test]

@@ -90,9 +90,11 @@ fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> St
         let _ = writeln!(text, "{} under {}", load.name, set.label);
         if let Some(ns) = it.round_trip_ns {
             let _ = writeln!(text, "  A mean round trip of {} is", time(ns));
-            for (stage, amount) in &it.time {
-                let _ = writeln!(text, "    {:<28} {}", stage.describe(), part(amount, ns));
-            }
+            let parts = it.time.iter();
+            push_parts(
+                &mut text,
+                parts.map(|(stage, amount)| (stage.describe().to_owned(), part(amount, ns))),
+            );
         }
         cpu(&mut text, it, models.get(load.traffic.kind()));
         text.push('\n');
@@ -117,8 +119,8 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
         "  The system under test is busy for {:.1} % of one CPU{busiest}, of which",
         busy / 1e7
     );
+    let mut parts = Vec::new();
     for (term, amount) in &it.cpu {
-        let name = format!("for its {}", term.plural());
         let said = match amount {
             Amount::Known { ns, ns_low, ns_high, .. } => {
                 let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
@@ -127,7 +129,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
             Amount::None(why) => format!("nothing: {why}"),
             Amount::Unknown(why) => format!("not known: {why}"),
         };
-        let _ = writeln!(text, "    {name:<28} {said}");
+        parts.push((format!("for its {}", term.plural()), said));
     }
     let percent = 100.0 * it.unexplained_ratio;
     if percent > 1.0 {
@@ -136,8 +138,10 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
             [] => "what no known cost explains".to_owned(),
             plurals => format!("for its {}, not told apart", plurals.join(" and ")),
         };
-        let _ = writeln!(text, "    {name:<28} {percent:.0} %");
-    } else if percent < -1.0 {
+        parts.push((name, format!("{percent:.0} %")));
+    }
+    push_parts(text, parts);
+    if percent < -1.0 {
         let _ =
             writeln!(text, "    (the costs together say {:.0} % more than was measured)", -percent);
     }
@@ -145,6 +149,15 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     if !vary.is_empty() {
         let _ =
             writeln!(text, "    A plan that varies {} would tell them apart.", vary.join(" and "));
+    }
+}
+
+/// A line for each part, with what is said of it in one column.
+fn push_parts(text: &mut String, parts: impl IntoIterator<Item = (String, String)>) {
+    let parts: Vec<(String, String)> = parts.into_iter().collect();
+    let width = parts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, said) in parts {
+        let _ = writeln!(text, "    {name:<width$}  {said}");
     }
 }
 

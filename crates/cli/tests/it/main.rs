@@ -23,6 +23,7 @@ mod peers;
 mod power_cut;
 mod programs;
 mod published;
+mod recomputed;
 mod reproduce;
 mod root_apply;
 mod root_bad_luck;

@@ -46,6 +46,7 @@ fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
     assert_eq!(place.trials("latput-results.db"), TRIALS);
     let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
     assert!(page.contains("gro-flush-timeout=20ms"));
+    crate::recomputed::check(&place, "latput-results.db");
     let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
     let count = |metric: &str| -> i64 {
         let query = "SELECT count(*) FROM figure WHERE metric = ?1";

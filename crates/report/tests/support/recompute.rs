@@ -1,0 +1,402 @@
+//! Computes every change and share of latput's outputs again, from the figures that are printed beside it. What does not
+//! agree panics with its line.
+
+use latput_trial::Metric;
+use latput_trial::metric::PreferredDirection;
+
+/// Checks `A against B`, with the change before or behind it, and `12 % short of COND (A of B in`.
+pub(crate) fn sentences(text: &str) -> usize {
+    let mut checked = 0;
+    for (at, _) in text.match_indices(" against ") {
+        let Some((other, before)) = quantity_before(&text[..at]) else { continue };
+        let Some((base, after)) = quantity_after(&text[at + " against ".len()..]) else { continue };
+        let ends = ["; ", " (", ". "].into_iter().filter_map(|end| after.find(end));
+        let own = &after[..ends.min().unwrap_or(after.len())];
+        let own = own.rsplit_once(", ").and_then(|(_, change)| Change::read(change));
+        // With several figures the change before them is the mean of all.
+        let is_alone =
+            after.split_once("(geometric means of").is_some_and(|(own, _)| !own.contains(';'));
+        let shared = || {
+            let (sentence, _) =
+                before.rsplit_once(" (interval ").or_else(|| before.rsplit_once(" (one block"))?;
+            Change::read(sentence.rsplit_once(" is ")?.1)
+        };
+        let Some(change) = own.or_else(|| shared().filter(|_| is_alone)) else { continue };
+        checked += 1;
+        change.check(&base, &other, &text[at.saturating_sub(200)..(at + 100).min(text.len())]);
+    }
+    for (words, sign) in [(" % short of `", -1.0), (" % over `", 1.0)] {
+        for (at, _) in text.match_indices(words) {
+            let number = text[..at].rsplit(' ').next().unwrap_or_default();
+            let Some(missed) = Range::read(number) else { continue };
+            let Some((_, figures)) = text[at + words.len()..].split_once("` (") else { continue };
+            let Some((value, limit)) = figures.split_once(" of ") else { continue };
+            let Some((value, _)) = quantity_after(value) else { continue };
+            let Some((limit, _)) = quantity_after(limit) else { continue };
+            let ends = [missed.low, missed.high].map(|percent| 1.0 + sign * percent / 100.0);
+            let change = Change { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) };
+            checked += 1;
+            change.check(&limit, &value, &text[at - 20..(at + 120).min(text.len())]);
+        }
+    }
+    checked
+}
+
+/// Checks the report page's differences from the first setting: each against `paired`, the ratio of a workload, a
+/// setting's label and a metric, and its mark with its sign.
+pub(crate) fn page_differences(
+    page: &str,
+    paired: impl Fn(&str, &str, Metric) -> Option<f64>,
+) -> usize {
+    let mut checked = 0;
+    for (workload, table) in tables(page, "differences of") {
+        for (label, column, cell) in table.cells() {
+            let context = format!("{workload}, {column} under {label}: {cell:?}");
+            let metric =
+                Metric::ALL.iter().find(|metric| metric.column() == column).expect(&context);
+            let (Some(change), Some(ratio)) =
+                (Change::read(&cell.text), paired(&workload, label, *metric))
+            else {
+                assert!(["", "–"].contains(&cell.text.as_str()), "{context}");
+                continue;
+            };
+            let ends = [ratio * (1.0 - 1e-9), ratio * (1.0 + 1e-9)];
+            assert!(change.low <= ends[1] && ends[0] <= change.high, "{ratio}: {context}");
+            let direction = metric.preferred_direction();
+            if !cell.mark.is_empty() {
+                let is_better = (direction == PreferredDirection::Higher) == (ratio > 1.0);
+                assert_eq!(cell.mark == "✓", is_better, "{context}");
+                assert_ne!(direction, PreferredDirection::Neither, "{context}");
+            }
+            checked += 1;
+        }
+    }
+    checked
+}
+
+/// Checks `latput explain`: every share against the figures beside it, no part below nothing or above the whole, and the sum
+/// of the parts. Returns how many shares there were.
+pub(crate) fn explanation(text: &str) -> usize {
+    let mut checked = 0;
+    for cell in text.split("\n\n") {
+        let mut whole = None;
+        let mut sum = (0.0, 0.0);
+        let mut is_all_known = true;
+        let is_cpu = std::cell::Cell::new(false);
+        // Parts of round trips are medians and the whole is another one; a percent of CPU time is not worth a line.
+        let close = |whole: Option<Quantity>, (low, high): (f64, f64), is_all_known: bool| {
+            let Some(whole) = whole else { return };
+            let slack = if is_cpu.get() { 0.01 } else { 0.1 };
+            let said = format!("the parts are {low} to {high} of {whole:?}: {cell}");
+            assert!(low <= whole.high * (1.0 + slack), "{said}");
+            assert!(!is_all_known || high >= whole.low * (1.0 - slack), "{said}");
+        };
+        for line in cell.lines() {
+            if let Some((_, ns)) = line.split_once("A mean round trip of ") {
+                whole = quantity_after(ns).map(|(ns, _)| ns);
+            } else if line.contains("The system under test is busy for") {
+                close(whole, sum, is_all_known);
+                is_cpu.set(true);
+                (whole, sum, is_all_known) = (Range::read("100"), (0.0, 0.0), true);
+            } else if line.contains("not known: ") {
+                is_all_known = false;
+            } else if let Some(more) = line.trim().strip_prefix("(the costs together say ") {
+                let more = Range::read(more.split(' ').next().unwrap_or_default()).expect(line);
+                whole = whole.map(|it| Range { low: it.low + more.low, high: it.high + more.high });
+            } else if let Some((_, said)) =
+                line.strip_prefix("    ").and_then(|it| it.trim_start().split_once("  "))
+            {
+                let part = share(said, whole, line);
+                checked += usize::from(part.is_some());
+                if let Some(part) = part {
+                    sum = (sum.0 + part.low, sum.1 + part.high);
+                }
+            } else if let Some((_, said)) =
+                line.split_once("): ").filter(|_| line.contains("half as many"))
+            {
+                let Some((saved, interval)) = said.split_once(" % less CPU time, ") else {
+                    continue;
+                };
+                let numbers = std::iter::once(saved).chain(interval.split(" to "));
+                let numbers: Vec<f64> = numbers.map(|it| it.parse().expect(line)).collect();
+                assert!(0.0 <= numbers[1] && numbers[1] <= numbers[0], "{line}");
+                assert!(numbers[0] <= numbers[2] && numbers[2] <= 50.0, "{line}");
+                checked += 1;
+            }
+        }
+        close(whole, sum, is_all_known);
+    }
+    checked
+}
+
+/// One part of a whole, in the whole's unit: `78.3 us (78 %), 78.2 us to 78.3 us at 75 %`, `56 % (43 to 68)` or `39 %`.
+fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
+    let said = said.trim();
+    if said.starts_with("nothing: ") {
+        return None;
+    }
+    if let Some((percent, rest)) = said.split_once(" %").filter(|(it, _)| it.parse::<f64>().is_ok())
+    {
+        let part = Range::read(percent).expect(line);
+        assert!((0.0..=100.0).contains(&percent.parse().expect(line)), "{line}");
+        if let Some((low, high)) = rest.trim().trim_matches(['(', ')']).split_once(" to ") {
+            let [low, high] = [low, high].map(|it| Range::read(it).expect(line));
+            assert!(low.high >= 0.0 && low.low <= part.high && part.low <= high.high, "{line}");
+            assert!(high.low <= 100.0, "{line}");
+        }
+        return Some(part);
+    }
+    let (part, rest) = quantity_after(said).unwrap_or_else(|| panic!("no quantity: {line}"));
+    let (percent, rest) = rest.trim().trim_start_matches('(').split_once(" %").expect(line);
+    let percent = Range::read(percent).expect(line);
+    let whole = whole.expect("a whole before its parts");
+    let (low, high) = (100.0 * part.low / whole.high, 100.0 * part.high / whole.low);
+    assert!(
+        low <= percent.high && percent.low <= high,
+        "the figures give {low} to {high} %: {line}"
+    );
+    assert!(part.high >= 0.0 && part.low <= whole.high, "{line}");
+    if let Some((low, high)) = rest.trim_start_matches("), ").split_once(" to ") {
+        let low = quantity_after(&format!("{low} ")).expect(line).0;
+        let high = quantity_after(high).expect(line).0;
+        assert!(low.low <= part.high && part.low <= high.high, "{line}");
+    }
+    Some(part)
+}
+
+/// A table of the report page.
+struct PageTable {
+    columns: Vec<String>,
+    /// The label of each setting, and its cells.
+    rows: Vec<(String, Vec<PageCell>)>,
+}
+
+#[derive(Debug)]
+struct PageCell {
+    text: String,
+    mark: String,
+}
+
+impl PageTable {
+    /// Every figure with its setting's label and its column's name.
+    fn cells(&self) -> impl Iterator<Item = (&str, &str, &PageCell)> {
+        self.rows.iter().flat_map(|(label, cells)| {
+            let named = self.columns.iter().zip(cells).filter(|(name, _)| *name != "runs");
+            named.map(move |(name, cell)| (label.as_str(), name.as_str(), cell))
+        })
+    }
+}
+
+/// The tables of a page whose accessible name begins so, by the workload.
+fn tables(page: &str, caption: &str) -> Vec<(String, PageTable)> {
+    let opening = format!("aria-label=\"{caption} ");
+    let of_table = |html: &str| {
+        let (workload, rest) = html.split_once('"').expect("a label");
+        let (html, _) = rest.split_once("</table>").expect("its end");
+        let (head, body) = html.split_once("<tbody>").expect("a body");
+        let columns = head
+            .split("data-sort>")
+            .skip(1)
+            .map(|it| plain_text(it.split_once("<span class=\"unit\">").expect("a unit").0));
+        let rows = body.split("<tr ").skip(1).map(|row| {
+            let label = row.split_once("<span class=\"swatch\"></span>").expect("a label").1;
+            let label = label.split_once("<span class=\"marks\">").expect("its marks").0;
+            let cells = row.split("<td ").skip(1).map(|cell| {
+                let (_, bold) = cell.split_once("<b>").expect("a figure");
+                let (bold, _) = bold.split_once("</b>").expect("its end");
+                let (text, mark) = bold.split_once("<i>").unwrap_or((bold, ""));
+                PageCell { text: plain_text(text), mark: plain_text(mark) }
+            });
+            (plain_text(label), cells.collect())
+        });
+        let table = PageTable { columns: columns.collect(), rows: rows.collect() };
+        (plain_text(workload), table)
+    };
+    page.split(opening.as_str()).skip(1).map(of_table).collect()
+}
+
+/// Checks the rows of tables of comparisons: first, second, change, interval, verdict.
+pub(crate) fn rows(text: &str) -> usize {
+    let mut checked = 0;
+    for line in text.lines() {
+        let cells: Vec<&str> = if line.starts_with('|') {
+            line.trim_matches(['|', ' ']).split(" | ").map(str::trim).collect()
+        } else {
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+        };
+        let Some(at) = cells.iter().position(|cell| Change::read(cell).is_some()) else { continue };
+        let [.., name, first, second] = &cells[..at] else { continue };
+        let (Some((base, _)), Some((other, _))) = (quantity_after(first), quantity_after(second))
+        else {
+            continue;
+        };
+        let verdict = cells.last().copied().unwrap_or_default();
+        check_row(name, (&base, &other), cells[at], verdict, line);
+        checked += 1;
+    }
+    checked
+}
+
+/// Checks sentences of the form `latency_ns_p99: worse: 91.4 us, then 123 us: +34.6 %`.
+pub(crate) fn verdicts(text: &str) -> usize {
+    let mut checked = 0;
+    for line in text.lines() {
+        let Some((before, after)) = line.split_once(", then ") else { continue };
+        let (Some((base, head)), Some((other, tail))) =
+            (quantity_before(before), quantity_after(after))
+        else {
+            continue;
+        };
+        let change = tail.trim_start_matches(':').trim();
+        let change = change.split([' ', '<', '"']).next().unwrap_or_default();
+        let verdict = head.trim_end_matches([':', ' ']);
+        let verdict = verdict.rsplit([':', '"', '>']).next().unwrap_or_default().trim();
+        let change =
+            if change.starts_with('x') { change.to_owned() } else { format!("{change} %") };
+        if change != "n/a %" {
+            check_row("", (&base, &other), &change, verdict, line);
+            checked += 1;
+        }
+    }
+    checked
+}
+
+fn check_row(
+    name: &str,
+    (base, other): (&Quantity, &Quantity),
+    change: &str,
+    verdict: &str,
+    line: &str,
+) {
+    let change = Change::read(change).unwrap_or_else(|| panic!("no change in {line}"));
+    change.check(base, other, line);
+    let metric = Metric::ALL.iter().find(|metric| metric.column() == name);
+    if let Some(metric) = metric
+        && ["better", "worse"].contains(&verdict)
+    {
+        let is_up = change.low + change.high > 2.0;
+        let is_better = (metric.preferred_direction() == PreferredDirection::Higher) == is_up;
+        assert_eq!(verdict == "better", is_better, "{}", line);
+        assert!(change.low > 1.0 || change.high < 1.0, "no change is {verdict}: {line}");
+    }
+}
+
+/// A number as printed, with what rounding hides.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+impl Range {
+    fn read(text: &str) -> Option<Self> {
+        let value: f64 = text.parse().ok()?;
+        let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let half = 0.5 * 10_f64.powi(-i32::try_from(decimals).ok()?) * (1.0 + 1e-9);
+        // Trailing zeros of percentages are not printed, but their decimals are at least one.
+        Some(Self { low: value - half, high: value + half })
+    }
+}
+
+/// A figure in its base unit.
+type Quantity = Range;
+
+const UNITS: &[(&str, f64)] = &[
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("bit/s", 1.0),
+    ("kbit/s", 1e3),
+    ("Mbit/s", 1e6),
+    ("Gbit/s", 1e9),
+    ("/s", 1.0),
+    ("k/s", 1e3),
+    ("M/s", 1e6),
+    ("%", 1.0),
+    ("us/tr", 1.0),
+    ("us/KB", 1.0),
+];
+
+fn quantity(number: &str, unit: &str) -> Option<Quantity> {
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let Range { low, high } = Range::read(number)?;
+    Some(Range { low: low * factor, high: high * factor })
+}
+
+/// The quantity that begins the text, and the rest.
+fn quantity_after(text: &str) -> Option<(Quantity, &str)> {
+    let (number, rest) = text.split_once(' ')?;
+    let end = rest.find([' ', ',', ';', ')', ':']).unwrap_or(rest.len());
+    Some((quantity(number, &rest[..end])?, &rest[end..]))
+}
+
+/// The quantity that ends the text, and what is before it.
+fn quantity_before(text: &str) -> Option<(Quantity, &str)> {
+    let (rest, unit) = text.rsplit_once(' ')?;
+    let (rest, number) = rest.rsplit_once(' ')?;
+    Some((quantity(number, unit)?, rest))
+}
+
+/// A change as printed: the ratios that round to it.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    low: f64,
+    high: f64,
+}
+
+impl Change {
+    /// `12.5 % lower`, `3.10 times as high`, `-12.5 %`, `0.0 %`, `x3.10`.
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text == "over 1000 times as high" {
+            return Some(Self { low: 1000.0, high: f64::INFINITY });
+        }
+        let factor = text.strip_suffix(" times as high").or_else(|| text.strip_prefix('x'));
+        if let Some(factor) = factor {
+            return Range::read(factor).map(|Range { low, high }| Self { low, high });
+        }
+        let (text, sign) = match (text.strip_suffix(" % lower"), text.strip_suffix(" % higher")) {
+            (Some(text), _) => (text, -1.0),
+            (_, Some(text)) => (text, 1.0),
+            _ => (
+                text.strip_suffix(" %").filter(|it| it.starts_with(['+', '-']) || *it == "0.0")?,
+                1.0,
+            ),
+        };
+        let value = sign * text.parse::<f64>().ok()?;
+        // Percentages have one decimal at least; a trailing zero is not printed in sentences.
+        let half = 0.05 * (1.0 + 1e-9);
+        Some(Self { low: 1.0 + (value - half) / 100.0, high: 1.0 + (value + half) / 100.0 })
+    }
+
+    fn check(&self, base: &Quantity, other: &Quantity, context: &str) {
+        if base.low <= 0.0 {
+            return;
+        }
+        let (low, high) = (other.low / base.high, other.high / base.low);
+        assert!(
+            self.low <= high * (1.0 + 1e-9) && low <= self.high * (1.0 + 1e-9),
+            "printed as {self:?}, the figures give {low} to {high}: {context}"
+        );
+    }
+}
+
+/// A page without its scripts and tags.
+pub(crate) fn plain_text(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text += before;
+        text.push(' ');
+        let end = if tag.starts_with("script") { "</script>" } else { ">" };
+        rest = tag.split_once(end).map_or("", |(_, after)| after);
+    }
+    let text = text + rest;
+    let text = text.replace("&#x27;", "'").replace("&lt;", "<").replace("&gt;", ">");
+    text.replace("&amp;", "&")
+        .replace("&quot;", "\"")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
