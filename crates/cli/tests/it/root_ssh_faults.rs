@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::two_hosts::{Hosts, ip, queue_lengths};
-use crate::{agents_of, interrupt, kill, wait_until};
+use crate::{agents_of, interrupt, kill, needs_program, wait_until};
 
 /// More trials than any of these tests runs through; each changes both hosts.
 const PLAN: &str = r#"
@@ -83,6 +83,23 @@ fn a_delay_shorter_than_the_lease_costs_nothing_and_a_longer_one_the_run() {
     for ssh in ssh {
         signal("CONT", ssh);
     }
+    run.end(6);
+}
+
+/// The network delays each frame for another time, so that frames overtake each other, and sends some twice: answers come
+/// late and their parts in another order, and the run loses nothing by it.
+#[test]
+fn answers_that_overtake_each_other_cost_nothing() {
+    if needs_program("python3") || needs_program("ethtool") {
+        return;
+    }
+    let Some(mut run) = Run::start() else { return };
+    let _relay = Relay::start(&run);
+    let trials = run.trials();
+    wait_until("the run to go on", || run.trials() > trials + 2);
+    wait_until("parts that came in another order", || arrived_out_of_order() > 0);
+    wait_until("both to be changed", || queue_lengths() == CHANGED);
+    interrupt(run.child.id());
     run.end(6);
 }
 
@@ -205,6 +222,54 @@ impl Drop for Run {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Stands between the server and the bridge, and passes frames on in another order.
+struct Relay(Child);
+
+impl Relay {
+    fn start(run: &Run) -> Self {
+        // It passes on what fits into a frame, with its checksum.
+        let plain = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+        for host in ["server", "client"] {
+            status("ip", &["netns", "exec", host, "ethtool", "-K", "eth0"], &plain);
+        }
+        status("ethtool", &["-K", "hub0"], &plain);
+        ip(&["link", "add", "relay0", "type", "veth", "peer", "name", "relay1"]);
+        for end in ["relay0", "relay1"] {
+            status("ethtool", &["-K", end], &plain);
+            ip(&["link", "set", end, "promisc", "on", "up"]);
+        }
+        ip(&["link", "set", "server", "nomaster"]);
+        ip(&["link", "set", "server", "promisc", "on"]);
+        ip(&["link", "set", "relay1", "master", "hub0"]);
+        let said = File::create(run.hosts.place.path("relay-stderr")).unwrap();
+        let mut command = Command::new("python3");
+        command.args(["-c", include_str!("reordering_relay.py"), "server", "relay0"]);
+        Self(command.stderr(said).spawn().unwrap())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        kill(self.0.id());
+        let _ended = self.0.wait();
+    }
+}
+
+#[track_caller]
+fn status(program: &str, args: &[&str], more: &[&str]) {
+    let ran = Command::new(program).args(args).args(more).output().unwrap();
+    assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Segments that the controller got before an earlier one of their connection (`TCPOFOQueue`).
+fn arrived_out_of_order() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    both.find(|(name, _)| *name == "TCPOFOQueue").unwrap().1.parse().unwrap()
 }
 
 fn interrupt_until_it_ends(child: &mut Child) {
