@@ -47,6 +47,8 @@ pub struct Explanation {
     pub time: Vec<(Stage, Amount)>,
     /// Busy CPU nanoseconds of the system under test per second.
     pub busy_ns_per_s: f64,
+    /// Other work ran on its CPUs in most runs: the busy time is that work's as well.
+    pub is_shared: bool,
     /// Utilisation of the busiest CPU of the system under test, 0 to 1, median over runs.
     pub busiest_cpu_ratio: Option<f64>,
     /// Parts of the CPU time of the system under test, in nanoseconds per second: one for each term
@@ -125,6 +127,7 @@ const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole; raise 
 const SAVES_TIME: &str = "the delay saves more time than it takes, by fewer interrupts";
 const SHORTER_QUEUE: &str =
     "it is measured with the least delay, and there the requests wait for longer than here";
+const OTHER_WORK: &str = "other work ran on these CPUs (check `other-work`)";
 const OTHER_COSTS: &str = "here the costs of the whole plan ask for more than was measured";
 /// Parts of medians may add up to so much of the median of the whole.
 const MOST_TOGETHER: f64 = 1.1;
@@ -183,7 +186,8 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
     let explained = |(setting, workload): (usize, usize)| {
         let figures = figures.get(&(setting, workload));
         let model = models.get(results.workloads[workload].traffic.kind());
-        let cpu = cpu(model, figures);
+        let is_shared = busy.contains(&(setting, workload));
+        let cpu = cpu(model, figures, is_shared);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
         let cell = CellParts { results, runs: &runs, busy: &busy, setting, workload };
         Explanation {
@@ -192,6 +196,7 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
             round_trip_ns: cell.median(setting, workload, Metric::LatencyNsMean),
             time: cell.time(),
             busy_ns_per_s,
+            is_shared,
             busiest_cpu_ratio: busiest(results, setting, workload),
             not_told_apart: model.map_or_else(Vec::new, not_told_apart),
             unexplained_ratio: unexplained(&cpu, busy_ns_per_s),
@@ -207,7 +212,12 @@ fn unexplained(parts: &[(Term, Amount)], busy_ns_per_s: f64) -> f64 {
     if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 }
 }
 
-fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, Amount)> {
+/// `is_shared`: the busy time is other work's as well.
+fn cpu(
+    model: Option<&CostModel>,
+    figures: Option<&CellFigures>,
+    is_shared: bool,
+) -> Vec<(Term, Amount)> {
     let (Some(model), Some(figures)) = (model, figures) else { return Vec::new() };
     let part = |term: Term| {
         let cost = model.cost(term)?;
@@ -221,9 +231,13 @@ fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, A
         let [ns, ns_low, ns_high] = ends.map(|ns| ns.min(figures.busy));
         (term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence })
     };
-    let unknown = |(term, _)| (term, Amount::Unknown(OTHER_COSTS));
-    let fits = least <= figures.busy;
-    parts.into_iter().map(|part| if fits { known(part) } else { unknown(part) }).collect()
+    let unknown = |why| move |(term, _)| (term, Amount::Unknown(why));
+    let parts = parts.into_iter();
+    match least <= figures.busy {
+        _ if is_shared => parts.map(unknown(OTHER_WORK)).collect(),
+        true => parts.map(known).collect(),
+        false => parts.map(unknown(OTHER_COSTS)).collect(),
+    }
 }
 
 fn not_told_apart(model: &CostModel) -> Vec<Term> {
@@ -348,8 +362,7 @@ impl CellParts<'_> {
     /// CPU time of both ends per transaction, and the remainder of the round trip.
     fn cpu_and_rest(&self, setting: usize, workload: usize) -> (Amount, Amount) {
         if self.busy.contains(&(setting, workload)) {
-            let why = "other work ran on these CPUs (check `other-work`)";
-            return (Amount::Unknown(why), Amount::Unknown(why));
+            return (Amount::Unknown(OTHER_WORK), Amount::Unknown(OTHER_WORK));
         }
         let of = |metric| self.runs.figures(setting, workload, metric);
         let (sut, generator) =
@@ -574,6 +587,7 @@ mod tests {
         let explained = explain(&made, &BTreeMap::new());
         let cpu = explained[0].time.iter().find(|(stage, _)| *stage == Stage::Cpu).unwrap();
         assert!(matches!(cpu.1, Amount::Unknown(why) if why.contains("other-work")), "{cpu:?}");
+        assert!(explained[0].is_shared);
     }
 
     #[test]

@@ -512,8 +512,8 @@ fn next_steps(view: &View<'_>) -> Vec<NextStep> {
     if view.recommended_commands().is_empty() {
         return Vec::new();
     }
-    let step = |(name, line): next::NextLine| NextStep { name: name.to_owned(), line };
-    next::lines(view.results).into_iter().map(step).collect()
+    let step = |line: &next::NextLine| NextStep { name: line.name.to_owned(), line: line.text() };
+    next::lines(view.results).iter().map(step).collect()
 }
 
 fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {

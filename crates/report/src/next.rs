@@ -9,10 +9,24 @@ pub(crate) const SIMULATED: &str = "sim:";
 const GUEST: &str = "vm:";
 const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.
-const EACH: &str = ", on each host: `apply` prints the whole line";
+const EACH: &str = "on each host: `apply` prints the whole line";
+const GONE: &str = "these hosts are gone: measure yours with `--on TESTBED.toml`, and apply that";
 
-/// One line: its name and its text.
-pub(crate) type NextLine = (&'static str, String);
+/// One line: its name, and a command or what is said of it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct NextLine {
+    pub(crate) name: &'static str,
+    /// For a shell; `None` where there is none to be given.
+    pub(crate) command: Option<String>,
+    pub(crate) note: Option<&'static str>,
+}
+
+impl NextLine {
+    /// The command and the note as text.
+    pub(crate) fn text(&self) -> String {
+        self.command.as_deref().into_iter().chain(self.note).collect::<Vec<_>>().join(", ")
+    }
+}
 
 /// The lines under a recommendation of `results` that changes something. Empty for results that were not
 /// loaded from a file.
@@ -22,15 +36,19 @@ pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
 }
 
 fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {
-    let file = shell_word(file);
+    let line = |name, command: Option<&str>, note| NextLine {
+        name,
+        command: command.map(str::to_owned),
+        note,
+    };
     if testbed == LAB || testbed.starts_with(SIMULATED) || testbed.starts_with(GUEST) {
-        let on = "these hosts are gone: measure yours with `--on TESTBED.toml`, and apply that";
-        return vec![("apply", on.to_owned())];
+        return vec![line("apply", None, Some(GONE))];
     }
+    let apply = format!("latput apply {} --confirm-within 60s", shell_word(file));
     vec![
-        ("apply", format!("latput apply {file} --confirm-within 60s")),
-        ("undo", format!("latput undo{EACH}")),
-        ("keep", format!("latput keep{EACH}")),
+        line("apply", Some(&apply), None),
+        line("undo", Some("latput undo"), Some(EACH)),
+        line("keep", Some("latput keep"), Some(EACH)),
     ]
 }
 
@@ -48,7 +66,7 @@ mod tests {
     use super::{NextLine, lines_of};
 
     fn joined(lines: &[NextLine]) -> Vec<String> {
-        lines.iter().map(|(name, line)| format!("{name}: {line}")).collect()
+        lines.iter().map(|line| format!("{}: {}", line.name, line.text())).collect()
     }
 
     #[test]

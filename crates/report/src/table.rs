@@ -326,8 +326,9 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
         text += &wrapped("(IFACE: your interface; the lab's own is gone)", "  ", screen.columns);
     }
     if !commands.is_empty() {
-        for (name, line) in next::lines(view.results) {
-            let _ = writeln!(text, "  {:<7}{}", format!("{name}:"), printable(&line));
+        for line in next::lines(view.results) {
+            let name = format!("{}:", line.name);
+            let _ = writeln!(text, "  {name:<7}{}", printable(&line.text()));
         }
     }
     text.push('\n');

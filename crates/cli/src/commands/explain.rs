@@ -114,11 +114,13 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
         let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
         format!(" (the busiest CPU {:.0} %{limit})", 100.0 * ratio)
     });
-    let _ = writeln!(
-        text,
-        "  The system under test is busy for {:.1} % of one CPU{busiest}, of which",
-        busy / 1e7
-    );
+    let _ =
+        write!(text, "  The system under test is busy for {:.1} % of one CPU{busiest}", busy / 1e7);
+    if it.is_shared {
+        text.push_str(". What takes it is not known: other work ran there (check `other-work`)\n");
+        return;
+    }
+    text.push_str(", of which\n");
     let mut parts = Vec::new();
     for (term, amount) in &it.cpu {
         let said = match amount {

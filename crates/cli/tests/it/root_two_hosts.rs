@@ -168,18 +168,37 @@ fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
     let by_address = ["hosts", "netns://server", "netns://client%198.18.10.2"];
     hosts.run(&by_address).expect(0, &["client: eth1 198.18.10.2"]);
     ip(&["-n", "server", "link", "del", "eth1"]);
-    // IPv6 alone.
-    for (idx, host) in ["server", "client"].into_iter().enumerate() {
-        ip(&["-n", host, "address", "flush", "dev", "eth0"]);
-        let address = format!("fd00:9::{}/64", idx + 1);
-        ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
-    }
+    give_ipv6_alone();
     let measure = [&["measure", "netns://server,netns://client"][..], &MEASURE].concat();
     hosts.run(&measure).expect(0, &["server: eth0 fd00:9::1"]);
     ip(&["-n", "client", "address", "flush", "dev", "eth0"]);
     hosts.run(&pair).expect(1, &["client has not an address"]);
     ip(&["-n", "client", "address", "add", "fd00:8::1/64", "dev", "eth0", "nodad"]);
     hosts.run(&pair).expect(1, &["no route leads from server to client (fd00:8::1)"]);
+}
+
+/// The lines of ssh and the traffic both go by IPv6: the hosts have nothing else.
+#[test]
+fn two_hosts_that_have_ipv6_alone_are_reached_by_ssh() {
+    let Some(hosts) = Hosts::up() else { return };
+    ip(&["address", "flush", "dev", "hub0"]);
+    ip(&["address", "add", "fd00:9::fe/64", "dev", "hub0", "nodad"]);
+    give_ipv6_alone();
+    let known = std::fs::read_to_string(hosts.place.path("known_hosts")).unwrap();
+    hosts.place.write("known_hosts", &known.replace("198.18.9.", "fd00:9::"));
+    let pair = ["ssh://root@[fd00:9::1]:22", "ssh://root@fd00:9::2"];
+    let ran = hosts.run(&[&["tune", "plan.toml"][..], &pair, &["--save", "saved.toml"]].concat());
+    ran.expect(
+        0,
+        &[
+            "fd00:9::2: no latput 0.1.0 is there; it was brought",
+            "eth0 fd00:9::1 (veth",
+            "6 trials",
+        ],
+    );
+    let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
+    again.expect(0, &["6 trials"]);
+    assert_eq!(left(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -193,4 +212,13 @@ fn two_users_at_once_do_not_meet() {
     let mut both = ["one", "other"].map(start);
     assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
     assert_eq!(left(), Vec::<PathBuf>::new());
+}
+
+/// The hosts lose their addresses and have one of IPv6 each.
+fn give_ipv6_alone() {
+    for (idx, host) in ["server", "client"].into_iter().enumerate() {
+        ip(&["-n", host, "address", "flush", "dev", "eth0"]);
+        let address = format!("fd00:9::{}/64", idx + 1);
+        ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
+    }
 }

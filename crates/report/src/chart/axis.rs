@@ -60,7 +60,11 @@ impl Axis {
             [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
         let fitting =
             choices.iter().map(|steps| marks(steps)).find(|marks| marks.len() <= ticks + 1);
-        let ticks = fitting.unwrap_or_else(|| vec![low, high]);
+        let ticks = fitting.unwrap_or_else(|| {
+            let decades = marks(&[1.0]);
+            let every = decades.len().div_ceil(ticks + 1);
+            decades.into_iter().step_by(every).collect()
+        });
         Self { low, high, spread: AxisScale::Logarithmic, ticks }
     }
 
@@ -177,6 +181,9 @@ mod tests {
     fn far_values_get_a_logarithmic_axis() {
         check(&[21.0, 800.0], 6, &["20", "50", "100", "200", "500"]);
         check(&[1e-5, 2e-4], 3, &["0.00001", "0.00003", "0.0001"]);
+        // Where there is no room for each decade, some are left out.
+        check(&[0.02, 439.0], 2, &["0.1", "10"]);
+        check(&[1.0, 1e6], 2, &["1", "1000", "1000000"]);
         check(&[1.0, 1e6], 6, &["1", "10", "100", "1000", "10000", "100000", "1000000"]);
     }
 

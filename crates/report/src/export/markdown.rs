@@ -54,8 +54,8 @@ fn recommendation(view: &View<'_>) -> String {
         let _ = writeln!(text, "    {}", printable(&command.line));
     }
     if !commands.is_empty() {
-        for (name, line) in next::lines(view.results) {
-            let _ = writeln!(text, "    {name}: {}", printable(&line));
+        for line in next::lines(view.results) {
+            let _ = writeln!(text, "    {}: {}", line.name, printable(&line.text()));
         }
     }
     text.push('\n');

@@ -75,7 +75,7 @@ struct RecommendationPanel {
     reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
     is_lab: bool,
-    next: Vec<(&'static str, String)>,
+    next: Vec<next::NextLine>,
 }
 
 #[derive(Debug, Serialize)]
