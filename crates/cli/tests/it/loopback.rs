@@ -2,7 +2,7 @@
 
 use latput_testkit::needs_root;
 
-use crate::{Place, Ran, needs_program};
+use crate::{Place, Ran, descendants_of, needs_program, resident_kb, wait_until};
 
 const QUICK: [&str; 8] =
     ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95"];
@@ -19,6 +19,25 @@ fn every_kind_of_workload_is_measured_and_printed() {
     check(&["udp_rr"], &["udp_rr"]);
     check(&["fetch", "object_bytes=65536"], &["fetch"]);
     check(&["rpc_read"], &["rpc_read", "rate", "latency", "CPU", "trust"]);
+}
+
+/// Eight byte kept of each transaction would be a MB and more here.
+#[test]
+fn the_memory_of_both_ends_does_not_grow_with_transactions() {
+    let place = Place::new();
+    let words = ["measure", "loopback", "--workload", "tcp_rr", "burst=16", "connections=4"];
+    let how_long = ["--duration", "8s", "--warmup", "1s", "--repetitions", "1..1"];
+    let mut child = place.start(&[&words[..], &how_long].concat());
+    let mut of_ends: Vec<u64> = Vec::new();
+    wait_until("the end", || {
+        of_ends.push(descendants_of(child.id()).into_iter().map(resident_kb).sum());
+        child.try_wait().unwrap().is_some()
+    });
+    assert!(child.wait().unwrap().success());
+    // Within the window: what begins and what ends it takes memory of its own.
+    let at = |percent: usize| of_ends[of_ends.len() * percent / 100];
+    let grown_kb = at(85).saturating_sub(at(50));
+    assert!(at(50) > 1000 && grown_kb < 500, "grew by {grown_kb} kB: {of_ends:?}");
 }
 
 #[test]

@@ -222,6 +222,25 @@ pub(crate) fn agents_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The processes that a process has started.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// The processes that a process has started, and what those have started.
+pub(crate) fn descendants_of(pid: u32) -> Vec<u32> {
+    let mut found = children_of(pid);
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(children_of(pid));
+        next += 1;
+    }
+    found
+}
+
 /// Whether latput said that the agent of a host was killed. The two processes of an agent tell of each other's end;
 /// which line comes first is open.
 pub(crate) fn is_told_of_a_killed_agent(said: &str, host: &str) -> bool {

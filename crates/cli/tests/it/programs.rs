@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{kill, wait_until};
+use crate::{children_of, kill, wait_until};
 
 /// `latput program --stdio`, with this test as its controller.
 struct Runner {
@@ -178,11 +178,7 @@ fn a_kill_of_any_process_that_holds_a_program_leaves_nothing_running() {
 fn child_of(pid: u32) -> u32 {
     let mut found = None;
     wait_until("a child", || {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let lists =
-            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        let children: String = lists.collect::<Vec<_>>().join(" ");
-        found = children.split_whitespace().next().and_then(|child| child.parse().ok());
+        found = children_of(pid).first().copied();
         found.is_some()
     });
     found.unwrap()
