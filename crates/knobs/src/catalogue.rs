@@ -199,14 +199,16 @@ knobs! {
     RpsCpus = "rps-cpus", "sysfs queues/rx-N/rps_cpus", "0-3": cpus().group(Group::Steering),
     /// flows that a receive queue remembers for RFS; 0 is off
     RpsFlowCnt = "rps-flow-cnt", "sysfs queues/rx-N/rps_flow_cnt", "4096":
-        count("flow", 1 << 30).rounding(Rounding::PowerOfTwo).group(Group::Steering),
+        // The kernel would take 2^30, and 12 GiB for each queue.
+        count("flow", 1 << 20).rounding(Rounding::PowerOfTwo).group(Group::Steering),
     /// CPUs that send through a transmit queue
     XpsCpus = "xps-cpus", "sysfs queues/tx-N/xps_cpus", "0-3": cpus().group(Group::Steering),
     /// receive queues whose flows are answered through a transmit queue
     XpsRxqs = "xps-rxqs", "sysfs queues/tx-N/xps_rxqs", "0": cpus().group(Group::Steering),
     /// flows that the host remembers for RFS; 0 is off
     RpsSockFlowEntries = "rps-sock-flow-entries", "sysctl net.core.rps_sock_flow_entries", "32768":
-        count("flow", 1 << 29).host_wide().rounding(Rounding::PowerOfTwo),
+        // The kernel would take 2^29, and 2 GiB.
+        count("flow", 1 << 24).host_wide().rounding(Rounding::PowerOfTwo),
     /// how long poll and select spin on the device before they sleep
     BusyPoll = "busy-poll", "sysctl net.core.busy_poll", "50us": time("us", SECOND_US).host_wide(),
     /// how long a blocking read spins on the device; new sockets take it
