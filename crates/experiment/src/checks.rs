@@ -56,7 +56,7 @@ pub fn of_trial(
         checks.push(sampling(host));
         checks.extend(wall_clock(host));
         // The work of programs is theirs, and cannot be told from others'.
-        if !matches!(traffic, Traffic::Command) {
+        if !matches!(traffic, Traffic::Command | Traffic::Live) {
             checks.extend(other_work(part.traffic_cpu, host));
         }
         checks.extend(effects(host));

@@ -249,6 +249,7 @@ impl Sample {
             )?,
             wall_clock_step_ns: later.wall_clock_ahead_ns.saturating_sub(self.wall_clock_ahead_ns),
             state,
+            tcp: None,
         })
     }
 }

@@ -30,6 +30,7 @@ pub mod netlink;
 pub mod process;
 pub mod route;
 pub mod surroundings;
+pub mod tcp;
 pub mod watch;
 
 mod checkpoint_file;
@@ -49,4 +50,5 @@ pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use process::{Capability, OsClock};
+pub use tcp::{TcpConnection, TcpMeter};
 pub use watch::Watch;

@@ -207,7 +207,7 @@ pub(crate) fn follow(
             udp_rr::answer(worker, thread.flows, &exchange, &mut meter)?;
         }
         Traffic::Ping { .. } => ping::wait(worker, &mut meter)?,
-        Traffic::Command => return Err(Error::NotOurs),
+        Traffic::Command | Traffic::Live => return Err(Error::NotOurs),
     }
     let has_requests = !matches!(thread.traffic, Traffic::TcpBulk { .. } | Traffic::Ping { .. });
     let of_slice = |tally: Tally| ReceiverOutcome {

@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Refuses a workload that is out of range. The ranges also bound the memory of a plan.
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
     workload.probe.map_or(Ok(()), check_probe)?;
-    if matches!(workload.traffic, Traffic::Command) {
+    if matches!(workload.traffic, Traffic::Command | Traffic::Live) {
         return Err(Error::NotOurs);
     }
     Ok(workload.traffic.check()?)

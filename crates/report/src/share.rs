@@ -75,8 +75,13 @@ pub fn shared(results: &Results) -> Results {
         settings: settings.iter().map(|setting| shared_setting(setting, &names)).collect(),
         workloads: workloads
             .iter()
-            // A command has paths, addresses and perhaps passwords.
-            .map(|load| Workload { name: names.without(&load.name), program: None, ..load.clone() })
+            // A command has paths, addresses and perhaps passwords, and live traffic has peers and an endpoint.
+            .map(|load| Workload {
+                name: names.without(&load.name),
+                program: None,
+                live: None,
+                ..load.clone()
+            })
             .collect(),
         rows: rows.iter().map(|row| shared_row(row, &names)).collect(),
         planned_trials: *planned_trials,

@@ -32,8 +32,8 @@ pub(crate) fn loads(
     if workload.count == Some(0) {
         return Err(refused("count", "0", "at least 1"));
     }
-    if matches!(workload.traffic, Wanted::Command) {
-        let wanted = "traffic of latput's own, since a simulated host runs no programs: use the lab or hosts";
+    if matches!(workload.traffic, Wanted::Command | Wanted::Live) {
+        let wanted = "traffic of latput's own, since a simulated host runs no programs and has no live traffic: use hosts";
         return Err(refused("workload", &workload.name, wanted));
     }
     let prober = observer.unwrap_or(GENERATOR);
@@ -191,7 +191,7 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             let traffic = Traffic::Probe { rate_hz: f64::from(rate_hz) };
             vec![Load { form, ..Load::new(GENERATOR, SUT, traffic) }]
         }
-        Wanted::Command => Vec::new(), // refused by `loads`
+        Wanted::Command | Wanted::Live => Vec::new(), // refused by `loads`
     }
 }
 

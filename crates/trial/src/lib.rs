@@ -4,6 +4,7 @@
 //! The report, the model and the search use these types and do not know the testbed of a row.
 
 pub mod figures;
+pub mod live;
 pub mod metric;
 pub mod nic;
 pub mod observation;

@@ -9,6 +9,8 @@ use latput_stats::Histogram;
 use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
+mod join;
+
 use crate::metric::{CustomMetric, Metric};
 use crate::workload::{Direction, Traffic};
 
@@ -245,6 +247,36 @@ pub struct HostObservation {
     pub wall_clock_step_ns: i64,
     /// The knobs as read before the trial.
     pub state: State,
+    /// The kernel's view of the host's TCP connections, where live traffic is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpObservation>,
+}
+
+/// What the kernel said of established TCP connections (`sock_diag(7)`), read again and again in the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpObservation {
+    /// How often they were read.
+    pub readings: u64,
+    /// Most connections of a reading.
+    pub connections: u64,
+    /// The smoothed round-trip time of each connection that had moved data since the reading before (`tcpi_rtt`).
+    pub rtt: Histogram,
+    /// Its mean deviation (`tcpi_rttvar`).
+    pub rtt_deviation: Histogram,
+    /// Shortest round trip that any connection has had (`tcpi_min_rtt`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rtt: Option<Nanos>,
+    /// Segments sent again between readings.
+    pub retransmitted: u64,
+    /// Payload acknowledged by the other ends between readings.
+    pub acked_bytes: u64,
+    /// Payload received between readings.
+    pub received_bytes: u64,
+    /// Delivery rates of the connections (`tcpi_delivery_rate`), bytes per second, and their number: for a mean.
+    pub delivery_bytes_per_s_sum: u64,
+    /// Number of the rates in the sum.
+    pub deliveries: u64,
 }
 
 /// A host's part in a trial.

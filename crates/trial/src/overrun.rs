@@ -179,7 +179,9 @@ impl Arriving {
                 read_bytes,
                 TCP,
             ),
-            Traffic::Ping { .. } | Traffic::UdpStream { .. } | Traffic::Command => return None,
+            Traffic::Ping { .. } | Traffic::UdpStream { .. } | Traffic::Command | Traffic::Live => {
+                return None;
+            },
         })
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_units::Nanos;
 
+use crate::live::Live;
 use crate::observation::Role;
 use crate::results::LabelledSetting;
 use crate::workload::Workload;
@@ -162,7 +163,14 @@ impl Plan {
         let targets = self.factors.iter().flat_map(|factor| &factor.targets);
         self.combinations() > 1
             && targets.clone().all(|target| target.knob.spec().tier == Tier::Hitless)
-            && self.workloads.iter().all(|load| load.count.is_none() && load.program.is_none())
+            && self.workloads.iter().all(|load| {
+                load.count.is_none() && load.program.is_none() && load.live.is_none()
+            })
+    }
+
+    /// What is watched of live traffic; `None` if the plan makes its own.
+    pub fn live(&self) -> Option<&Live> {
+        self.workloads.iter().find_map(|load| load.live.as_deref())
     }
 
     /// Duration of the traffic of every setting with the fewest repetitions.

@@ -9,10 +9,11 @@ use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 pub use self::field::{Division, Field, FieldError, FieldUnit};
-pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_program};
-pub use self::kinds::{COMMAND, KINDS, Shape, Traffic, WorkloadKind};
+pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_live, of_program};
+pub use self::kinds::{COMMAND, KINDS, LIVE, Shape, Traffic, WorkloadKind};
 pub use self::traffic_parts::{Arrivals, Direction, Distribution, Think};
 
+use crate::live::Live;
 use crate::program::Program;
 
 /// One workload with its probe.
@@ -37,6 +38,9 @@ pub struct Workload {
     /// The programs of [`Traffic::Command`], and of no other traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Box<Program>>,
+    /// What is watched of [`Traffic::Live`], and of no other traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Box<Live>>,
 }
 
 impl Workload {
@@ -51,6 +55,7 @@ impl Workload {
             count: None,
             probe: None,
             program: None,
+            live: None,
         }
     }
 }

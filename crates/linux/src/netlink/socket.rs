@@ -33,6 +33,8 @@ pub enum Protocol {
     Route,
     /// Generic netlink: ethtool and netdev.
     Generic,
+    /// What sockets there are, and how they fare.
+    SockDiag,
 }
 
 /// A netlink socket.
@@ -196,6 +198,7 @@ pub(super) fn bound(protocol: Protocol, flags: SocketFlags) -> io::Result<OwnedF
     let number = match protocol {
         Protocol::Route => None, // NETLINK_ROUTE is protocol 0
         Protocol::Generic => Some(netlink::GENERIC),
+        Protocol::SockDiag => Some(netlink::SOCK_DIAG),
     };
     let fd = rustix::net::socket_with(
         AddressFamily::NETLINK,

@@ -78,6 +78,18 @@ metrics! {
     SutPacketsPerPoll,
     SutRxPps,
     SutTxPps,
+    SutPacketCpuNs,
+    SutKbCpuNs,
+    SutInterruptsPerS,
+    SutDropsPerS,
+    TcpRttNsMin,
+    TcpRttNsMean,
+    TcpRttNsP50,
+    TcpRttNsP99,
+    TcpRttNsMdev,
+    TcpRetransmitsPerS,
+    TcpThroughputBps,
+    TcpDeliveryBpsMean,
 }
 
 /// Metric names of earlier versions. Files with them are read; goals with them are refused with the
@@ -98,6 +110,8 @@ const COUNTED: &[&str] = &["tcp_rr", "tcp_crr", "udp_rr", "fetch", "rpc_read", "
 const OPEN_LOOPS: &[&str] = &["tcp_rr", "udp_rr"];
 const DATAGRAMS: &[&str] = &["udp_stream", "udp_rr", "ping"];
 const DATAGRAM_STREAMS: &[&str] = &["udp_stream"];
+/// Traffic that is not latput's.
+const LIVE: &[&str] = &["live"];
 const TCP: &[&str] =
     &["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
 
@@ -136,6 +150,12 @@ const SHARE: MetricRow =
 /// The shared part of rows of counts per second or poll.
 const COUNT: MetricRow =
     family(Unit::PerS, PreferredDirection::Neither, Summary::Mean, ALL, Needs::Nothing);
+
+/// The shared part of rows of the kernel's round-trip times.
+const TCP_RTT: MetricRow =
+    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, LIVE, Needs::Nothing);
+/// The shared part of rows of CPU time for packets or bytes.
+const PACKET_CPU: MetricRow = TCP_RTT;
 
 /// The rows, in the order of the type.
 pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
@@ -392,5 +412,99 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         definition: "Packets that the system under test's interface sent / time of the window.",
         unit: Unit::PacketsPerS,
         ..COUNT
+    },
+    MetricRow {
+        name: "sut_packet_cpu_ns",
+        column: "CPU/packet",
+        phrase: "CPU time for a packet on the SUT",
+        definition: "Busy CPU time of the system under test / packets of its interface, in and out.",
+        ..PACKET_CPU
+    },
+    MetricRow {
+        name: "sut_kb_cpu_ns",
+        column: "CPU/KB",
+        phrase: "CPU time for a KB on the SUT",
+        definition: "Busy CPU time of the system under test / KB (1024 byte) of its interface, in and out, with headers.",
+        ..PACKET_CPU
+    },
+    MetricRow {
+        name: "sut_interrupts_per_s",
+        column: "interrupts",
+        phrase: "interrupts per second on the SUT",
+        definition: "Hardware interrupts on the CPUs of the system under test / time of the window.",
+        preferred: PreferredDirection::Lower,
+        workloads: LIVE,
+        ..COUNT
+    },
+    MetricRow {
+        name: "sut_drops_per_s",
+        column: "drops",
+        phrase: "packets dropped per second on the SUT",
+        definition: "Packets that the interface of the system under test dropped, in and out / time of the window.",
+        preferred: PreferredDirection::Lower,
+        workloads: LIVE,
+        ..COUNT
+    },
+    MetricRow {
+        name: "tcp_rtt_ns_min",
+        column: "TCP min",
+        phrase: "shortest TCP round trip",
+        definition: "Shortest round trip that a live TCP connection has had of late (tcpi_min_rtt).",
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_ns_mean",
+        column: "TCP mean",
+        phrase: "mean TCP round-trip time",
+        definition: "Mean of the smoothed round-trip times of live TCP connections (tcpi_rtt), read many times in the window.",
+        summary: Summary::Mean,
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_ns_p50",
+        column: "TCP p50",
+        phrase: "median TCP round-trip time",
+        definition: "Smoothed round-trip time that 50 % of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_ns_p99",
+        column: "TCP p99",
+        phrase: "99th percentile of TCP round-trip time",
+        definition: "Smoothed round-trip time that 99 % of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_ns_mdev",
+        column: "TCP mdev",
+        phrase: "mean deviation of TCP round-trip times",
+        definition: "Mean of the deviations of live TCP connections' round-trip times (tcpi_rttvar).",
+        summary: Summary::Mean,
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_retransmits_per_s",
+        column: "TCP retrans",
+        phrase: "TCP segments sent again per second by live connections",
+        definition: "Segments that live TCP connections sent again (tcpi_total_retrans) / time of the window.",
+        preferred: PreferredDirection::Lower,
+        workloads: LIVE,
+        ..COUNT
+    },
+    MetricRow {
+        name: "tcp_throughput_bps",
+        column: "TCP goodput",
+        phrase: "payload of live TCP connections per second",
+        definition: "Payload bits that live TCP connections received and had acknowledged (tcpi_bytes_received, tcpi_bytes_acked) / time of the window.",
+        workloads: LIVE,
+        ..GOODPUT
+    },
+    MetricRow {
+        name: "tcp_delivery_bps_mean",
+        column: "TCP delivery",
+        phrase: "mean delivery rate of a live TCP connection",
+        definition: "Mean of the delivery rates that the kernel measured of live TCP connections (tcpi_delivery_rate).",
+        workloads: LIVE,
+        ..GOODPUT
     },
 ];

@@ -1,16 +1,16 @@
 //! Computes each metric from an observation.
 
 use super::Metric;
-use crate::observation::{CpuTime, HostObservation, Observation, Role, TrafficObservation};
+use crate::observation::{CpuTime, HostObservation, InterfaceCounters, Observation, Role, TrafficObservation};
 use crate::workload::Traffic;
 
 impl Metric {
     /// The share of round trips that do not exceed this percentile; `None` for other figures.
     pub const fn quantile(self) -> Option<f64> {
         match self {
-            Self::LatencyNsP50 => Some(0.5),
+            Self::LatencyNsP50 | Self::TcpRttNsP50 => Some(0.5),
             Self::LatencyNsP90 => Some(0.9),
-            Self::LatencyNsP99 | Self::ProbeNsP99 => Some(0.99),
+            Self::LatencyNsP99 | Self::ProbeNsP99 | Self::TcpRttNsP99 => Some(0.99),
             Self::LatencyNsP999 => Some(0.999),
             _ => None,
         }
@@ -86,7 +86,38 @@ impl Metric {
             }
             Self::SutRxPps => sut_per_s(|sut| Some(sut.interface.rx_packets)),
             Self::SutTxPps => sut_per_s(|sut| Some(sut.interface.tx_packets)),
+            _ => of_live(self, host(Role::Sut)?),
         }
+    }
+}
+
+/// A figure of traffic that is not latput's, on the host that has it.
+fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
+    let seconds = sut.window.as_secs_f64();
+    let InterfaceCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, rx_dropped, tx_dropped } =
+        sut.interface;
+    let sum = |one: u64, other: u64| one.saturating_add(other) as f64;
+    let busy_ns = sut.cpu().busy().as_ns() as f64;
+    let tcp = sut.tcp.as_ref();
+    let rtt = |quantile: f64| tcp?.rtt.quantile(quantile).map(|time| time.as_ns() as f64);
+    match metric {
+        Metric::SutPacketCpuNs => rate(busy_ns, sum(rx_packets, tx_packets)),
+        Metric::SutKbCpuNs => rate(busy_ns, sum(rx_bytes, tx_bytes) / 1024.0),
+        Metric::SutInterruptsPerS => rate(sut.interrupts as f64, seconds),
+        Metric::SutDropsPerS => rate(sum(rx_dropped, tx_dropped), seconds),
+        Metric::TcpRttNsMin => tcp?.min_rtt.map(|time| time.as_ns() as f64),
+        Metric::TcpRttNsMean => tcp?.rtt.mean_ns(),
+        Metric::TcpRttNsP50 => rtt(0.5),
+        Metric::TcpRttNsP99 => rtt(0.99),
+        Metric::TcpRttNsMdev => tcp?.rtt_deviation.mean_ns(),
+        Metric::TcpRetransmitsPerS => rate(tcp?.retransmitted as f64, seconds),
+        Metric::TcpThroughputBps => {
+            rate(8.0 * sum(tcp?.acked_bytes, tcp?.received_bytes), seconds)
+        }
+        Metric::TcpDeliveryBpsMean => {
+            rate(8.0 * tcp?.delivery_bytes_per_s_sum as f64, tcp?.deliveries as f64)
+        }
+        _ => None,
     }
 }
 

@@ -13,8 +13,10 @@ use super::{
     Design, Factor, KnobOnRole, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError,
 };
 use crate::observation::Role;
+use crate::live::Live;
 use crate::workload::{self, FieldError, Workload};
 
+mod live;
 mod program;
 
 const SCHEMA: i64 = 1;
@@ -114,13 +116,18 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         );
         return Err(source.error(parsed.schema.span(), problem));
     }
-    let plan = Plan {
+    let mut plan = Plan {
         name: parsed.name.map_or_else(|| "unnamed plan".to_owned(), Spanned::into_inner),
         goal: parsed.goal.map(|goal| goal_text(goal.into_inner())),
         factors: factors(&source, &parsed.factors)?,
         workloads: workloads(&source, &parsed.workload)?,
         method: method(&source, &parsed.method)?,
     };
+    if let Some(live) = plan.live() {
+        watchable(&source, &plan, live)?;
+        let targets = plan.factors.iter_mut().flat_map(|factor| &mut factor.targets);
+        targets.for_each(|target| target.role = Some(Role::Sut)); // there is no other host
+    }
     if plan.method.design == Some(Design::Search) {
         return searchable(&source, plan);
     }
@@ -156,6 +163,39 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
         None => "a workload with a `count` ends by itself".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
+}
+
+/// Refuses what cannot be done beside live traffic.
+fn watchable(source: &Source<'_>, plan: &Plan, live: &Live) -> Result<(), PlanError> {
+    if plan.workloads.len() > 1 {
+        let problem = "a `live` workload stands alone: latput makes no traffic beside it";
+        return Err(source.error(0..0, problem));
+    }
+    if !matches!(plan.method.design, None | Some(Design::Blocks)) {
+        let problem = "settings take turns with today's on live traffic: leave out `design`";
+        return Err(source.error(0..0, problem));
+    }
+    let mut targets = plan.factors.iter().flat_map(|factor| &factor.targets);
+    if let Some(target) = targets.clone().find(|target| target.role == Some(Role::Generator)) {
+        let problem = format!(
+            "live traffic has one host, the system under test: `generator.{}` is of another",
+            target.knob
+        );
+        return Err(source.error(0..0, problem));
+    }
+    let is_refused =
+        |knob: Knob| knob.spec().tier != Tier::Hitless && !live.disruptive.contains(&knob);
+    match targets.find(|target| is_refused(target.knob)) {
+        None => Ok(()),
+        Some(KnobOnRole { knob, .. }) => Err(source.error(
+            0..0,
+            format!(
+                "a change of `{knob}` disturbs live traffic ({}): leave it out, or name it a second time by \
+                 `disruptive = [\"{knob}\"]` in the workload",
+                knob.spec().tier
+            ),
+        )),
+    }
 }
 
 /// Refuses a search without a goal, or without several settings.
@@ -287,10 +327,17 @@ fn workloads(
             source.error(span, problem)
         };
         let program = program::of_table(table.get_ref()).map_err(refused)?;
-        for fields in grid(source, table, program.is_some())? {
-            let workload = match program.clone() {
-                Some(program) => workload::of_program(&fields, program),
-                None => workload::from_fields(&fields),
+        let live = live::of_table(table.get_ref()).map_err(refused)?;
+        let own_fields = match (&program, &live) {
+            (Some(_), _) => program::FIELDS,
+            (_, Some(_)) => live::FIELDS,
+            _ => &[],
+        };
+        for fields in grid(source, table, own_fields)? {
+            let workload = match (program.clone(), live.clone()) {
+                (Some(program), _) => workload::of_program(&fields, program),
+                (_, Some(live)) => workload::of_live(&fields, live),
+                _ => workload::from_fields(&fields),
             };
             let workload = workload.map_err(refused)?;
             if workloads.iter().any(|other| other.name == workload.name) {
@@ -315,11 +362,11 @@ fn workloads(
 fn grid(
     source: &Source<'_>,
     table: &Spanned<BTreeMap<String, Spanned<Toml>>>,
-    has_program: bool,
+    own_fields: &[&str],
 ) -> Result<Vec<BTreeMap<String, String>>, PlanError> {
     let mut combinations = vec![BTreeMap::new()];
-    let of_program = |field: &String| has_program && program::FIELDS.contains(&field.as_str());
-    for (field, value) in table.get_ref().iter().filter(|(field, _)| !of_program(field)) {
+    let is_own = |field: &String| own_fields.contains(&field.as_str());
+    for (field, value) in table.get_ref().iter().filter(|(field, _)| !is_own(field)) {
         let values = match value.get_ref() {
             Toml::Array(values) if values.is_empty() => {
                 return Err(source.error(value.span(), format!("`{field}` lists no value")));

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos, spelling};
 
 use super::field::{Field, FieldError, FieldUnit};
-use super::kinds::{COMMAND, Values, WorkloadKind};
+use super::kinds::{COMMAND, LIVE, Values, WorkloadKind};
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
+use crate::live::Live;
 use crate::program::Program;
 
 /// Socket options at both ends; all kinds but `ping` have them.
@@ -37,7 +38,7 @@ pub const PROBE_HZ: Field = Field::per_second(
 ///
 /// An unknown kind, a field that the kind does not have, or a value that is out of range.
 pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldError> {
-    workload(fields, None)
+    workload(fields, Around::default())
 }
 
 /// Builds a workload that runs programs, from the other `field = text` pairs.
@@ -51,12 +52,30 @@ pub fn of_program(
 ) -> Result<Workload, FieldError> {
     let mut fields = fields.clone();
     fields.entry("kind".to_owned()).or_insert_with(|| COMMAND.to_owned());
-    workload(&fields, Some(program))
+    workload(&fields, Around { program: Some(program), live: None })
+}
+
+/// Builds a workload that watches what flows anyway, from the other `field = text` pairs.
+///
+/// # Errors
+///
+/// As [`from_fields`]; or what no host could watch.
+pub fn of_live(fields: &BTreeMap<String, String>, live: Live) -> Result<Workload, FieldError> {
+    let mut fields = fields.clone();
+    fields.entry("kind".to_owned()).or_insert_with(|| LIVE.to_owned());
+    workload(&fields, Around { program: None, live: Some(live) })
+}
+
+/// What a workload has beside its fields.
+#[derive(Default)]
+struct Around {
+    program: Option<Program>,
+    live: Option<Live>,
 }
 
 fn workload(
     fields: &BTreeMap<String, String>,
-    program: Option<Program>,
+    around: Around,
 ) -> Result<Workload, FieldError> {
     let mut fields = Fields { rest: fields.clone(), label: String::new() };
     let name = fields.text("kind").ok_or_else(|| {
@@ -67,7 +86,7 @@ fn workload(
     let given_name = fields.text("name");
     let traffic = fields.traffic(kind)?;
     let (sockets, binding, count) = match traffic {
-        Traffic::Ping { .. } => Default::default(),
+        Traffic::Ping { .. } | Traffic::Live => Default::default(),
         Traffic::Command => (SocketOptions::default(), Binding::default(), fields.number(&COUNT)?),
         _ => (fields.sockets(&traffic)?, fields.binding()?, fields.number(&COUNT)?),
     };
@@ -85,7 +104,8 @@ fn workload(
         );
         return Err(error(field, problem));
     }
-    let program = match (traffic, program) {
+    let live = live(traffic, around.live, probe)?;
+    let program = match (traffic, around.program) {
         (Traffic::Command, Some(program)) => {
             program.check(count).map_err(|(field, problem)| error(field, problem))?;
             if probe.is_some() && !program.runs_by_time() {
@@ -113,7 +133,28 @@ fn workload(
     if name.is_empty() || name.len() > 80 || name.chars().any(char::is_control) {
         return Err(error("name", "a `name` has 1 to 80 printable characters"));
     }
-    Ok(Workload { name, traffic, sockets, binding, count, probe, program })
+    Ok(Workload { name, traffic, sockets, binding, count, probe, program, live })
+}
+
+/// What is watched of a live workload; `None` for any other.
+fn live(
+    traffic: Traffic,
+    live: Option<Live>,
+    probe: Option<Probe>,
+) -> Result<Option<Box<Live>>, FieldError> {
+    if traffic != Traffic::Live {
+        return match live {
+            None => Ok(None),
+            Some(_) => Err(error("kind", "only `kind = \"live\"` watches what flows anyway")),
+        };
+    }
+    if probe.is_some() {
+        let problem = "a `live` workload has no probe: latput makes no traffic beside it";
+        return Err(error(PROBE_HZ.name, problem));
+    }
+    let live = live.unwrap_or_default();
+    live.check().map_err(|(field, problem)| error(field, problem))?;
+    Ok(Some(Box::new(live)))
 }
 
 /// The fields that a workload has beside those of its kind.

@@ -136,6 +136,8 @@ pub enum Traffic {
     },
     /// Programs of the user's own, which the workload's `program` names.
     Command,
+    /// What flows anyway: none of it is latput's. The workload's `live` says what is watched.
+    Live,
 }
 
 const fn one() -> u32 {
@@ -224,6 +226,9 @@ fn bulk(values: &Values, direction: Direction) -> Traffic {
 
 /// The kind whose traffic is made by programs.
 pub const COMMAND: &str = "command";
+
+/// The kind of traffic that is there anyway.
+pub const LIVE: &str = "live";
 
 /// Every kind.
 pub const KINDS: &[WorkloadKind] = &[
@@ -416,6 +421,14 @@ pub const KINDS: &[WorkloadKind] = &[
         fields: &[],
         build: |_| Traffic::Command,
     },
+    WorkloadKind {
+        name: LIVE,
+        about: "what flows anyway on one host, without traffic of latput's: `latput tune eth0 --live`",
+        unit: "transactions",
+        shape: Shape::Transactions,
+        fields: &[],
+        build: |_| Traffic::Live,
+    },
 ];
 
 /// The names of all kinds.
@@ -464,6 +477,7 @@ impl Traffic {
             Self::RpcRead { .. } => "rpc_read",
             Self::Ping { .. } => "ping",
             Self::Command => COMMAND,
+            Self::Live => LIVE,
         }
     }
 
@@ -550,7 +564,7 @@ impl Traffic {
             Self::Ping { rate_hz, payload_bytes } => {
                 vec![small(rate_hz), Some(payload_bytes.get())]
             }
-            Self::Command => Vec::new(),
+            Self::Command | Self::Live => Vec::new(),
         };
         self.descriptor().fields.iter().zip(values).collect()
     }

@@ -124,13 +124,13 @@ fn server(table: ServerTable) -> Result<ServerProgram, FieldError> {
 }
 
 /// One field of the table.
-struct TableField<'a> {
-    name: &'static str,
-    value: Option<&'a Toml>,
+pub(super) struct TableField<'a> {
+    pub(super) name: &'static str,
+    pub(super) value: Option<&'a Toml>,
 }
 
 impl TableField<'_> {
-    fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, FieldError> {
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, FieldError> {
         let Some(value) = self.value else { return Ok(None) };
         let read = value.clone().try_into::<T>();
         read.map(Some).map_err(|problem| error(self.name, problem.message()))

@@ -1,0 +1,142 @@
+//! A `live` workload: traffic that is not latput's, on a host as it is. What is watched of it, what protects it, and how much
+//! it may be disturbed.
+
+use std::net::IpAddr;
+
+use latput_knobs::Knob;
+use latput_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+mod endpoint;
+
+pub use self::endpoint::{Endpoint, EndpointFigure, FigureSource, Series};
+
+/// Most guards, ports and peers of a workload.
+const MOST: usize = 64;
+/// Limits of a slice. In a shorter one no percentile is known; a longer one exposes the traffic to a bad setting for long.
+const SLICES: std::ops::RangeInclusive<Nanos> = Nanos::from_ms(200)..=Nanos::from_s(600);
+
+/// What a `live` workload watches and keeps to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Live {
+    /// Connections count if either port is one of these; empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// Connections count if the other end is one of these; empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<IpAddr>,
+    /// Limits in the words of a goal: `tcp_rtt_ns_p99 <= 1.2 today`. A broken one puts today's setting back at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<String>,
+    /// Measured part of a setting's slice.
+    pub slice: Nanos,
+    /// Time of today's setting after each slice of another, beside what the comparison needs.
+    #[serde(default)]
+    pub pause: Nanos,
+    /// Most time that each setting other than today's may be in force, over the whole run; `None` sets no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_per_setting: Option<Nanos>,
+    /// A slice of another setting begins only while the CPUs' busy share is at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_at_most: Option<f64>,
+    /// Knobs that disturb traffic when they change, and that may be changed all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disruptive: Vec<Knob>,
+    /// Where the application tells its own figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<Endpoint>,
+}
+
+impl Default for Live {
+    /// All connections, no guard, slices of 2 s.
+    fn default() -> Self {
+        Self {
+            ports: Vec::new(),
+            peers: Vec::new(),
+            guards: Vec::new(),
+            slice: Nanos::from_s(2),
+            pause: Nanos::ZERO,
+            most_per_setting: None,
+            busy_at_most: None,
+            disruptive: Vec::new(),
+            endpoint: None,
+        }
+    }
+}
+
+impl Live {
+    /// Refuses what no host could do.
+    ///
+    /// # Errors
+    ///
+    /// The field, and its problem with the remedy.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let lists = [
+            ("ports", self.ports.len()),
+            ("peers", self.peers.len()),
+            ("guard", self.guards.len()),
+            ("disruptive", self.disruptive.len()),
+        ];
+        if let Some((field, _)) = lists.into_iter().find(|(_, count)| *count > MOST) {
+            return Err((field, format!("`{field}` lists more than {MOST}")));
+        }
+        if self.ports.contains(&0) {
+            return Err(("ports", "a port is from 1 to 65535".to_owned()));
+        }
+        if !SLICES.contains(&self.slice) {
+            let (least, most) = (SLICES.start(), SLICES.end());
+            return Err(("slice", format!("`slice` must be from {least} to {most}")));
+        }
+        if self.pause > *SLICES.end() {
+            return Err(("pause", format!("`pause` is at most {}", SLICES.end())));
+        }
+        if self.most_per_setting.is_some_and(|most| most < self.slice) {
+            let problem = "`most_per_setting` is shorter than one `slice`".to_owned();
+            return Err(("most_per_setting", problem));
+        }
+        if self.busy_at_most.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            let problem = "`busy_at_most` is a share of the CPUs above 0 and up to 1".to_owned();
+            return Err(("busy_at_most", problem));
+        }
+        self.endpoint.as_ref().map_or(Ok(()), |it| it.check().map_err(|why| ("endpoint", why)))
+    }
+
+    /// Whether a connection counts.
+    pub fn counts(&self, ports: [u16; 2], peer: IpAddr) -> bool {
+        (self.ports.is_empty() || ports.iter().any(|port| self.ports.contains(port)))
+            && (self.peers.is_empty() || self.peers.contains(&peer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_counts_by_either_port_and_by_its_peer() {
+        let [near, far] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let all = Live::default();
+        assert!(all.counts([1, 2], far));
+        let some = Live { ports: vec![443], peers: vec![far], ..Live::default() };
+        assert!(some.counts([443, 50_000], far) && some.counts([50_000, 443], far));
+        assert!(!some.counts([80, 50_000], far) && !some.counts([443, 50_000], near));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_field() {
+        let plain = Live::default;
+        for (live, field) in [
+            (Live { ports: vec![0], ..plain() }, "ports"),
+            (Live { ports: vec![1; 65], ..plain() }, "ports"),
+            (Live { slice: Nanos::from_ms(1), ..plain() }, "slice"),
+            (Live { pause: Nanos::from_s(601), ..plain() }, "pause"),
+            (Live { most_per_setting: Some(Nanos::from_s(1)), ..plain() }, "most_per_setting"),
+            (Live { busy_at_most: Some(0.0), ..plain() }, "busy_at_most"),
+            (Live { busy_at_most: Some(f64::NAN), ..plain() }, "busy_at_most"),
+        ] {
+            assert_eq!(live.check().unwrap_err().0, field, "{live:?}");
+        }
+        assert_eq!(plain().check(), Ok(()));
+    }
+}

@@ -1,0 +1,164 @@
+//! The fields of a workload that only `live` has.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use latput_knobs::Knob;
+use toml::{Spanned, Value as Toml};
+
+use super::program::TableField;
+use super::{scalar_text, share_of, time_of};
+use crate::live::{Endpoint, EndpointFigure, Live};
+use crate::workload::{FieldError, LIVE};
+
+/// The fields that only a `live` workload has.
+pub(super) const FIELDS: &[&str] = &[
+    "ports",
+    "peers",
+    "guard",
+    "slice",
+    "pause",
+    "most_per_setting",
+    "busy_at_most",
+    "disruptive",
+    "endpoint",
+    "metrics",
+];
+
+/// What a live workload's table watches; `None` for any other kind.
+pub(super) fn of_table(
+    table: &BTreeMap<String, Spanned<Toml>>,
+) -> Result<Option<Live>, FieldError> {
+    if table.get("kind").and_then(|kind| kind.get_ref().as_str()) != Some(LIVE) {
+        return Ok(None);
+    }
+    let field =
+        |name: &'static str| TableField { name, value: table.get(name).map(Spanned::get_ref) };
+    let time = |name: &'static str| {
+        let value = table.get(name).map(|value| time_of(value.get_ref()));
+        value.transpose().map_err(|problem| error(name, problem))
+    };
+    let plain = Live::default();
+    let live = Live {
+        ports: field("ports").read()?.unwrap_or_default(),
+        peers: field("peers").read::<Vec<IpAddr>>()?.unwrap_or_default(),
+        guards: guards(table)?,
+        slice: time("slice")?.unwrap_or(plain.slice),
+        pause: time("pause")?.unwrap_or(plain.pause),
+        most_per_setting: time("most_per_setting")?,
+        busy_at_most: match table.get("busy_at_most").map(Spanned::get_ref) {
+            None => None,
+            Some(Toml::Integer(1)) => Some(1.0),
+            Some(value) => Some(share_of(value).ok_or_else(|| {
+                error("busy_at_most", "must be a share, such as 0.9 or \"90%\"".to_owned())
+            })?),
+        },
+        disruptive: knobs(field("disruptive").read()?.unwrap_or_default())?,
+        endpoint: endpoint(&field)?,
+    };
+    Ok(Some(live))
+}
+
+/// One guard, or a list of them.
+fn guards(table: &BTreeMap<String, Spanned<Toml>>) -> Result<Vec<String>, FieldError> {
+    let Some(written) = table.get("guard") else { return Ok(Vec::new()) };
+    let texts = match written.get_ref() {
+        Toml::Array(guards) => guards.iter().map(scalar_text).collect(),
+        single => scalar_text(single).map(|guard| vec![guard]),
+    };
+    texts.map_err(|problem| error("guard", problem))
+}
+
+fn knobs(names: Vec<String>) -> Result<Vec<Knob>, FieldError> {
+    let knob = |name: String| {
+        name.parse::<Knob>().map_err(|problem| error("disruptive", problem.to_string()))
+    };
+    names.into_iter().map(knob).collect()
+}
+
+fn endpoint<'a>(
+    field: &dyn Fn(&'static str) -> TableField<'a>,
+) -> Result<Option<Endpoint>, FieldError> {
+    let url: Option<String> = field("endpoint").read()?;
+    let metrics: Option<BTreeMap<String, String>> = field("metrics").read()?;
+    let figures = metrics.unwrap_or_default().into_iter();
+    let figures = figures.map(|(name, source)| EndpointFigure::parse(&name, &source));
+    let figures: Vec<EndpointFigure> =
+        figures.collect::<Result<_, _>>().map_err(|problem| error("metrics", problem))?;
+    match url {
+        None if figures.is_empty() => Ok(None),
+        None => Err(error("metrics", "the figures are of an `endpoint`: name it".to_owned())),
+        Some(url) => {
+            Endpoint::parse(&url, figures).map(Some).map_err(|problem| error("endpoint", problem))
+        }
+    }
+}
+
+fn error(field: &str, problem: String) -> FieldError {
+    FieldError { field: field.to_owned(), problem: format!("`{field}`: {problem}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use crate::Traffic;
+    use crate::plan::Plan;
+
+    fn parsed(workload: &str) -> Result<Plan, String> {
+        let text = format!(
+            "schema = 1\n[factors]\n\"sut.gro-flush-timeout\" = [\"0us\", \"20us\"]\n[[workload]]\nkind = \"live\"\n{workload}"
+        );
+        Plan::parse("plan.toml", &text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_plan_says_what_is_watched_and_what_protects_it() {
+        let plan = parsed(
+            "ports = [443]\npeers = [\"10.0.0.7\"]\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
+             pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\ndisruptive = [\"rx-ring\"]\n\
+             endpoint = \"http://127.0.0.1:9100/metrics\"\n\
+             metrics = { live_plan_errors = \"counter errors_total{code=\\\"500\\\"}\" }\n",
+        )
+        .unwrap();
+        let load = &plan.workloads[0];
+        let live = load.live.as_deref().unwrap();
+        assert_eq!((load.traffic, load.name.as_str()), (Traffic::Live, "live"));
+        assert_eq!((live.slice, live.pause), (Nanos::from_s(1), Nanos::from_ms(500)));
+        assert_eq!(live.endpoint.as_ref().unwrap().figures.len(), 1);
+        let stored = serde_json::to_string(load).unwrap();
+        assert_eq!(serde_json::from_str::<crate::Workload>(&stored).unwrap(), *load);
+        let plain = parsed("").unwrap();
+        assert_eq!(plain.workloads[0].live.as_deref(), Some(&crate::live::Live::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_field() {
+        for (workload, expected) in [
+            ("ports = [70000]", "`ports`"),
+            ("peers = [\"server\"]", "`peers`"),
+            ("guard = [[1]]", "`guard`"),
+            ("slice = \"1ms\"", "`slice` must be from"),
+            ("busy_at_most = 2.0", "`busy_at_most`"),
+            ("disruptive = [\"rx-rings\"]", "`disruptive`"),
+            ("metrics = { live_plan_a = \"gauge a\" }", "name it"),
+            ("endpoint = \"http://10.0.0.1/\"", "which figures"),
+            ("probe_hz = 100", "no probe"),
+            ("burst = 1", "no field `burst`"),
+            ("[[workload]]\nkind = \"tcp_rr\"", "alone"),
+        ] {
+            let error = parsed(workload).unwrap_err();
+            assert!(error.contains(expected), "{workload}: {error}");
+        }
+    }
+
+    #[test]
+    fn knobs_that_disturb_traffic_are_named_twice() {
+        let text = |more: &str| {
+            format!("schema = 1\n[factors]\n\"sut.rx-ring\" = [256, 512]\n[[workload]]\nkind = \"live\"\n{more}")
+        };
+        let error = Plan::parse("p.toml", &text("")).unwrap_err().to_string();
+        assert!(error.contains("disruptive = [\"rx-ring\"]"), "{error}");
+        assert!(Plan::parse("p.toml", &text("disruptive = [\"rx-ring\"]")).is_ok());
+    }
+}
