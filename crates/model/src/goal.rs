@@ -133,6 +133,14 @@ impl Goal {
     }
 }
 
+impl FromStr for Condition {
+    type Err = GoalError;
+    /// Reads one limit, as behind `where`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse::limit(text)
+    }
+}
+
 impl FromStr for Goal {
     type Err = GoalError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -10,6 +10,7 @@ pub mod fit;
 pub mod goal;
 pub mod history;
 pub mod labels;
+pub mod live;
 mod pareto;
 pub mod predicted;
 mod recommend;
@@ -27,7 +28,8 @@ pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use predicted::{Prediction, predicted};
 pub use recommend::{
-    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, eliminated, recommendation,
+    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, banned, eliminated, objective_ratio,
+    recommendation,
 };
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

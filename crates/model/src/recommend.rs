@@ -9,9 +9,10 @@
 //! that the first could break. If the first can break no limit, as with `>= 0.95 today`, the
 //! objective has the whole chance of error; otherwise each kind has half.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::Estimate;
+use latput_trial::live::GUARD_CHECK;
 use latput_trial::{Metric, Results};
 
 use crate::goal::{Bound, Goal, Optimize};
@@ -66,6 +67,15 @@ pub(crate) fn recommend(
     })
 }
 
+/// The ratio of a setting's objective to the first setting's, from the pairs of their blocks, at the confidence of the
+/// results shared among the other settings. `None` with fewer than two pairs, or where the goal cannot be judged.
+pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option<Estimate> {
+    let runs = Runs::of_goal(results, goal);
+    let judge = Judge::of(results, &runs, goal).ok()?;
+    let level = (1.0 - judge.objective_confidence()) / judge.others().len().max(1) as f64;
+    judge.objective_logs(0, setting)?.ratio(1.0 - level)
+}
+
 /// The objective: for each of its figures the workloads that have it, with the metric there.
 type Objective = Vec<Vec<(usize, Metric)>>;
 
@@ -109,6 +119,13 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
     goal.objective.iter().map(of_figure).collect()
 }
 
+/// The settings that broke a guard of live traffic. None of them is recommended, whatever its figures: those of a slice
+/// that was cut short are of its beginning.
+pub fn banned(results: &Results) -> BTreeSet<usize> {
+    let broken = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
+    broken.map(|row| row.setting).filter(|setting| *setting != 0).collect()
+}
+
 impl<'a> Judge<'a> {
     fn of(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
         let objective = objective(results, runs, goal)?;
@@ -141,7 +158,10 @@ impl<'a> Judge<'a> {
     }
 
     fn verdict(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Verdict {
-        let is_open = |setting: &usize| !kept[setting].iter().any(|kept| kept.broken);
+        let banned = banned(self.results);
+        let is_open = |setting: &usize| {
+            !kept[setting].iter().any(|kept| kept.broken) && !banned.contains(setting)
+        };
         if !kept.keys().any(is_open) {
             let miss =
                 |setting: &usize| kept[setting].iter().map(Kept::missed_by).fold(0.0, f64::max);

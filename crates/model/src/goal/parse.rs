@@ -109,6 +109,16 @@ pub(super) fn goal(text: &str) -> Result<Goal, GoalError> {
     Ok(Goal { text: text.trim().to_owned(), direction, objective, conditions })
 }
 
+/// Reads one limit.
+pub(super) fn limit(text: &str) -> Result<Condition, GoalError> {
+    let mut words = split(text)?;
+    let limit = condition(&mut words)?;
+    match words.words.next() {
+        None => Ok(limit),
+        Some(word) => Err(word.error("a limit stands alone: give each its own text")),
+    }
+}
+
 fn named(first: &Word, words: &mut Words) -> Result<Goal, GoalError> {
     let Some((name, meaning)) = Goal::NAMED.iter().find(|(name, _)| first.text == *name) else {
         let names: Vec<&str> = Goal::NAMED.iter().map(|(name, _)| *name).collect();

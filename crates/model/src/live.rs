@@ -1,0 +1,113 @@
+//! What noise alone does to a figure of live traffic, and what can be told in spite of it.
+//!
+//! A slice of a setting is compared with today's before and after it. Where both are today's, the logarithm of their ratio is
+//! noise; its true mean is zero. So its scale is the root of the mean square, with as many degrees of freedom as there are
+//! pairs.
+
+use latput_stats::mean::critical_t;
+
+/// Fewest pairs of today with itself from which noise is known.
+pub const FEWEST: usize = 4;
+/// The chance, each time that a guard is judged, that noise alone breaks it for a setting that is exactly at its limit.
+pub const LEVEL: f64 = 0.001;
+/// The normal deviate of [`LEVEL`], for what is only counted.
+const Z_OF_LEVEL: f64 = 3.090_232;
+/// The normal deviate of 80 %: the chance that an effect of the told size is proven.
+const Z_OF_POWER: f64 = 0.841_621;
+/// More pairs than any run makes.
+const MOST_PAIRS: usize = 1_000_000;
+
+/// Root of the mean square; `None` with fewer than [`FEWEST`] logarithms, or with one that is not finite.
+pub fn scale(noise: &[f64]) -> Option<f64> {
+    if noise.len() < FEWEST || !noise.iter().all(|log| log.is_finite()) {
+        return None;
+    }
+    let squares: f64 = noise.iter().map(|log| log * log).sum();
+    Some((squares / noise.len() as f64).sqrt())
+}
+
+/// What the logarithm of a ratio exceeds by noise alone with the chance [`LEVEL`]; `None` if the noise is not known.
+pub fn margin(noise: &[f64]) -> Option<f64> {
+    Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale(noise)?)
+}
+
+/// The margin of a ratio of two counts by counting alone, if each event comes by itself (Poisson). Half an event is added
+/// to each, as to the logarithms of such ratios, so that none is without a logarithm.
+pub fn counting_margin(count: f64, todays: f64) -> f64 {
+    Z_OF_LEVEL * (1.0 / (count + 0.5) + 1.0 / (todays + 0.5)).sqrt()
+}
+
+/// The pairs after which the half width of a ratio's interval is `half_width`, if each has noise of this scale.
+pub fn pairs_for(scale: f64, half_width: f64, confidence: f64) -> usize {
+    let wanted = half_width.ln_1p();
+    let is_enough = |pairs: usize| {
+        critical_t(confidence, pairs - 1) * scale / (pairs as f64).sqrt() <= wanted
+    };
+    let (mut low, mut high) = (2, 2);
+    while high < MOST_PAIRS && !is_enough(high) {
+        low = high;
+        high *= 2;
+    }
+    while low + 1 < high {
+        let middle = usize::midpoint(low, high);
+        if is_enough(middle) { high = middle } else { low = middle }
+    }
+    if is_enough(low) { low } else { high.min(MOST_PAIRS) }
+}
+
+/// The smallest increase, as a share, that four of five runs with so many pairs prove; `None` with fewer than two.
+pub fn smallest_effect(scale: f64, pairs: usize, confidence: f64) -> Option<f64> {
+    let degrees_of_freedom = pairs.checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let deviates = critical_t(confidence, degrees_of_freedom) + Z_OF_POWER;
+    Some((deviates * scale / (pairs as f64).sqrt()).exp_m1())
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+
+    /// Normally distributed noise of this scale.
+    fn noise(rng: &mut Rng, scale: f64) -> f64 {
+        // Irwin and Hall: the sum of twelve uniform draws.
+        scale * ((0..12).map(|_| rng.uniform()).sum::<f64>() - 6.0)
+    }
+
+    #[test]
+    fn noise_alone_seldom_exceeds_the_margin_however_few_pairs_it_is_known_from() {
+        let mut rng = Rng::from_seed(7);
+        for pairs in [FEWEST, 8, 50] {
+            let draws = 40_000;
+            let exceeded = (0..draws).filter(|_| {
+                let known: Vec<f64> = (0..pairs).map(|_| noise(&mut rng, 0.1)).collect();
+                noise(&mut rng, 0.1) > margin(&known).unwrap()
+            });
+            let share = exceeded.count() as f64 / f64::from(draws);
+            assert!((0.0004..0.0018).contains(&share), "{share} with {pairs} pairs");
+        }
+        assert_eq!(margin(&[0.1; FEWEST - 1]), None);
+        assert_eq!(margin(&[f64::NAN; FEWEST]), None);
+    }
+
+    #[test]
+    fn few_events_are_no_evidence() {
+        // 6 errors where today had 1 in the same time, and 600 where it had 100.
+        assert!((6.5_f64 / 1.5).ln() < counting_margin(6.0, 1.0));
+        assert!((600.5_f64 / 100.5).ln() > counting_margin(600.0, 100.0));
+        assert!(counting_margin(0.0, 0.0).is_finite());
+    }
+
+    #[test]
+    fn the_number_of_pairs_follows_from_the_noise() {
+        // t(0.99, n - 1) * 0.05 / sqrt(n) <= ln 1.025: t is near 2.6, so n is near (2.6 * 0.05 / 0.0247)^2 = 28.
+        let pairs = pairs_for(0.05, 0.025, 0.99);
+        assert!((29..=33).contains(&pairs), "{pairs}");
+        assert_eq!(pairs_for(0.0, 0.025, 0.99), 2);
+        assert_eq!(pairs_for(1e9, 0.025, 0.99), MOST_PAIRS);
+        assert!(pairs_for(0.1, 0.025, 0.99) > 3 * pairs);
+        let effect = smallest_effect(0.05, pairs, 0.99).unwrap();
+        assert!((0.025..0.04).contains(&effect), "{effect}");
+        assert_eq!(smallest_effect(0.05, 1, 0.99), None);
+    }
+}
