@@ -8,6 +8,7 @@ mod commands;
 mod context;
 mod document;
 mod exit;
+mod live_args;
 mod output;
 mod parallel;
 mod precision;

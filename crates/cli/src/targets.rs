@@ -42,6 +42,9 @@ impl HostArgs {
         plan: &Plan,
         context: &Context,
     ) -> Result<Testbed, CliError> {
+        if plan.live().is_some() {
+            return self.alone(word, context);
+        }
         if let Some(testbed) = self.hosts(word, context)? {
             return Ok(testbed);
         }
@@ -83,6 +86,25 @@ impl HostArgs {
         let found = discover::discover([&sut, &generator], self.bring.as_deref(), &context.stop)?;
         self.tell(&found)?;
         Ok(Some(Testbed::discovered(&found)))
+    }
+
+    /// The one host that has live traffic.
+    fn alone(&self, word: &str, context: &Context) -> Result<Testbed, CliError> {
+        if self.peer.is_some() || self.save.is_some() {
+            let message = "live traffic has one host: leave out --peer and --save";
+            return Err(CliError::usage(message));
+        }
+        let words = Target::split(word);
+        let [_] = words[..] else { return Err(latput_experiment::Error::NoLiveTraffic.into()) };
+        if !is_hosts(word) {
+            return Err(latput_experiment::Error::NoLiveTraffic.into());
+        }
+        let target = Target::parse(word)?;
+        let (host, warnings) = discover::alone(&target, self.bring.as_deref(), &context.stop)?;
+        for warning in warnings {
+            output::remark(&format!("latput: warning: {warning}"));
+        }
+        Ok(Testbed::alone(word, host))
     }
 
     fn targets(&self, word: &str) -> Result<[Target; 2], CliError> {

@@ -8,6 +8,7 @@
 
 mod keeper_line;
 mod line;
+mod live;
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -235,6 +236,7 @@ impl Service<'_> {
                 let wanted = Count { at, warmup, duration, turns, may_end_early };
                 self.go(keeper::window(&wanted)?, wanted, interval, line)
             }
+            Request::Live(block) => self.live(*block),
             Request::Abort => {
                 self.prepared = Prepared::default();
                 Ok(Answer::Aborted)

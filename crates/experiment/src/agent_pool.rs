@@ -1,6 +1,7 @@
 //! Runs trials on real hosts: the agents set the knobs, run the traffic and report their counts.
 
 mod command;
+mod live;
 #[cfg(test)]
 mod mutated;
 
@@ -25,7 +26,7 @@ use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
-use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
+use crate::runner::{LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
 
 /// Most time of an answer beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
@@ -122,6 +123,11 @@ impl TrialRunner for AgentPool {
 
     fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
         Some(self)
+    }
+
+    fn live(&mut self) -> Option<&mut dyn LiveRunner> {
+        let is_alone = self.agents().len() == 1;
+        if is_alone { Some(self) } else { None }
     }
 
     fn unsupported(

@@ -15,7 +15,7 @@ use crate::controller::Scout;
 use crate::error::Error;
 use crate::host_spec::{HostSpec, own_program};
 use crate::host_view::{HostView, InterfaceView};
-use crate::target::{Reach, Target};
+use crate::target::{At, Reach, Target};
 
 /// Two hosts, and what was found between them.
 #[derive(Clone, Debug)]
@@ -75,6 +75,43 @@ pub fn discover(
         file: file(targets, &hosts, bring),
         hosts,
     })
+}
+
+/// One host with live traffic, and the interface that is meant. `bring` is the latput to take along where it is missing.
+///
+/// # Errors
+///
+/// The host cannot be reached, or it is not clear which of its interfaces is meant.
+pub fn alone(
+    target: &Target,
+    bring: Option<&Path>,
+    stop: &Stop,
+) -> Result<(HostSpec, Vec<String>), Error> {
+    let (own, name) = (own_program(), target.name());
+    let name = if matches!(target.reach, Reach::Command(_)) { "sut".to_owned() } else { name };
+    let spec = HostSpec::unknown(&name, Role::Sut, target.via(&own, bring));
+    let spec = HostSpec { may_be_brought: target.is_elsewhere(), ..spec };
+    let view = Scout::start(&spec)?.look(&[], None, stop)?;
+    let is_meant = |one: &&InterfaceView| match &target.at {
+        Some(At::Interface(name)) => one.name == *name,
+        Some(At::Address(address)) => one.addresses.contains(address),
+        None => one.addresses.iter().any(|address| !address.is_loopback()),
+    };
+    let meant: Vec<&InterfaceView> = view.interfaces.iter().filter(is_meant).collect();
+    let [interface] = meant[..] else {
+        let names: Vec<&str> = view.interfaces.iter().map(|one| one.name.as_str()).collect();
+        return Err(Error::Target {
+            target: target.to_string(),
+            problem: format!("name the interface with the live traffic; there are {}", names.join(", ")),
+        });
+    };
+    let address = match &target.at {
+        Some(At::Address(address)) => Some(*address),
+        _ => interface.addresses.first().copied(),
+    };
+    let warnings = view.missing.iter().map(|missing| format!("{name}: {missing}")).collect();
+    let address = address.unwrap_or(spec.address);
+    Ok((HostSpec { interface: interface.name.clone(), address, ..spec }, warnings))
 }
 
 /// What both have, with the ways between them.

@@ -34,6 +34,18 @@ pub enum Error {
         "settings cannot take turns in slices on this testbed: agents on hosts or the lab can; use `design = \"blocks\"`"
     )]
     NoSlices,
+    /// Live traffic is not on this testbed.
+    #[error(
+        "live traffic is that of one host, whose interface is named: `latput tune eth0 --live`, or `netns://NAME%eth0`, \
+         `ssh://root@server%eth0` for another"
+    )]
+    NoLiveTraffic,
+    /// Live traffic cannot be compared with itself.
+    #[error("live traffic: {problem}")]
+    LiveTraffic {
+        /// The problem and the remedy.
+        problem: String,
+    },
     /// The trials cannot be divided among shards.
     #[error("--shard {shard}: {problem}")]
     Shard {
@@ -215,6 +227,7 @@ impl Error {
             | Self::Optimiser { .. }
             | Self::Unsupported { .. }
             | Self::NoSlices
+            | Self::NoLiveTraffic
             | Self::Shard { .. }
             | Self::Merge { .. }
             | Self::Overrun { .. }

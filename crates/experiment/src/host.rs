@@ -1,5 +1,8 @@
 //! The agent's host: its knobs, in one session that is put back at the end, and its counters.
 
+mod connections;
+mod live;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -155,6 +155,12 @@ fn answer(
         (Some(host), Request::Rehearse { setting }) => {
             host.rehearse(&setting).map(|()| Answer::Rehearsed)
         }
+        (Some(host), Request::Live(block)) => {
+            line.begin_count();
+            let is_told = || line.has_reached_count();
+            let seen = host.live(&block, line.halt(), &is_told)?;
+            Ok(Answer::Lived(Box::new(seen)))
+        }
         (Some(host), Request::Link) => host.await_link(line.halt()).map(|()| Answer::Linked),
         _ => Err(failed("a keeper does not do this, or not now")),
     }

@@ -22,6 +22,7 @@ pub mod hosts;
 pub mod interval;
 pub mod keeper;
 mod lease;
+pub mod live;
 pub mod program;
 pub mod protocol;
 mod refusal;

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_view::HostView;
 use crate::interval::HostInterval;
+use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 11;
-/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Read`] or
+pub const SCHEMA: u32 = 12;
+/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
@@ -106,6 +107,8 @@ pub enum Request {
     /// End the window of the last [`Request::Go`] now; it has no answer of its own. The traffic of this window is not the
     /// agent's.
     EndWindow,
+    /// Count live traffic under today's setting, under another, and under today's again.
+    Live(Box<LiveBlock>),
     /// Drop the prepared traffic.
     Abort,
     /// The controller is alive; sent three times in each lease. An agent answers [`Answer::Alive`]
@@ -120,6 +123,7 @@ impl Request {
     pub fn changes_knobs(&self) -> bool {
         match self {
             Self::Set { setting } => !setting.is_empty(),
+            Self::Live(block) => !block.setting.is_empty(),
             Self::Go { turns, .. } => {
                 turns.iter().flat_map(|turns| &turns.settings).any(|setting| !setting.is_empty())
             }
@@ -130,7 +134,7 @@ impl Request {
     /// Most bytes of the lines before the next request.
     pub const fn max_answer_bytes(&self) -> usize {
         match self {
-            Self::Go { .. } | Self::Read { .. } | Self::Survey => MAX_LINE_BYTES,
+            Self::Go { .. } | Self::Live(_) | Self::Read { .. } | Self::Survey => MAX_LINE_BYTES,
             _ => MAX_ANSWER_BYTES,
         }
     }
@@ -263,6 +267,8 @@ pub enum Answer {
     Progress(HostInterval),
     /// Answer to [`Request::Go`], after the window and its drain.
     Finished(Box<Finished>),
+    /// Answer to [`Request::Live`]. Today's setting is in force.
+    Lived(Box<LiveSeen>),
     /// Answer to [`Request::Abort`].
     Aborted,
     /// Answer to [`Request::Ping`].

@@ -14,6 +14,7 @@ use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::interval::Interval;
+use crate::live::{LiveBlock, LiveSeen};
 
 /// A part of a plan that a testbed may not support.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,11 @@ pub(crate) trait TrialRunner {
         None
     }
 
+    /// The runner of blocks on live traffic; `None` where there is none.
+    fn live(&mut self) -> Option<&mut dyn LiveRunner> {
+        None
+    }
+
     /// The reason why this testbed does not support a part of a plan; `None` if it does. A knob
     /// that was tried may keep its level.
     fn unsupported(
@@ -95,6 +101,16 @@ pub(crate) trait SliceRunner {
         stop: &Stop,
         tell: &mut Tell<'_>,
     ) -> Result<Vec<Observation>, Error>;
+}
+
+/// Runs blocks on traffic that is not latput's.
+pub(crate) trait LiveRunner {
+    /// Runs a block, which begins at once, on the system under test. Today's setting is in force before and after, also where
+    /// the block fails.
+    fn block(&mut self, block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error>;
+
+    /// The kernel's boot id of the host.
+    fn boot_id(&mut self) -> String;
 }
 
 /// Consecutive slices on the same connections.

@@ -1,6 +1,7 @@
 //! Runs a plan on a testbed, trial by trial. Each trial is stored durably before the next begins.
 
 mod check;
+mod live;
 mod order;
 mod slices;
 mod suggested;
@@ -174,6 +175,7 @@ pub fn run_suggested(
         aborted_in_a_row: 0,
     };
     let cause = match design {
+        Design::Blocks if run.plan.live().is_some() => session.live(&mut *runner).err(),
         Design::Blocks => session.blocks(&mut *runner).err(),
         Design::Slices => session.slices(&mut *runner).err(),
         Design::Search => session.search(&mut *runner, &refused, other).err(),
@@ -192,6 +194,10 @@ struct Before {
 
 fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
     let today = runner.today(&run.plan.knobs(), run.stop)?;
+    if run.plan.live().is_some() {
+        // Nothing is offered, and that the host is at work is the point.
+        return Ok(Before { today, refused: BTreeMap::new(), seen: Vec::new() });
+    }
     let first = first_of(run.plan, &today);
     let refused = refusals(run.plan, &runner.receive_sides(), first.as_ref())?;
     let span =
@@ -228,6 +234,9 @@ fn resumable(
 
 /// The design of a plan on this testbed.
 fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
+    if plan.live().is_some() {
+        return runner.live().map(|_| Design::Blocks).ok_or(Error::NoLiveTraffic);
+    }
     let takes_slices = runner.slices().is_some();
     match plan.method.design {
         Some(Design::Slices) if !takes_slices => Err(Error::NoSlices),
@@ -241,7 +250,8 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
     let method = &run.plan.method;
     let mut settings = run.plan.settings_from(&today);
     let trials_per_block = (settings.len() * run.plan.workloads.len()) as u64;
-    if method.design == Some(Design::Search) {
+    let is_observed = run.plan.live().is_some_and(|live| live.observe);
+    if method.design == Some(Design::Search) || is_observed {
         settings.truncate(1); // the others come as they are tried
     }
     let mut notes = run.testbed.notes.clone();

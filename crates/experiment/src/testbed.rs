@@ -71,6 +71,10 @@ impl Testbed {
         interval: Option<Nanos>,
         stop: &Stop,
     ) -> Result<Box<dyn TrialRunner>, Error> {
+        let is_alone = matches!(&self.kind, TestbedKind::Hosts(hosts) if hosts.len() == 1);
+        if plan.live().is_some() != is_alone {
+            return Err(Error::NoLiveTraffic);
+        }
         match &self.kind {
             TestbedKind::Hosts(hosts) => {
                 let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.under(plan)).collect();
@@ -244,6 +248,12 @@ impl Testbed {
             notes: found.said.iter().chain(&found.warnings).cloned().collect(),
             lab: None,
         }
+    }
+
+    /// One host with live traffic.
+    pub fn alone(name: &str, host: HostSpec) -> Self {
+        let kind = TestbedKind::Hosts(vec![host]);
+        Self { name: name.to_owned(), kind, notes: Vec::new(), lab: None }
     }
 
     /// The hosts of a testbed file.

@@ -48,6 +48,9 @@ pub struct Live {
     /// Knobs that disturb traffic when they change, and that may be changed all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disruptive: Vec<Knob>,
+    /// Only today's setting is watched: how much noise there is, and what could be proven in which time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observe: bool,
     /// Where the application tells its own figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
@@ -65,6 +68,7 @@ impl Default for Live {
             most_per_setting: None,
             busy_at_most: None,
             disruptive: Vec::new(),
+            observe: false,
             endpoint: None,
         }
     }

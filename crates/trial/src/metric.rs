@@ -3,7 +3,7 @@
 //! A built-in metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs`
 //! prints it. A plan declares its own metrics (`metric/custom.rs`).
 
-pub(crate) mod by_name;
+pub mod by_name;
 mod custom;
 mod quantity;
 mod table;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_units::Nanos;
 
-use crate::live::Live;
 use crate::observation::Role;
 use crate::results::LabelledSetting;
 use crate::workload::Workload;
 
 mod file;
+mod live;
 mod today;
 
 /// The plan of `latput tune` without arguments.
@@ -166,11 +166,6 @@ impl Plan {
             && self.workloads.iter().all(|load| {
                 load.count.is_none() && load.program.is_none() && load.live.is_none()
             })
-    }
-
-    /// What is watched of live traffic; `None` if the plan makes its own.
-    pub fn live(&self) -> Option<&Live> {
-        self.workloads.iter().find_map(|load| load.live.as_deref())
     }
 
     /// Duration of the traffic of every setting with the fewest repetitions.

@@ -11,7 +11,7 @@ use latput_model::Summary;
 use latput_trial::Plan;
 use latput_units::Nanos;
 
-use crate::commands::{check, report};
+use crate::commands::{check, report, tune};
 use crate::context::Context;
 use crate::exit::{CliError, Code, CutShort};
 use crate::output;
@@ -125,6 +125,7 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     if let Some(goal) = &plan.goal {
         report::check_goal(&from, goal, &plan.workloads)?;
     }
+    tune::check_guards(file, &plan)?;
     Ok(plan)
 }
 

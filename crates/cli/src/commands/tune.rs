@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Testbed;
+use latput_experiment::live::Guard;
 use latput_experiment::simulator::Simulator;
 use latput_linux::files;
 use latput_model::Summary;
@@ -17,6 +18,7 @@ use crate::command_args::CommandArgs;
 use crate::commands::{check, report, run};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
+use crate::live_args::LiveArgs;
 use crate::output;
 use crate::targets::{self, HostArgs};
 
@@ -45,6 +47,9 @@ Examples:
   latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
                                              your own benchmark in the place of latput's traffic
+  latput tune eth0 --live --observe          how much live traffic varies, and what could be proven; sets nothing
+  latput tune eth0 --live --guard 'tcp_rtt_ns_p99 <= 1.2 today'
+                                             this host under the load that it has, without traffic of latput's
   latput tune eth0 --peer ssh://root@client --command './mine -d{duration_s} {sut}' \\
       --metric 'rps=/Requests: (\\S+)/'      the figures of a program that latput does not know
 
@@ -72,6 +77,8 @@ pub(crate) struct Args {
     budget: Option<Nanos>,
     #[command(flatten)]
     own: CommandArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
@@ -107,7 +114,7 @@ impl Args {
         let open = || self.hosts.open(&on, &plan, context);
         let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
-            let (file, made) = plan_for(&nic)?;
+            let (file, made) = plan_for(&nic, self.live.is_given())?;
             (plan, text) = self.prepared(&file, made, true)?;
         }
         testbed.notes.extend(prediction.clone());
@@ -145,7 +152,7 @@ impl Args {
         let (mut name, mut plan) = (file.to_owned(), plan);
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
-            let made = nic.plan().map_err(|why| CliError::new(Code::Failed, why))?;
+            let made = made_for(&nic, self.live.is_given())?;
             (plan, _) = self.prepared(&name, made, true)?;
         }
         check::all(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
@@ -158,9 +165,13 @@ impl Args {
         text: String,
         is_own_plan: bool,
     ) -> Result<(Plan, String), CliError> {
-        let mut plan = if self.own.is_given() {
+        if self.own.is_given() && self.live.is_given() {
+            return Err(CliError::usage("--command and --live are two workloads: name one"));
+        }
+        let mut plan = if self.own.is_given() || self.live.is_given() {
             let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
             self.own.replace(&mut plan, is_own_plan)?;
+            self.live.replace(&mut plan, is_own_plan)?;
             plan.goal = self.goal.clone().or(plan.goal);
             if let Some(goal) = &plan.goal {
                 report::check_goal("goal", goal, &plan.workloads)?;
@@ -175,7 +186,8 @@ impl Args {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
-        let text = text + &self.own.plan_lines();
+        check_guards(file, &plan)?;
+        let text = text + &self.own.plan_lines() + &self.live.plan_lines();
         Ok((plan, text))
     }
 
@@ -202,9 +214,23 @@ impl Args {
     }
 }
 
+/// Refuses guards that could not be judged, before anything is opened.
+pub(crate) fn check_guards(file: &str, plan: &Plan) -> Result<(), CliError> {
+    for guard in plan.live().iter().flat_map(|live| &live.guards) {
+        Guard::parse(guard).map_err(|why| CliError::usage(format!("{file}: {why}")))?;
+    }
+    Ok(())
+}
+
+/// A plan for an interface.
+fn made_for(nic: &Nic, is_live: bool) -> Result<String, CliError> {
+    let made = if is_live { nic.live_plan() } else { nic.plan() };
+    made.map_err(|why| CliError::new(Code::Failed, why))
+}
+
 /// Makes a plan for the system under test's interface, and saves it. Returns its file and its text.
-fn plan_for(nic: &Nic) -> Result<(String, String), CliError> {
-    let text = nic.plan().map_err(|why| CliError::new(Code::Failed, why))?;
+fn plan_for(nic: &Nic, is_live: bool) -> Result<(String, String), CliError> {
+    let text = made_for(nic, is_live)?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let name: String = nic.interface.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     // Somebody may have edited an earlier one.
@@ -247,7 +273,7 @@ fn testbed(on: Option<String>) -> (String, Option<String>) {
 fn choose_design(plan: &mut Plan) {
     let budget = plan.method.budget.unwrap_or(USUAL_BUDGET);
     let settings = plan.combinations();
-    let is_open = plan.method.design.is_none() && plan.goal.is_some();
+    let is_open = plan.method.design.is_none() && plan.goal.is_some() && plan.live().is_none();
     let can_be_searched = (FEWEST_SEARCHED..=MAX_SEARCHED).contains(&settings);
     let grid = plan.shortest_grid();
     if is_open && can_be_searched && grid > budget {

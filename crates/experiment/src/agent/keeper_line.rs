@@ -14,6 +14,7 @@ use latput_units::Nanos;
 
 use crate::keeper::operation::{Count, Counted, Message, Operation, Reply};
 use crate::lease::Lease;
+use crate::live::{LiveBlock, LiveSeen};
 use crate::protocol::{self, Answer, Failure, LineError, Request, failed};
 
 /// Interval at which waits check the stop flag, and whether the traffic's count is reached.
@@ -111,6 +112,21 @@ impl KeeperLine {
             Reply::Counted(counted) => Ok(counted),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not counted")),
+        }
+    }
+
+    /// Lets the keeper run a block on live traffic. `is_over` says that its slice is to end.
+    pub(super) fn live(
+        &mut self,
+        block: LiveBlock,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<LiveSeen, Failure> {
+        let request = Request::Live(Box::new(block));
+        send(&self.to, &Message::Do(Box::new(Operation::Host(request))));
+        match self.reply(Some(is_over), &mut |_| {})? {
+            Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
+            Reply::Answer(Answer::Failed(failure)) => Err(failure),
+            _ => Err(failed("the keeper has not told of the live traffic")),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::protocol::{Answer, Request, Turns};
 pub(crate) enum Message {
     /// Do this, and reply.
     Do(Box<Operation>),
-    /// The traffic has reached its count, which ends the counting.
+    /// The traffic has reached its count, or a guard of the agent's is broken, which ends the counting.
     CountReached,
     /// End what is being done.
     Halt,

@@ -279,18 +279,23 @@ fn rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>
 /// chance. `None` if it never settles. `turns` are the rates step by step; those of the two
 /// settings alternate, and the first two turns do not count because no change preceded them.
 fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
-    let settled_from = STEPS - SETTLED;
+    let of_setting = |parity: usize| -> Vec<&Vec<f64>> {
+        turns.iter().skip(2 + parity).step_by(2).collect()
+    };
+    settled_after([&of_setting(0), &of_setting(1)], STEPS - SETTLED)
+}
+
+/// As [`carry_over`], of the turns of each of two settings, whose steps from `settled_from` on are assumed to be settled.
+pub(super) fn settled_after(turns: [&[&Vec<f64>]; 2], settled_from: usize) -> Option<usize> {
     let is_settled = |step: usize| {
-        [0, 1].into_iter().all(|parity| {
-            let of_setting = turns.iter().skip(2 + parity).step_by(2);
-            let logs: Vec<f64> = of_setting
-                .filter_map(|turn| {
-                    let settled = turn.get(settled_from..)?.iter().sum::<f64>() / SETTLED as f64;
-                    let rate = *turn.get(step)?;
-                    (rate > 0.0 && settled > 0.0).then(|| (rate / settled).ln())
-                })
-                .collect();
-            is_near_zero(&logs)
+        turns.iter().all(|of_setting| {
+            let log = |turn: &&Vec<f64>| {
+                let last = turn.get(settled_from..).filter(|steps| !steps.is_empty())?;
+                let settled = last.iter().sum::<f64>() / last.len() as f64;
+                let rate = *turn.get(step)?;
+                (rate > 0.0 && settled > 0.0).then(|| (rate / settled).ln())
+            };
+            is_near_zero(&of_setting.iter().filter_map(log).collect::<Vec<f64>>())
         })
     };
     let unsettled = (0..settled_from).rev().find(|step| !is_settled(*step));

@@ -17,7 +17,11 @@ struct FigureRecord {
 }
 
 /// Figures without a finite value are left out, because JSON has none.
-pub(crate) fn serialize<S: Serializer>(
+///
+/// # Errors
+///
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(
     figures: &BTreeMap<CustomMetric, f64>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -29,7 +33,12 @@ pub(crate) fn serialize<S: Serializer>(
     ))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+/// Reads figures with their definitions.
+///
+/// # Errors
+///
+/// A definition that cannot be used.
+pub fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<CustomMetric, f64>, D::Error> {
     let figures = BTreeMap::<String, FigureRecord>::deserialize(deserializer)?;

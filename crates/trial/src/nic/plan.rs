@@ -36,6 +36,25 @@ half_width = 0.025
 allow_link_reset = false # true also tries the levels that take the link down and up
 "#;
 
+const GOAL: &str =
+    "goal = { minimize = \"latency_ns_p99\", where = [\"throughput_bps >= 0.95 today\"] }";
+
+/// Most settings of a plan for live traffic: each takes minutes.
+const MOST_LIVE_SETTINGS: usize = 8;
+const LIVE_GOAL: &str =
+    "goal = { minimize = \"sut_packet_cpu_ns\", where = [\"tcp_rtt_ns_p99 <= 1.05 today\"] }";
+const LIVE_WORKLOAD: &str = r#"
+[[workload]]
+kind = "live" # what flows anyway
+guard = ["tcp_rtt_ns_p99 <= 1.5 today", "tcp_retransmits_per_s <= 2 today"] # a broken one puts today's setting back at once
+slice = "2s"
+
+[method]
+on_unsupported = "skip" # a level that the driver refuses is left out, and said
+budget = "30min"
+half_width = 0.025
+"#;
+
 /// A factor of the plan.
 struct Factor {
     family: &'static Family,
@@ -47,16 +66,8 @@ impl Nic {
     /// A plan file for this interface as the system under test. Each factor begins with today's value. The
     /// error tells why there is nothing to vary.
     pub fn plan(&self) -> Result<String, String> {
-        let mut settings = 1;
-        let (mut kept, mut beyond) = (Vec::new(), Vec::new());
-        for factor in FAMILIES.iter().filter_map(|family| self.factor(family)) {
-            if settings * factor.levels.len() <= MOST_SETTINGS {
-                settings *= factor.levels.len();
-                kept.push(factor);
-            } else {
-                beyond.push(factor);
-            }
-        }
+        let (kept, beyond) = self.factors(MOST_SETTINGS, |_| true);
+        let settings = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {
             let why: Vec<&str> = left_out.iter().map(String::as_str).collect();
@@ -67,7 +78,7 @@ impl Nic {
                 why.join("; ")
             ));
         }
-        let mut text = self.heading(settings);
+        let mut text = self.heading(settings, GOAL);
         text.push_str("[factors]\n");
         for factor in &kept {
             text += &self.factor_text(factor);
@@ -92,6 +103,52 @@ impl Nic {
             text.push_str("design = \"search\" # the settings that promise most, not all\n");
         }
         Ok(text + METHOD)
+    }
+
+    /// A plan file for live traffic of this interface: few settings, whose changes disturb nothing. The error tells why
+    /// there is nothing to vary.
+    pub fn live_plan(&self) -> Result<String, String> {
+        let is_hitless = |factor: &Factor| {
+            let is_calm = |knob: &Knob| {
+                let resets = self.settable(*knob).is_some_and(|known| known.resets_link);
+                knob.spec().tier == Tier::Hitless && !resets
+            };
+            factor.knobs.iter().all(is_calm)
+        };
+        let (kept, beyond) = self.factors(MOST_LIVE_SETTINGS, is_hitless);
+        if kept.is_empty() {
+            let interface = line(&self.interface);
+            return Err(format!("{interface} has nothing that could be varied without disturbing its traffic"));
+        }
+        let settings = kept.iter().map(|factor| factor.levels.len()).product();
+        let mut text = self.heading(settings, LIVE_GOAL);
+        text.push_str("[factors]\n");
+        text.extend(kept.iter().map(|factor| self.factor_text(factor)));
+        if !beyond.is_empty() {
+            let _ = writeln!(
+                text,
+                "\n# Worth a try too, but then the plan has more than {MOST_LIVE_SETTINGS} settings: take one instead of \
+                 another."
+            );
+            text.extend(beyond.iter().map(|factor| commented(&self.factor_text(factor))));
+        }
+        Ok(text + LIVE_WORKLOAD)
+    }
+
+    /// The factors that together make at most so many settings, and those that would make more.
+    fn factors(&self, most: usize, is_wanted: impl Fn(&Factor) -> bool) -> (Vec<Factor>, Vec<Factor>) {
+        let mut settings = 1;
+        let (mut kept, mut beyond) = (Vec::new(), Vec::new());
+        let factors = FAMILIES.iter().filter_map(|family| self.factor(family));
+        for factor in factors.filter(is_wanted) {
+            if settings * factor.levels.len() <= most {
+                settings *= factor.levels.len();
+                kept.push(factor);
+            } else {
+                beyond.push(factor);
+            }
+        }
+        (kept, beyond)
     }
 
     fn factor(&self, family: &'static Family) -> Option<Factor> {
@@ -124,7 +181,7 @@ impl Nic {
         }
     }
 
-    fn heading(&self, settings: usize) -> String {
+    fn heading(&self, settings: usize, goal: &str) -> String {
         let interface = line(&self.interface);
         let mut text = format!(
             "# A plan for {interface} ({}), made from what `latput show` finds there. The first level of each factor \
@@ -137,8 +194,7 @@ impl Nic {
         let name = toml::Value::String(format!("settings of {}", self.interface));
         let _ = writeln!(
             text,
-            "schema = 1\nname = {name}\ngoal = {{ minimize = \"latency_ns_p99\", where = [\"throughput_bps >= 0.95 \
-             today\"] }}\n"
+            "schema = 1\nname = {name}\n{goal}\n"
         );
         text
     }

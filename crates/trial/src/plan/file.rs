@@ -13,7 +13,6 @@ use super::{
     Design, Factor, KnobOnRole, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError,
 };
 use crate::observation::Role;
-use crate::live::Live;
 use crate::workload::{self, FieldError, Workload};
 
 mod live;
@@ -123,11 +122,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         workloads: workloads(&source, &parsed.workload)?,
         method: method(&source, &parsed.method)?,
     };
-    if let Some(live) = plan.live() {
-        watchable(&source, &plan, live)?;
-        let targets = plan.factors.iter_mut().flat_map(|factor| &mut factor.targets);
-        targets.for_each(|target| target.role = Some(Role::Sut)); // there is no other host
-    }
+    plan.fit_live().map_err(|problem| source.error(0..0, problem))?;
     if plan.method.design == Some(Design::Search) {
         return searchable(&source, plan);
     }
@@ -163,39 +158,6 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
         None => "a workload with a `count` ends by itself".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
-}
-
-/// Refuses what cannot be done beside live traffic.
-fn watchable(source: &Source<'_>, plan: &Plan, live: &Live) -> Result<(), PlanError> {
-    if plan.workloads.len() > 1 {
-        let problem = "a `live` workload stands alone: latput makes no traffic beside it";
-        return Err(source.error(0..0, problem));
-    }
-    if !matches!(plan.method.design, None | Some(Design::Blocks)) {
-        let problem = "settings take turns with today's on live traffic: leave out `design`";
-        return Err(source.error(0..0, problem));
-    }
-    let mut targets = plan.factors.iter().flat_map(|factor| &factor.targets);
-    if let Some(target) = targets.clone().find(|target| target.role == Some(Role::Generator)) {
-        let problem = format!(
-            "live traffic has one host, the system under test: `generator.{}` is of another",
-            target.knob
-        );
-        return Err(source.error(0..0, problem));
-    }
-    let is_refused =
-        |knob: Knob| knob.spec().tier != Tier::Hitless && !live.disruptive.contains(&knob);
-    match targets.find(|target| is_refused(target.knob)) {
-        None => Ok(()),
-        Some(KnobOnRole { knob, .. }) => Err(source.error(
-            0..0,
-            format!(
-                "a change of `{knob}` disturbs live traffic ({}): leave it out, or name it a second time by \
-                 `disruptive = [\"{knob}\"]` in the workload",
-                knob.spec().tier
-            ),
-        )),
-    }
 }
 
 /// Refuses a search without a goal, or without several settings.

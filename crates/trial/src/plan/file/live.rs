@@ -21,6 +21,7 @@ pub(super) const FIELDS: &[&str] = &[
     "most_per_setting",
     "busy_at_most",
     "disruptive",
+    "observe",
     "endpoint",
     "metrics",
 ];
@@ -54,6 +55,7 @@ pub(super) fn of_table(
             })?),
         },
         disruptive: knobs(field("disruptive").read()?.unwrap_or_default())?,
+        observe: field("observe").read()?.unwrap_or_default(),
         endpoint: endpoint(&field)?,
     };
     Ok(Some(live))

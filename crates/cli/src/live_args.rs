@@ -1,0 +1,128 @@
+//! The flags that make live traffic the workload.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use latput_knobs::Knob;
+use latput_trial::live::{Endpoint, EndpointFigure, Live};
+use latput_trial::workload::of_live;
+use latput_trial::Plan;
+use latput_units::Nanos;
+
+use crate::exit::CliError;
+
+/// The goal of live traffic where nobody says another.
+const GOAL: &str = "minimize sut_packet_cpu_ns where tcp_rtt_ns_p99 <= 1.05 today";
+
+/// Live traffic: what is watched of it, and what protects it.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Live traffic")]
+pub(crate) struct LiveArgs {
+    /// Make no traffic: settings take short turns on the one host that is named, under the load that it has, each between two
+    /// slices of today's setting.
+    #[arg(long)]
+    live: bool,
+    /// Change nothing: tell how much the figures vary, and what could be proven in which time.
+    #[arg(long, requires = "live")]
+    observe: bool,
+    /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is judged 20 times a second while a setting is tried. A broken one puts
+    /// today's setting back at once and bans the other. May be repeated.
+    #[arg(long, value_name = "LIMIT", requires = "live")]
+    guard: Vec<String>,
+    /// Only TCP connections with this port at either end count. May be repeated.
+    #[arg(long, value_name = "PORT", requires = "live")]
+    port: Vec<u16>,
+    /// Only TCP connections to this address count. May be repeated.
+    #[arg(long, value_name = "ADDRESS", requires = "live")]
+    remote: Vec<IpAddr>,
+    /// Length of a slice; 2 s if nobody says another.
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    slice: Option<Nanos>,
+    /// Time of today's setting between blocks.
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    pause: Option<Nanos>,
+    /// Most time that each setting is tried, over the whole run.
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    most_per_setting: Option<Nanos>,
+    /// A setting is tried only while the CPUs are at most so busy, as a share of 1.
+    #[arg(long, value_name = "SHARE", requires = "live")]
+    busy_at_most: Option<f64>,
+    /// A knob of the plan that may be changed although that disturbs traffic. May be repeated.
+    #[arg(long, value_name = "KNOB", requires = "live")]
+    disruptive: Vec<Knob>,
+    /// Where the application tells its own figures, in the text format of Prometheus: `http://127.0.0.1:9100/metrics`.
+    #[arg(long, value_name = "URL", requires = "live")]
+    endpoint: Option<String>,
+    /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`. May be repeated.
+    #[arg(long, value_name = "NAME=SERIES", requires = "endpoint")]
+    figure: Vec<String>,
+}
+
+impl LiveArgs {
+    /// Whether they make live traffic the workload.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.live
+    }
+
+    /// Puts live traffic in the place of the plan's workloads; flags go before what a live plan says. A plan of latput's own
+    /// gets a goal for it.
+    pub(crate) fn replace(&self, plan: &mut Plan, is_own_plan: bool) -> Result<(), CliError> {
+        if !self.live {
+            return Ok(());
+        }
+        let was_live = plan.live().cloned();
+        let is_new = was_live.is_none();
+        let live = self.over(was_live.unwrap_or_default())?;
+        let workload = of_live(&BTreeMap::new(), live)
+            .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))?;
+        plan.workloads = vec![workload];
+        if is_new {
+            plan.method.design = None;
+        }
+        if is_own_plan && is_new {
+            plan.goal = Some(GOAL.to_owned());
+        }
+        plan.fit_live().map_err(CliError::usage)
+    }
+
+    fn over(&self, plain: Live) -> Result<Live, CliError> {
+        fn or<T: Clone>(given: &[T], plain: Vec<T>) -> Vec<T> {
+            if given.is_empty() { plain } else { given.to_vec() }
+        }
+        Ok(Live {
+            ports: or(&self.port, plain.ports),
+            peers: or(&self.remote, plain.peers),
+            guards: or(&self.guard, plain.guards),
+            slice: self.slice.unwrap_or(plain.slice),
+            pause: self.pause.unwrap_or(plain.pause),
+            most_per_setting: self.most_per_setting.or(plain.most_per_setting),
+            busy_at_most: self.busy_at_most.or(plain.busy_at_most),
+            disruptive: or(&self.disruptive, plain.disruptive),
+            observe: self.observe || plain.observe,
+            endpoint: self.endpoint()?.or(plain.endpoint),
+        })
+    }
+
+    fn endpoint(&self) -> Result<Option<Endpoint>, CliError> {
+        let Some(url) = &self.endpoint else { return Ok(None) };
+        let figure = |text: &String| {
+            let (name, source) = text.split_once('=').ok_or_else(|| {
+                format!("`{text}`: write `NAME=counter SERIES`")
+            })?;
+            EndpointFigure::parse(name, source)
+        };
+        let figures = self.figure.iter().map(figure).collect::<Result<Vec<_>, String>>();
+        let figures = figures.map_err(|why| CliError::usage(format!("--figure: {why}")))?;
+        let endpoint = Endpoint::parse(url, figures);
+        endpoint.map(Some).map_err(|why| CliError::usage(format!("--endpoint: {why}")))
+    }
+
+    /// Lines of a plan's text that keep the flags, so that other flags are another run.
+    pub(crate) fn plan_lines(&self) -> String {
+        if !self.live {
+            return String::new();
+        }
+        let flags = format!("{self:?}").replace(['\n', '\r'], " ");
+        format!("# --live {flags}\n")
+    }
+}

@@ -1,0 +1,322 @@
+//! A block on live traffic: counts under today's setting, under another, and under today's again, and puts today's back at
+//! once when a guard is broken.
+
+use latput_knobs::{Setting, State};
+use latput_linux::{Sample, process};
+use latput_load::Stop;
+use latput_trial::observation::{HostObservation, TcpObservation};
+use latput_trial::{Observation, Traffic};
+use latput_units::{Clock, Nanos};
+
+use super::connections::Connections;
+use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
+use crate::live::{Broken, Figure, Guard, LiveBlock, LiveSeen, Span, Step, TICK};
+use crate::protocol::{Failure, failed};
+
+/// Most share of a CPU that readings take: they become rarer where one takes long.
+const TICK_PER_COST: u64 = 50;
+/// Time without a packet after which the traffic counts as stopped.
+const SILENT_FOR: Nanos = Nanos::from_s(2);
+
+/// The readings of a block.
+struct Readings<'a> {
+    connections: Option<Connections<'a>>,
+    notes: Vec<String>,
+    stop: &'a Stop,
+    is_told: &'a dyn Fn() -> bool,
+}
+
+/// What a span of a block has seen.
+struct Seen {
+    host: HostObservation,
+    /// For each guard, tick by tick.
+    logs: Vec<Vec<Option<f64>>>,
+    steps: Vec<Step>,
+    /// The guard that was broken, its figure, and the time of the reading.
+    broken: Option<(usize, f64, Nanos)>,
+    ended: Option<String>,
+}
+
+/// How a span is watched.
+struct Watched<'a> {
+    span: Span,
+    guards: &'a [Guard],
+    /// Today's figure of each guard; empty in the span that gives them.
+    todays: &'a [Figure],
+    /// Whether a broken guard ends the span.
+    is_guarded: bool,
+    state: State,
+}
+
+/// The counts from one moment on.
+struct Counts {
+    first: Sample,
+    tcp: TcpObservation,
+}
+
+impl HostSession {
+    /// Runs a block. `is_told` says that the slice is to end early.
+    pub(crate) fn live(
+        &mut self,
+        block: &LiveBlock,
+        stop: &Stop,
+        is_told: &dyn Fn() -> bool,
+    ) -> Result<LiveSeen, Failure> {
+        if !block.is_possible() {
+            return Err(failed("a block of live traffic that no host could run"));
+        }
+        let (connections, notes) = match Connections::open(&block.watch) {
+            Ok(connections) => (Some(connections), Vec::new()),
+            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
+        };
+        let mut readings = Readings { connections, notes, stop, is_told };
+        let put_in_force = |host: &mut Self, setting: &Setting| {
+            let begun = process::OsClock.now();
+            let found = host.set(setting)?;
+            Ok::<_, Failure>((found, process::OsClock.now().saturating_sub(begun)))
+        };
+        let state = self.kernel.read_all(&self.open.interface);
+        let [before, slice, after] = block.spans();
+        let guards = &block.guards;
+        let today = Watched { span: before, guards, todays: &[], is_guarded: false, state: state.clone() };
+        let first = self.watch_span(&today, &mut readings)?;
+        let todays = figures(guards, first.host.clone());
+        let mut seen = LiveSeen::of_today(first.host, guards.len());
+        seen.ended = why_not(block, &seen.before, &todays).or(first.ended);
+        if seen.ended.is_some() {
+            return Ok(self.told(seen, readings, &state));
+        }
+        let is_other = !block.setting.is_empty();
+        let mut found = state.clone();
+        if is_other {
+            let (values, change) = put_in_force(self, &block.setting)?;
+            found.0.extend(values.0);
+            seen.changes[0] = change;
+        }
+        let other = Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
+        let other = self.watch_span(&other, &mut readings);
+        if is_other {
+            // Whatever became of the slice.
+            seen.changes[1] = put_in_force(self, &Setting::default())?.1;
+        }
+        let other = other?;
+        let back_at = process::OsClock.now();
+        seen.broken = other.broken.map(|(guard, value, at)| Broken {
+            guard,
+            value,
+            today: todays[guard].value,
+            after: at.saturating_sub(slice.from),
+            until_back: back_at.saturating_sub(at),
+        });
+        let is_whole = other.broken.is_none() && other.ended.is_none();
+        (seen.slice, seen.ended) = (Some(other.host), other.ended);
+        (seen.of_slice, seen.steps[0]) = (other.logs, other.steps);
+        if is_whole {
+            let again = Watched { span: after, guards, todays: &todays, is_guarded: false, state: state.clone() };
+            let again = self.watch_span(&again, &mut readings)?;
+            (seen.after, seen.ended) = (Some(again.host), again.ended);
+            (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
+        }
+        Ok(self.told(seen, readings, &state))
+    }
+
+    /// Adds what is told at the end of a block.
+    fn told(&mut self, seen: LiveSeen, readings: Readings<'_>, state: &State) -> LiveSeen {
+        let mut drift = differences(state, &self.kernel.read_all(&self.open.interface));
+        drift.extend(self.not_in_force());
+        LiveSeen { notes: readings.notes, drift, left: self.take_left(), ..seen }
+    }
+
+    /// Counts in a span, tick by tick.
+    fn watch_span(
+        &mut self,
+        watched: &Watched<'_>,
+        readings: &mut Readings<'_>,
+    ) -> Result<Seen, Failure> {
+        let span = watched.span;
+        sleep_until(span.from, GLANCE_EVERY, || readings.stop.is_raised());
+        let mut last = self.sampled()?;
+        let _before_the_span = readings.tcp();
+        let mut since_change = Counts::from(&last);
+        let mut measured: Option<Counts> = None;
+        let mut seen = Seen::of(watched.guards.len());
+        let mut moved_at = last.at;
+        let mut next = span.from;
+        while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
+            if measured.is_none() && last.at >= span.measured_from {
+                measured = Some(Counts::from(&last));
+            }
+            let border = if measured.is_none() { span.measured_from } else { span.to };
+            sleep_until(next.min(border), TICK, || readings.stop.is_raised());
+            if readings.stop.is_raised() {
+                return Err(failed("interrupted"));
+            }
+            let begun = process::OsClock.now();
+            let sample = self.sampled()?;
+            let tcp = readings.tcp();
+            let cost = process::OsClock.now().saturating_sub(begun);
+            next = begun + TICK.max(cost.saturating_mul(TICK_PER_COST));
+            let tick = self.counted(&last, &sample, tcp.clone())?;
+            if packets(&tick) > 0 {
+                moved_at = sample.at;
+            }
+            seen.steps.push(step(&tick));
+            for counts in [Some(&mut since_change), measured.as_mut()].into_iter().flatten() {
+                counts.tcp = std::mem::take(&mut counts.tcp).joined(&tcp);
+            }
+            let so_far = self.counted(&since_change.first, &sample, since_change.tcp.clone())?;
+            seen.judge(watched, so_far, sample.at);
+            last = sample;
+            if last.at.saturating_sub(moved_at) >= SILENT_FOR {
+                seen.ended = Some("the traffic has stopped".to_owned());
+            } else if watched.is_guarded && (readings.is_told)() {
+                seen.ended = Some("it was told to end".to_owned());
+            }
+        }
+        // A span that ended before its measured part is counted from the change.
+        let Counts { first, tcp } = measured.unwrap_or(since_change);
+        seen.host = HostObservation {
+            state: watched.state.clone(),
+            ..self.counted(&first, &last, tcp)?
+        };
+        if packets(&seen.host) == 0 && seen.ended.is_none() {
+            seen.ended = Some("no packet came or went".to_owned());
+        }
+        Ok(seen)
+    }
+
+    fn sampled(&mut self) -> Result<Sample, Failure> {
+        self.sampler.sample().map_err(|error| failed(chain(&error)))
+    }
+
+    /// What was counted between two samples, without the values of knobs.
+    fn counted(
+        &self,
+        first: &Sample,
+        last: &Sample,
+        tcp: TcpObservation,
+    ) -> Result<HostObservation, Failure> {
+        let counted = first.until(last, &self.open.host, self.open.role, State::default());
+        let counted = counted.map_err(|error| failed(chain(&error)))?;
+        Ok(HostObservation { tcp: (tcp.readings > 0).then_some(tcp), ..counted })
+    }
+}
+
+impl Counts {
+    fn from(first: &Sample) -> Self {
+        Self { first: first.clone(), tcp: TcpObservation::default() }
+    }
+}
+
+impl Seen {
+    fn of(guards: usize) -> Self {
+        Self {
+            host: HostObservation::default(),
+            logs: vec![Vec::new(); guards],
+            steps: Vec::new(),
+            broken: None,
+            ended: None,
+        }
+    }
+
+    /// Judges each guard by what was counted since the change.
+    fn judge(&mut self, watched: &Watched<'_>, so_far: HostObservation, at: Nanos) {
+        let ticks = at.saturating_sub(watched.span.from).as_ns() / TICK.as_ns();
+        let tick = usize::try_from(ticks).unwrap_or(usize::MAX).saturating_sub(1);
+        let now = if watched.todays.is_empty() { Vec::new() } else { figures(watched.guards, so_far) };
+        let judged = watched.guards.iter().zip(now).zip(watched.todays);
+        for (idx, ((guard, now), today)) in judged.enumerate() {
+            let judged = guard.judge(tick, now, *today);
+            put_at(&mut self.logs[idx], tick, judged.log);
+            if judged.is_broken && watched.is_guarded && self.broken.is_none() {
+                self.broken = Some((idx, now.value.unwrap_or_default(), at));
+            }
+        }
+    }
+}
+
+impl Readings<'_> {
+    /// What the connections did since the last reading; nothing if they cannot be read, which is told once.
+    fn tcp(&mut self) -> TcpObservation {
+        let Some(connections) = &mut self.connections else { return TcpObservation::default() };
+        connections.read().unwrap_or_else(|error| {
+            self.connections = None;
+            self.notes.push(format!("no figures of TCP connections: {}", chain(&error)));
+            TcpObservation::default()
+        })
+    }
+}
+
+impl LiveSeen {
+    /// What was seen before the other setting, and nothing more yet.
+    fn of_today(before: HostObservation, guards: usize) -> Self {
+        Self {
+            before,
+            slice: None,
+            after: None,
+            of_slice: vec![Vec::new(); guards],
+            of_after: vec![Vec::new(); guards],
+            steps: [Vec::new(), Vec::new()],
+            changes: [Nanos::ZERO; 2],
+            broken: None,
+            ended: None,
+            todays_figures: Default::default(),
+            figures: Default::default(),
+            notes: Vec::new(),
+            drift: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+}
+
+/// Why the other setting is not put in force after what today has shown.
+fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Option<String> {
+    if block.setting.is_empty() {
+        return None;
+    }
+    let busy = today.busy_ratio().unwrap_or(0.0);
+    if let Some(most) = block.watch.busy_at_most.filter(|most| busy > *most) {
+        return Some(format!(
+            "the CPUs are {:.0} % busy, more than the {:.0} % of `busy_at_most`",
+            100.0 * busy,
+            100.0 * most
+        ));
+    }
+    let breaks = |(guard, figure): (&Guard, &Figure)| {
+        let is_broken = !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
+        is_broken.then(|| format!("today itself breaks the guard `{}`", guard.text))
+    };
+    block.guards.iter().zip(todays).find_map(breaks)
+}
+
+/// The figure of each guard, of a host alone.
+fn figures(guards: &[Guard], host: HostObservation) -> Vec<Figure> {
+    let seconds = host.window.as_secs_f64();
+    let observation = Observation { hosts: vec![host], ..Observation::default() };
+    let figure = |guard: &Guard| Figure {
+        value: guard.metric.value(&Traffic::Live, &observation),
+        seconds,
+    };
+    guards.iter().map(figure).collect()
+}
+
+fn step(tick: &HostObservation) -> Step {
+    Step {
+        rtt_ns: tick.tcp.as_ref().and_then(|tcp| tcp.rtt.mean_ns()),
+        busy_ratio: tick.busy_ratio(),
+    }
+}
+
+fn packets(tick: &HostObservation) -> u64 {
+    tick.interface.rx_packets.saturating_add(tick.interface.tx_packets)
+}
+
+/// Puts a value at its place; places before it that were left out, because a reading took long, have none.
+fn put_at(values: &mut Vec<Option<f64>>, place: usize, value: Option<f64>) {
+    /// A block has fewer ticks.
+    const MOST: usize = 20_000;
+    if place < MOST {
+        values.resize(values.len().max(place + 1), None);
+        values[place] = value;
+    }
+}

@@ -1,0 +1,418 @@
+//! Settings on live traffic: each takes a short turn between two of today's, while everything else goes on.
+//!
+//! A block is today, another setting, today ([`crate::live`]). Its two rows, one of today's and one of the other setting, are
+//! a pair of the results, so that a load that drifts is in both. The noise is measured first, on blocks that are today's
+//! throughout. From it follow when a guard is broken and how many blocks a comparison needs.
+
+mod book;
+
+use std::time::{Duration, Instant};
+
+use latput_load::Stop;
+use latput_model::live::{pairs_for, scale, smallest_effect};
+use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
+use latput_trial::live::{GUARD_CHECK, Live};
+use latput_trial::observation::{HostObservation, TrafficObservation};
+use latput_trial::{Check, Metric, Observation, Traffic};
+use latput_units::{Nanos, Rng};
+
+use self::book::Book;
+use super::{Session, TrialRunner};
+use crate::checks::{self, HostPart};
+use crate::error::Error;
+use crate::live::{Broken, Guard, LiveBlock, LiveSeen};
+use crate::runner::{Done, LiveRunner, unix_ms};
+
+/// Blocks of today alone, from which the noise is known.
+const NOISE_BLOCKS: u32 = 8;
+/// The same where nothing else is done.
+const OBSERVED_BLOCKS: u32 = 20;
+/// A setting's first slice is this part of the others, because nothing is known of it.
+const FIRST_SLICE: u64 = 4;
+/// Most time of a run whose plan has no budget.
+const USUAL_BUDGET: Duration = Duration::from_secs(1800);
+/// The traffic may be gone, or too much, for so long before a run ends.
+const WAIT_AT_MOST: Duration = Duration::from_secs(120);
+/// Time until a block is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Interval at which a wait looks for the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The only workload.
+const WORKLOAD: usize = 0;
+
+/// The state of a run on live traffic.
+struct LiveRun<'r> {
+    runner: &'r mut dyn LiveRunner,
+    live: Live,
+    book: Book,
+    goal: Option<Goal>,
+    boot_id: String,
+    /// Since when no block could be run.
+    waiting_since: Option<Instant>,
+}
+
+/// What a block came to.
+enum Outcome {
+    /// Its rows are stored.
+    Kept,
+    /// There was nothing to compare, and it may be tried again.
+    Lost,
+}
+
+impl Session<'_> {
+    /// Runs blocks on live traffic until every setting is decided, or time is up.
+    pub(super) fn live(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let runner = runner.live().ok_or(Error::NoLiveTraffic)?;
+        let live = self.run.plan.live().ok_or(Error::NoLiveTraffic)?.clone();
+        let guards = live.guards.iter().map(|text| Guard::parse(text));
+        let guards: Vec<Guard> = guards
+            .collect::<Result<_, String>>()
+            .map_err(|problem| Error::LiveTraffic { problem })?;
+        let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
+        let boot_id = runner.boot_id();
+        let book = Book::begin(guards, &self.results);
+        let run = &mut LiveRun { runner, live, book, goal, boot_id, waiting_since: None };
+        self.noise(run)?;
+        if run.live.observe {
+            self.results.planned_trials = self.results.rows.len() as u64;
+            return Ok(());
+        }
+        self.compare(run)?;
+        self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    /// Measures the noise of today, and tells what it means.
+    fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+        let blocks = if run.live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS };
+        let measured = run.live.slice;
+        for _ in 0..blocks {
+            self.live_block(run, 0, measured)?;
+        }
+        let pair_s = 2.0 * (measured + run.book.cut).as_secs_f64();
+        for (metric, noise) in run.book.of_metric.clone() {
+            let Some(scale) = scale(&noise) else { continue };
+            if run.live.observe {
+                self.remark(provable(metric, scale, pair_s, self.results.confidence));
+            } else if metrics_of(run.goal.as_ref()).first() == Some(&metric) {
+                let (half_width, confidence) = (self.results.half_width, self.results.confidence);
+                let pairs = pairs_for(scale, half_width, confidence);
+                self.remark(format!(
+                    "two slices of today differ by {:.1} % in {metric} (root mean square of {} blocks): to know a ratio \
+                     within {:.1} % takes about {pairs} blocks of each setting, {:.0} min",
+                    100.0 * scale,
+                    noise.len(),
+                    100.0 * half_width,
+                    pairs as f64 * pair_s / 60.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the settings with today's, in rounds of random order.
+    fn compare(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+        let budget = self.run.plan.method.budget.map_or(USUAL_BUDGET, Nanos::as_duration);
+        let others: Vec<usize> = (1..self.results.settings.len()).collect();
+        let mut dropped: Vec<usize> = Vec::new();
+        for round in 0_u64.. {
+            let mut alive: Vec<usize> = others
+                .iter()
+                .copied()
+                .filter(|setting| !dropped.contains(setting) && !run.book.banned.contains(setting))
+                .filter(|setting| !self.is_decided(run, *setting))
+                .collect();
+            if alive.is_empty() {
+                return Ok(());
+            }
+            Rng::split(self.results.seed, round).shuffle(&mut alive);
+            for setting in alive {
+                if self.begun.elapsed() >= budget {
+                    self.remark("the time budget is used up".to_owned());
+                    return Ok(());
+                }
+                let is_first = !self.results.rows.iter().any(|row| row.setting == setting);
+                let part = if is_first { FIRST_SLICE } else { 1 };
+                let slice = Nanos::from_ns(run.live.slice.as_ns() / part);
+                self.live_block(run, setting, slice)?;
+            }
+            if let Some(found) = run.book.measure_carry_over().filter(|_| round < 3) {
+                self.remark(found);
+            }
+            self.drop_worse(run, &mut dropped, 0.5_f64.powi(i32::try_from(round + 1).unwrap_or(99)));
+        }
+        Ok(())
+    }
+
+    /// Whether a setting needs no more blocks.
+    fn is_decided(&mut self, run: &LiveRun<'_>, setting: usize) -> bool {
+        let method = &self.run.plan.method;
+        let blocks = self.results.rows.iter().filter(|row| row.setting == setting).count();
+        let spent = run.book.used.get(&setting).copied().unwrap_or_default();
+        if let Some(most) = run.live.most_per_setting
+            && spent.saturating_add(run.live.slice) > most
+        {
+            let label = self.results.settings[setting].label.clone();
+            self.remark(format!("`{label}` has had its {most} of `most_per_setting`"));
+            return true;
+        }
+        if blocks < method.repetitions_min as usize {
+            return false;
+        }
+        match &run.goal {
+            None => blocks >= method.repetitions_max as usize,
+            Some(goal) => {
+                let ratio = objective_ratio(&self.results, goal, setting);
+                let width = ratio.and_then(|ratio| ratio.half_width_ratio());
+                width.is_some_and(|width| width <= self.results.half_width)
+            }
+        }
+    }
+
+    /// Drops settings that are proven to be worse. The shares of the rounds add up to one.
+    fn drop_worse(&mut self, run: &LiveRun<'_>, dropped: &mut Vec<usize>, share: f64) {
+        let Some(goal) = &run.goal else { return };
+        for Eliminated { setting, why } in eliminated(&self.results, goal, share).unwrap_or_default() {
+            if !dropped.contains(&setting) && !run.book.banned.contains(&setting) {
+                dropped.push(setting);
+                let label = &self.results.settings[setting].label;
+                self.remark(format!("`{label}` has no further slices: {why}"));
+            }
+        }
+    }
+
+    /// Runs a block until there is something to compare; setting 0 is a block of today alone.
+    fn live_block(
+        &mut self,
+        run: &mut LiveRun<'_>,
+        setting: usize,
+        measured: Nanos,
+    ) -> Result<(), Error> {
+        loop {
+            if let Outcome::Kept = self.try_block(run, setting, measured)? {
+                run.waiting_since = None;
+                return rest(run.live.pause.as_duration(), self.run.stop);
+            }
+            let waited = run.waiting_since.get_or_insert_with(Instant::now).elapsed();
+            if waited > WAIT_AT_MOST {
+                return Err(Error::LiveTraffic {
+                    problem: format!(
+                        "for {} s nothing could be compared; today's setting is in force: run the same command again when \
+                         the traffic is as usual",
+                        WAIT_AT_MOST.as_secs()
+                    ),
+                });
+            }
+            rest(TRY_AGAIN, self.run.stop)?;
+            if run.book.banned.contains(&setting) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn try_block(
+        &mut self,
+        run: &mut LiveRun<'_>,
+        setting: usize,
+        measured: Nanos,
+    ) -> Result<Outcome, Error> {
+        let number = self.results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
+        let of_sut = self.results.settings[setting].by_role.get(&Default::default());
+        let is_today = setting == 0;
+        let block = LiveBlock {
+            at: Nanos::ZERO,
+            setting: of_sut.filter(|_| !is_today).cloned().unwrap_or_default(),
+            measured,
+            cut: run.book.cut,
+            watch: run.live.clone(),
+            guards: run.book.guards(),
+        };
+        let started_unix_ms = unix_ms();
+        let seen = run.runner.block(block, self.run.stop)?;
+        for note in seen.notes.iter().chain(&seen.left) {
+            self.remark(note.clone());
+        }
+        if let Some(slice) = seen.slice.as_ref().filter(|_| !is_today) {
+            let used = run.book.used.entry(setting).or_default();
+            *used = used.saturating_add(slice.window);
+        }
+        let mut other = seen.slice.clone().map(|host| {
+            let mut observation = observed(run, host, &seen.figures);
+            observation.checks.extend(of_changes(&seen, run.book.cut));
+            observation.checks.push(guard_check(&seen, &run.live.guards));
+            observation
+        });
+        if let Some(why) = &seen.ended {
+            if !self.has_stopped(run, setting, &seen, why) {
+                return Ok(Outcome::Lost);
+            }
+            if let Some(other) = &mut other {
+                other.checks.retain(|check| check.name != GUARD_CHECK);
+                other.checks.push(stopped_check());
+            }
+        }
+        run.book.learn(&seen, is_today);
+        let today = observed(run, todays(&seen, is_today), &seen.todays_figures);
+        if is_today {
+            self.learn_noise(run, &seen);
+        } else if let Some(broken) = &seen.broken {
+            self.ban(run, setting, broken);
+        }
+        let store = |session: &mut Self, setting: usize, observation: Observation| {
+            let trial = session.planned(number, setting, WORKLOAD);
+            session.keep(Done { trial, started_unix_ms, observation })
+        };
+        store(self, 0, today)?;
+        if let Some(other) = other.filter(|_| !is_today) {
+            store(self, setting, other)?;
+        }
+        Ok(Outcome::Kept)
+    }
+
+    /// Adds the ratios of today's slice to today around it.
+    fn learn_noise(&mut self, run: &mut LiveRun<'_>, seen: &LiveSeen) {
+        let Some(slice) = seen.slice.clone() else { return };
+        let mut metrics = metrics_of(run.goal.as_ref());
+        metrics.extend(run.book.guards().iter().map(|guard| guard.metric));
+        metrics.extend([Metric::TcpRttNsP99, Metric::SutPacketCpuNs, Metric::SutCpuBusyRatio]);
+        metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
+        metrics.sort_unstable();
+        metrics.dedup();
+        let slice = observed(run, slice, &seen.figures);
+        let around = observed(run, todays(seen, false), &seen.todays_figures);
+        run.book.add_pair(&metrics, &slice, &around);
+    }
+
+    /// Tells why a block was lost. Whether its setting is banned because the traffic stops under it.
+    fn has_stopped(
+        &mut self,
+        run: &mut LiveRun<'_>,
+        setting: usize,
+        seen: &LiveSeen,
+        why: &str,
+    ) -> bool {
+        let label = self.results.settings[setting].label.clone();
+        let is_in_slice = setting != 0 && seen.slice.is_some() && seen.after.is_none();
+        if is_in_slice && run.book.has_stopped_again(setting) {
+            run.book.banned.insert(setting);
+            self.remark(format!("`{label}` is banned: twice the traffic stopped in its slices, and not in today's"));
+            return true;
+        }
+        if run.waiting_since.is_none() {
+            self.progress.remark(&format!(
+                "{why}{}: today's setting is in force, and the block is tried again",
+                if is_in_slice { format!(" in a slice of `{label}`") } else { String::new() }
+            ));
+        }
+        false
+    }
+
+    fn ban(&mut self, run: &mut LiveRun<'_>, setting: usize, broken: &Broken) {
+        run.book.banned.insert(setting);
+        let label = &self.results.settings[setting].label;
+        self.remark(format!("`{label}` is banned: {}", in_words(broken, &run.live.guards)));
+    }
+}
+
+/// The figures that a goal reads.
+fn metrics_of(goal: Option<&Goal>) -> Vec<Metric> {
+    let Some(goal) = goal else { return Vec::new() };
+    let conditions = goal.conditions.iter().map(|condition| &condition.figure);
+    let figures = goal.objective.iter().chain(conditions);
+    figures.map(|figure| figure.measure.of(&Traffic::Live)).collect()
+}
+
+/// Today's counts around the slice; with the slice if that was today's as well.
+fn todays(seen: &LiveSeen, with_slice: bool) -> HostObservation {
+    let slice = seen.slice.as_ref().filter(|_| with_slice);
+    let others = slice.into_iter().chain(&seen.after);
+    others.fold(seen.before.clone(), |joined, other| joined.joined(other))
+}
+
+fn observed(
+    run: &LiveRun<'_>,
+    host: HostObservation,
+    figures: &std::collections::BTreeMap<latput_trial::metric::CustomMetric, f64>,
+) -> Observation {
+    let part = HostPart { boot_id: &run.boot_id, traffic_cpu: Nanos::ZERO };
+    let (flow, hosts) = (TrafficObservation::default(), vec![host]);
+    let checks = checks::of_trial(&Traffic::Live, &flow, &hosts, &[part]);
+    Observation { hosts, checks, figures: figures.clone(), ..Observation::default() }
+}
+
+fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
+    let [change, back] = seen.changes;
+    let in_cut = Check {
+        name: "changed-in-cut".to_owned(),
+        passed: change.max(back) <= cut,
+        detail: format!(
+            "the setting was in force after {:.1} ms and today's after {:.1} ms, of the {:.0} ms that are cut",
+            change.as_ms_f64(),
+            back.as_ms_f64(),
+            cut.as_ms_f64()
+        ),
+    };
+    [in_cut, checks::knob_drift(&seen.drift)]
+}
+
+fn guard_check(seen: &LiveSeen, guards: &[String]) -> Check {
+    let detail = match &seen.broken {
+        None => "no guard was broken".to_owned(),
+        Some(broken) => in_words(broken, guards),
+    };
+    Check { name: GUARD_CHECK.to_owned(), passed: seen.broken.is_none(), detail }
+}
+
+fn stopped_check() -> Check {
+    let detail = "the traffic stopped in two slices of it, and not in today's".to_owned();
+    Check { name: GUARD_CHECK.to_owned(), passed: false, detail }
+}
+
+fn in_words(broken: &Broken, guards: &[String]) -> String {
+    let guard = guards.get(broken.guard).map_or("", String::as_str);
+    let today = broken.today.map_or(String::new(), |today| format!(" against today's {today:.4}"));
+    format!(
+        "the guard `{guard}` was broken {:.0} ms after the change ({:.4}{today}); today's setting was back {:.1} ms after the \
+         reading",
+        broken.after.as_ms_f64(),
+        broken.value,
+        broken.until_back.as_ms_f64()
+    )
+}
+
+/// What could be proven of a figure in 1, 10 and 60 minutes.
+fn provable(metric: Metric, scale: f64, pair_s: f64, confidence: f64) -> String {
+    let effect = |minutes: u32| {
+        let pairs = f64::from(minutes) * 60.0 / pair_s;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a whole number of pairs, far below 2^53"
+        )]
+        let effect = smallest_effect(scale, pairs as usize, confidence);
+        effect.map_or("nothing".to_owned(), |effect| format!("{:.1} %", 100.0 * effect))
+    };
+    format!(
+        "{metric}: two slices of today differ by {:.1} %; a difference that could be proven in 1 min: {}, in 10 min: {}, in 60 \
+         min: {}",
+        100.0 * scale,
+        effect(1),
+        effect(10),
+        effect(60)
+    )
+}
+
+/// Waits, unless the run is stopped.
+fn rest(time: Duration, stop: &Stop) -> Result<(), Error> {
+    let until = Instant::now() + time;
+    loop {
+        if stop.is_raised() {
+            return Err(Error::Interrupted);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(LOOK_EVERY));
+    }
+}

@@ -1,0 +1,223 @@
+//! What a run on live traffic has learnt so far: its noise, its settings that are banned, and the time that a change takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_model::live::margin;
+use latput_trial::live::GUARD_CHECK;
+use latput_trial::{Metric, Observation, Results, Traffic};
+use latput_units::Nanos;
+
+use crate::live::{Guard, LiveSeen, Step, TICK};
+use crate::session::slices::settled_after;
+
+/// Ticks after a change that are looked at for carry-over: 1 s.
+const STEPS: usize = 20;
+/// From here on carry-over is assumed to be over.
+const SETTLED_FROM: usize = 12;
+/// Unmeasured time after a change before more is known.
+const FIRST_CUT: Nanos = Nanos::from_ms(250);
+/// Most turns that are kept of each kind.
+const MOST_TURNS: usize = 200;
+
+/// What is known so far.
+#[derive(Debug)]
+pub(super) struct Book {
+    guards: Vec<Guard>,
+    /// For each guard, by tick: logarithms of ratios of today to today.
+    noise: Vec<Vec<Vec<f64>>>,
+    /// Logarithms of ratios of today to today around it, by metric.
+    pub(super) of_metric: BTreeMap<Metric, Vec<f64>>,
+    pub(super) banned: BTreeSet<usize>,
+    /// How often the traffic stopped in slices of a setting.
+    stops: BTreeMap<usize, u32>,
+    /// Time that each setting was in force.
+    pub(super) used: BTreeMap<usize, Nanos>,
+    /// The ticks after changes to another setting, and back to today's.
+    turns: [Vec<Vec<Step>>; 2],
+    pub(super) cut: Nanos,
+}
+
+impl Book {
+    pub(super) fn begin(guards: Vec<Guard>, results: &Results) -> Self {
+        let banned = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
+        let mut used: BTreeMap<usize, Nanos> = BTreeMap::new();
+        for row in results.rows.iter().filter(|row| row.setting != 0) {
+            let windows = row.observation.hosts.iter().map(|host| host.window);
+            let spent = used.entry(row.setting).or_default();
+            *spent = windows.fold(*spent, Nanos::saturating_add);
+        }
+        Self {
+            noise: vec![Vec::new(); guards.len()],
+            guards,
+            of_metric: BTreeMap::new(),
+            banned: banned.map(|row| row.setting).collect(),
+            stops: BTreeMap::new(),
+            used,
+            turns: [Vec::new(), Vec::new()],
+            cut: FIRST_CUT,
+        }
+    }
+
+    /// The guards with what is known of their noise.
+    pub(super) fn guards(&self) -> Vec<Guard> {
+        let with_margins = |(guard, noise): (&Guard, &Vec<Vec<f64>>)| {
+            // A tick of which less is known than of those before has their margin.
+            let mut last = None;
+            let margins = noise.iter().map_while(|logs| {
+                last = margin(logs).or(last);
+                last
+            });
+            Guard { margins: margins.collect(), ..guard.clone() }
+        };
+        self.guards.iter().zip(&self.noise).map(with_margins).collect()
+    }
+
+    /// Learns from a block whose slice was today's (`is_today`) or another's.
+    pub(super) fn learn(&mut self, seen: &LiveSeen, is_today: bool) {
+        if is_today {
+            self.add_noise(&seen.of_slice);
+        }
+        self.add_noise(&seen.of_after);
+        if !is_today && seen.broken.is_none() {
+            for (turns, steps) in self.turns.iter_mut().zip(&seen.steps) {
+                if steps.len() >= STEPS && turns.len() < MOST_TURNS {
+                    turns.push(steps[..STEPS].to_vec());
+                }
+            }
+        }
+    }
+
+    fn add_noise(&mut self, logs: &[Vec<Option<f64>>]) {
+        for (noise, logs) in self.noise.iter_mut().zip(logs) {
+            noise.resize(noise.len().max(logs.len()), Vec::new());
+            for (of_tick, log) in noise.iter_mut().zip(logs) {
+                of_tick.extend(log.filter(|log| log.is_finite()));
+            }
+        }
+    }
+
+    /// Adds the ratios of each figure of `one` to that of `other`, both of today.
+    pub(super) fn add_pair(&mut self, metrics: &[Metric], one: &Observation, other: &Observation) {
+        for metric in metrics {
+            let values = [one, other].map(|it| metric.value(&Traffic::Live, it));
+            let [Some(one), Some(other)] = values else { continue };
+            let log = (one / other).ln();
+            if log.is_finite() {
+                self.of_metric.entry(*metric).or_default().push(log);
+            }
+        }
+    }
+
+    /// Counts a slice in which the traffic stopped; whether its setting is to be banned for it.
+    pub(super) fn has_stopped_again(&mut self, setting: usize) -> bool {
+        let stops = self.stops.entry(setting).or_default();
+        *stops += 1;
+        *stops > 1
+    }
+
+    /// Makes the cut as long as changes turned out to take. Returns what was found, once there are enough of them.
+    pub(super) fn measure_carry_over(&mut self) -> Option<String> {
+        let figures: [fn(&Step) -> Option<f64>; 2] = [|step| step.rtt_ns, |step| step.busy_ratio];
+        let mut longest = None;
+        for figure in figures {
+            let turns = self.turns.each_ref().map(|turns| {
+                let turn = |steps: &Vec<Step>| steps.iter().map(figure).collect::<Option<Vec<f64>>>();
+                turns.iter().filter_map(turn).collect::<Vec<Vec<f64>>>()
+            });
+            if turns.iter().any(|turns| turns.len() < 3) {
+                continue;
+            }
+            let [there, back] = turns.each_ref().map(|turns| turns.iter().collect::<Vec<_>>());
+            let settled = settled_after([&there, &back], SETTLED_FROM);
+            longest = longest.max(Some(settled.unwrap_or(usize::MAX)));
+        }
+        let changes = self.turns[0].len();
+        let longest = longest?;
+        let least = FIRST_CUT.as_ms_f64();
+        if longest == usize::MAX {
+            let looked_at = TICK.as_ms_f64() * SETTLED_FROM as f64;
+            self.cut = self.cut.max(TICK.saturating_mul(SETTLED_FROM as u64));
+            return Some(format!(
+                "after {changes} changes the traffic is not settled {looked_at:.0} ms later: that much is cut, and carry-over \
+                 may be left"
+            ));
+        }
+        let found = TICK.saturating_mul(longest as u64);
+        self.cut = FIRST_CUT.max(found);
+        Some(format!(
+            "after {changes} changes the traffic is settled {:.0} ms later; {:.0} ms are cut (at least {least:.0} ms)",
+            found.as_ms_f64(),
+            self.cut.as_ms_f64()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book() -> Book {
+        let results = latput_trial::Results {
+            name: String::new(),
+            goal: None,
+            confidence: 0.99,
+            half_width: 0.025,
+            testbed: String::new(),
+            latput_version: String::new(),
+            seed: 0,
+            hosts: Vec::new(),
+            settings: Vec::new(),
+            workloads: Vec::new(),
+            rows: Vec::new(),
+            planned_trials: 0,
+            notes: Vec::new(),
+            confirmed_from: None,
+            source: None,
+            today: Vec::new(),
+            findings: Vec::new(),
+        };
+        Book::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &results)
+    }
+
+    #[test]
+    fn margins_are_known_after_a_few_blocks_and_never_have_a_gap() {
+        let mut book = book();
+        assert!(book.guards()[0].margins.is_empty());
+        for block in 0..8 {
+            let sign = if block % 2 == 0 { 0.1 } else { -0.1 };
+            // The last tick is seldom reached, and the first had no figure.
+            let last = (block == 0).then_some(sign);
+            book.add_noise(&[vec![None, Some(sign), Some(sign / 2.0), last]]);
+        }
+        assert!(book.guards()[0].margins.is_empty(), "nothing is known of the first tick");
+        for _ in 0..8 {
+            book.add_noise(&[vec![Some(0.2)]]);
+        }
+        let margins = &book.guards()[0].margins;
+        assert_eq!(margins.len(), 4);
+        assert!(margins[0] > margins[1] && margins[1] > margins[2], "{margins:?}");
+        assert!((margins[3] - margins[2]).abs() < 1e-12, "{margins:?}");
+    }
+
+    #[test]
+    fn the_cut_is_as_long_as_changes_take() {
+        let mut book = book();
+        assert_eq!(book.measure_carry_over(), None);
+        let turn = |after: usize| -> Vec<Step> {
+            let step = |tick: usize| Step {
+                rtt_ns: Some(if tick < after { 200.0 } else { 100.0 }),
+                busy_ratio: Some(0.5),
+            };
+            (0..STEPS).map(step).collect()
+        };
+        for _ in 0..4 {
+            book.turns[0].push(turn(8));
+            book.turns[1].push(turn(2));
+        }
+        let found = book.measure_carry_over().unwrap();
+        assert!(found.contains("after 4 changes") && found.contains("settled 400 ms"), "{found}");
+        assert_eq!(book.cut, Nanos::from_ms(400));
+        book.turns[0].iter_mut().for_each(|steps| *steps = turn(15));
+        assert!(book.measure_carry_over().unwrap().contains("not settled"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Plans whose workload is live traffic.
+
+use latput_knobs::{Knob, Tier};
+
+use super::{Design, Plan};
+use crate::live::Live;
+use crate::observation::Role;
+
+impl Plan {
+    /// What is watched of live traffic; `None` if the plan makes its own.
+    pub fn live(&self) -> Option<&Live> {
+        self.workloads.iter().find_map(|load| load.live.as_deref())
+    }
+
+    /// Refuses what cannot be done on live traffic. Its knobs are then those of the one host that there is. Nothing is done to
+    /// a plan that makes its own traffic.
+    ///
+    /// # Errors
+    ///
+    /// The problem and the remedy.
+    pub fn fit_live(&mut self) -> Result<(), String> {
+        let Some(live) = self.live() else { return Ok(()) };
+        if self.workloads.len() > 1 {
+            return Err("a `live` workload stands alone: latput makes no traffic beside it".to_owned());
+        }
+        if !matches!(self.method.design, None | Some(Design::Blocks)) {
+            return Err("settings take turns with today's on live traffic: leave out `design`".to_owned());
+        }
+        let targets = || self.factors.iter().flat_map(|factor| &factor.targets);
+        if let Some(target) = targets().find(|target| target.role == Some(Role::Generator)) {
+            return Err(format!(
+                "live traffic has one host, the system under test: `generator.{}` is of another",
+                target.knob
+            ));
+        }
+        let is_refused =
+            |knob: &Knob| knob.spec().tier != Tier::Hitless && !live.disruptive.contains(knob);
+        if let Some(knob) = targets().map(|target| target.knob).find(is_refused) {
+            return Err(format!(
+                "a change of `{knob}` disturbs live traffic ({}): leave it out, or name it a second time by `disruptive = \
+                 [\"{knob}\"]` in the workload, or `--disruptive {knob}`",
+                knob.spec().tier
+            ));
+        }
+        let targets = self.factors.iter_mut().flat_map(|factor| &mut factor.targets);
+        targets.for_each(|target| target.role = Some(Role::Sut));
+        Ok(())
+    }
+}
