@@ -9,6 +9,7 @@ pub mod gzip;
 pub mod import;
 pub mod iperf3;
 pub mod program;
+pub mod prometheus;
 
 mod netperf;
 mod parsed;

@@ -56,6 +56,14 @@ pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
 
 /// The figures by which settings are judged: rate, tail latency and CPU cost.
 pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
+    if matches!(traffic, Traffic::Live) {
+        return [
+            Measure::Rate.of(traffic),
+            Metric::TcpRttNsP99,
+            Metric::SutCpuBusyRatio,
+            Metric::SutPacketCpuNs,
+        ];
+    }
     [
         Measure::Rate.of(traffic),
         Metric::LatencyNsP99,

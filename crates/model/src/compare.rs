@@ -28,6 +28,10 @@ const COMPARED: &[Metric] = &[
     Metric::GeneratorCpuBusyRatio,
     Metric::SutServiceDemandUs,
     Metric::GeneratorServiceDemandUs,
+    Metric::SutPacketCpuNs,
+    Metric::TcpRttNsP50,
+    Metric::TcpRttNsP99,
+    Metric::TcpThroughputBps,
 ];
 
 /// Options of a comparison.

@@ -61,7 +61,7 @@ pub struct Figure {
 pub enum Measure {
     /// One metric.
     Metric(Metric),
-    /// `rate`: transactions per second of request/response workloads, goodput of the others.
+    /// `rate`: transactions per second of request/response workloads, payload of live TCP connections, goodput of the others.
     Rate,
 }
 
@@ -168,6 +168,7 @@ impl Measure {
     pub fn of(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
             (Self::Metric(metric), _) => metric,
+            (Self::Rate, Traffic::Live) => Metric::TcpThroughputBps,
             (Self::Rate, traffic) if traffic.is_transactional() => Metric::TransactionsPerS,
             (Self::Rate, _) => Metric::ThroughputBps,
         }

@@ -49,6 +49,9 @@ pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
 }
 
 fn compared(traffic: &Traffic) -> [Metric; 3] {
+    if matches!(traffic, Traffic::Live) {
+        return [Measure::Rate.of(traffic), Metric::TcpRttNsP99, Metric::SutPacketCpuNs];
+    }
     let tail = if traffic.is_transactional() { Metric::LatencyNsP99 } else { Metric::ProbeNsP99 };
     [Measure::Rate.of(traffic), tail, Metric::SutServiceDemandUs]
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram, Method};
-use latput_trial::{Metric, Results, Row};
+use latput_trial::{Metric, Results, Row, Traffic};
 
 pub use crate::cell::Cell;
 use crate::cell::{headline, own_rates, stopping_rule};
@@ -157,6 +157,9 @@ fn metrics_too_wide(
     own: &[Metric],
     estimate: impl Fn(Metric) -> Option<Estimate>,
 ) -> Vec<Metric> {
+    if results.workloads[workload].traffic == Traffic::Live {
+        return Vec::new(); // a load that drifts has no rate to be known; pairs are compared
+    }
     let [rate, sut, generator] = stopping_rule(&results.workloads[workload].traffic);
     let has_rate = own.is_empty() || estimate(rate).is_some();
     let rates = if has_rate { &[rate][..] } else { own };

@@ -62,7 +62,8 @@ fn latency(view: &View<'_>, cell: &Cell) -> String {
     let of_transactions = [Metric::LatencyNsP50, Metric::LatencyNsP99];
     let of_probe = [Metric::ProbeNsMean, Metric::ProbeNsP99];
     let of_datagrams = [Metric::LossRatio, Metric::JitterNs];
-    let found = [&of_transactions, &of_probe, &of_datagrams]
+    let of_live = [Metric::TcpRttNsP50, Metric::TcpRttNsP99];
+    let found = [&of_transactions, &of_probe, &of_datagrams, &of_live]
         .map(|metrics| figures(view, cell, metrics))
         .into_iter()
         .find(|figures| !figures.is_empty());

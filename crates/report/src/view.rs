@@ -313,7 +313,11 @@ pub(crate) fn cpu_shares(time: &CpuTime) -> Option<[f64; 5]> {
 
 /// The main rate of a workload, whose interval the stopping rule uses.
 pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
-    if traffic.is_transactional() { Metric::TransactionsPerS } else { Metric::ThroughputBps }
+    match traffic {
+        Traffic::Live => Metric::TcpThroughputBps,
+        traffic if traffic.is_transactional() => Metric::TransactionsPerS,
+        _ => Metric::ThroughputBps,
+    }
 }
 
 /// The main figures of a kind of workload, most important first.
@@ -321,7 +325,15 @@ fn main_metrics(workload: &Workload) -> Vec<Metric> {
     const TRANSACTIONS: &[Metric] =
         &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
     const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];
+    const LIVE: &[Metric] = &[
+        Metric::TcpThroughputBps,
+        Metric::TcpRttNsP50,
+        Metric::TcpRttNsP99,
+        Metric::SutCpuBusyRatio,
+        Metric::SutPacketCpuNs,
+    ];
     let mut wanted = match workload.traffic {
+        Traffic::Live => return LIVE.to_vec(),
         // At an offered rate goodput equals the offer; without one it is the result.
         Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
         Traffic::UdpStream { .. } => DATAGRAMS.to_vec(),

@@ -202,6 +202,7 @@ fn figures(view: &View<'_>, workload: usize) -> Vec<Figure> {
         rate_metric(&view.traffic(workload)),
         Metric::LatencyNsP99,
         Metric::ProbeNsP99,
+        Metric::TcpRttNsP99,
         Metric::JitterNs,
         Metric::SutCpuBusyRatio,
         Metric::SutPollsPerS,

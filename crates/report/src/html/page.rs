@@ -282,14 +282,17 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             Metric::ProbeNsMean,
             Metric::LossRatio,
             Metric::JitterNs,
+            Metric::TcpRttNsP99,
+            Metric::TcpRttNsP50,
         ]));
     }
     let is_bulk = |choice: &Choice| view.traffic(choice.workload).is_bulk();
     x.sort_by_key(|choice| !is_bulk(choice));
     for (workload, _) in view.workloads() {
-        let metric = Metric::SutServiceDemandUs;
-        if view.metrics(workload).contains(&metric) {
-            x.push(Choice { workload, metric });
+        for metric in [Metric::SutServiceDemandUs, Metric::SutPacketCpuNs] {
+            if view.metrics(workload).contains(&metric) {
+                x.push(Choice { workload, metric });
+            }
         }
     }
     let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 7);

@@ -163,7 +163,11 @@ fn group(metric: Metric) -> &'static str {
         | Metric::JitterNs
         | Metric::ReorderedRatio
         | Metric::SutCpuBusyRatio
-        | Metric::SutServiceDemandUs => "main",
+        | Metric::SutServiceDemandUs
+        | Metric::SutPacketCpuNs
+        | Metric::TcpThroughputBps
+        | Metric::TcpRttNsP50
+        | Metric::TcpRttNsP99 => "main",
         _ => "more",
     }
 }
