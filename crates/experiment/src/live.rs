@@ -195,6 +195,8 @@ pub struct LiveSeen {
     pub steps: [Vec<Step>; 2],
     /// Duration of the change, and of the change back.
     pub changes: [Nanos; 2],
+    /// When today's setting was in force again, on the host's own clock.
+    pub back_at: Nanos,
     /// The guard that was broken.
     pub broken: Option<Broken>,
     /// Why the other setting was not put in force, or its slice ended early without a broken guard.

@@ -1,14 +1,261 @@
-//! The agent's part of a block on live traffic: what the application tells of itself.
+//! The agent's part of a block on live traffic: what the application tells of itself, and the guards on that. The agent asks,
+//! because it has no rights, and its keeper reads no stranger's bytes.
 
-use super::Service;
-use crate::live::LiveBlock;
-use crate::protocol::{Answer, Failure};
+mod http;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use latput_formats::prometheus::{Growth, Scrape};
+use latput_load::Stop;
+use latput_trial::Metric;
+use latput_trial::live::Endpoint;
+use latput_trial::metric::CustomMetric;
+use latput_units::Nanos;
+
+use super::{Prepared, Service};
+use crate::live::{Broken, Figure, LiveBlock, LiveSeen, Span, TICK};
+use crate::protocol::{Answer, Failure, failed};
+
+/// Interval at which the endpoint is asked,
+const ASK_EVERY: Nanos = Nanos::from_ms(200);
+/// and the most time of an answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// Answers in a row that are missing, after which a guard on them ends the slice.
+const MOST_MISSING: u32 = 3;
+/// Interval at which a wait looks whether it is over.
+const LOOK_EVERY: Nanos = Nanos::from_ms(20);
+
+/// What was told, and when.
+type Told = (Nanos, Scrape);
 
 impl Service<'_> {
     /// Runs a block.
     pub(super) fn live(&mut self, block: LiveBlock) -> Result<Answer, Failure> {
-        self.prepared = super::Prepared::default();
-        let seen = self.keeper.live(block, &|| false)?;
-        Ok(Answer::Lived(Box::new(seen)))
+        self.prepared = Prepared::default();
+        let Some(endpoint) = block.watch.endpoint.clone() else {
+            let seen = self.keeper.live(block, &|| false)?;
+            return Ok(Answer::Lived(Box::new(seen)));
+        };
+        let asking = Asking {
+            endpoint: &endpoint,
+            block: &block,
+            is_over: AtomicBool::new(false),
+            ends_slice: AtomicBool::new(false),
+        };
+        let (heard, seen) = thread::scope(|scope| {
+            let heard = scope.spawn(|| asking.run(self.stop));
+            let is_over = || asking.ends_slice.load(Ordering::Relaxed);
+            let seen = self.keeper.live(block.clone(), &is_over);
+            asking.is_over.store(true, Ordering::Relaxed);
+            let heard = heard.join().map_err(|_| failed("the endpoint's thread panicked"));
+            (heard, seen)
+        });
+        Ok(Answer::Lived(Box::new(asking.joined(heard?, seen?))))
     }
+}
+
+/// The endpoint of a block.
+struct Asking<'a> {
+    endpoint: &'a Endpoint,
+    block: &'a LiveBlock,
+    is_over: AtomicBool,
+    ends_slice: AtomicBool,
+}
+
+/// What the endpoint told in a block.
+#[derive(Default)]
+struct Heard {
+    /// In the spans before, in and after the slice.
+    told: [Vec<Told>; 3],
+    notes: Vec<String>,
+    broken: Option<(usize, f64, Nanos)>,
+    /// Why the slice was to end, without a broken guard.
+    ended: Option<String>,
+}
+
+impl Asking<'_> {
+    /// Asks at the start of each span, at its end and in between.
+    fn run(&self, stop: &Stop) -> Heard {
+        let mut heard = Heard::default();
+        let mut missing = 0;
+        for (idx, span) in self.block.spans().into_iter().enumerate() {
+            let mut at = span.from;
+            loop {
+                if !self.wait_until(at, stop) {
+                    return heard;
+                }
+                let begun = latput_load::now();
+                let asked = http::get(self.endpoint, ANSWER_WITHIN)
+                    .and_then(|text| Scrape::read(&text, &self.endpoint.figures));
+                match asked {
+                    Ok(scrape) => {
+                        missing = 0;
+                        let answered = latput_load::now();
+                        let middle = Nanos::from_ns(begun.as_ns().midpoint(answered.as_ns()));
+                        heard.told[idx].push((middle, scrape));
+                    }
+                    Err(why) => {
+                        missing += 1;
+                        heard.note(format!("endpoint {}: {why}", self.endpoint.address));
+                    }
+                }
+                if idx == 1 && !self.block.setting.is_empty() {
+                    self.judge_slice(&mut heard, span, missing);
+                }
+                if at >= span.to {
+                    break;
+                }
+                at = (at + ASK_EVERY).max(latput_load::now()).min(span.to);
+            }
+        }
+        heard
+    }
+
+    /// Whether it is time, and not over.
+    fn wait_until(&self, at: Nanos, stop: &Stop) -> bool {
+        loop {
+            if self.is_over.load(Ordering::Relaxed) || stop.is_raised() {
+                return false;
+            }
+            let left = at.saturating_sub(latput_load::now());
+            if left == Nanos::ZERO {
+                return true;
+            }
+            thread::sleep(left.min(LOOK_EVERY).as_duration());
+        }
+    }
+
+    /// Judges the guards on the application's figures, as far as the slice has gone.
+    fn judge_slice(&self, heard: &mut Heard, span: Span, missing: u32) {
+        if self.ends_slice.load(Ordering::Relaxed) || !self.has_guards() {
+            return;
+        }
+        let todays = self.growth(&heard.told[..1], Nanos::ZERO);
+        let so_far = self.growth(&heard.told[1..2], Nanos::ZERO);
+        if missing >= MOST_MISSING {
+            heard.ended = Some("the endpoint does not answer, and a guard is on its figures".to_owned());
+        }
+        let at = heard.told[1].last().map_or(span.from, |told| told.0);
+        let tick = tick(span, at);
+        for (idx, metric) in self.guarded() {
+            let Some(today) = todays.get(&metric) else {
+                heard.ended = Some(format!("the endpoint tells no `{}`, and a guard is on it", metric.name()));
+                continue;
+            };
+            let now = figure(so_far.get(&metric).copied(), &heard.told[1]);
+            let today = figure(Some(*today), &heard.told[0]);
+            if self.block.guards[idx].judge(tick, now, today).is_broken {
+                heard.broken = Some((idx, now.value.unwrap_or_default(), at));
+            }
+        }
+        if heard.broken.is_some() || heard.ended.is_some() {
+            self.ends_slice.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn has_guards(&self) -> bool {
+        self.guarded().next().is_some()
+    }
+
+    /// The guards on the endpoint's figures, by index.
+    fn guarded(&self) -> impl Iterator<Item = (usize, CustomMetric)> + '_ {
+        self.block.guards.iter().enumerate().filter_map(|(idx, guard)| match guard.metric {
+            Metric::Custom(metric) => Some((idx, metric)),
+            _ => None,
+        })
+    }
+
+    /// The figures of what was told in these spans, from `since` on.
+    fn growth(&self, spans: &[Vec<Told>], since: Nanos) -> BTreeMap<CustomMetric, f64> {
+        let mut growth = Growth::of(&self.endpoint.figures);
+        for told in spans {
+            let told: Vec<&Told> = told.iter().filter(|(at, _)| *at >= since).collect();
+            for pair in told.windows(2) {
+                let seconds = pair[1].0.saturating_sub(pair[0].0).as_secs_f64();
+                let _told_of_below = growth.add(&pair[0].1, &pair[1].1, seconds);
+            }
+        }
+        growth.figures()
+    }
+
+    /// The logarithms of a guard, tick by tick, in a span.
+    fn logs(&self, idx: usize, metric: CustomMetric, heard: &Heard, in_span: usize) -> Vec<Option<f64>> {
+        let span = self.block.spans()[in_span];
+        let todays = self.growth(&heard.told[..1], Nanos::ZERO);
+        let today = figure(todays.get(&metric).copied(), &heard.told[0]);
+        let told = &heard.told[in_span];
+        let mut logs = Vec::new();
+        for count in 2..=told.len() {
+            let so_far = self.growth(&[told[..count].to_vec()], Nanos::ZERO);
+            let now = figure(so_far.get(&metric).copied(), &told[..count]);
+            let place = tick(span, told[count - 1].0);
+            logs.resize(logs.len().max(place + 1), None);
+            logs[place] = self.block.guards[idx].judge(place, now, today).log;
+        }
+        logs
+    }
+
+    /// What the keeper saw with what the endpoint told.
+    fn joined(&self, heard: Heard, mut seen: LiveSeen) -> LiveSeen {
+        for (idx, metric) in self.guarded() {
+            seen.of_slice[idx] = self.logs(idx, metric, &heard, 1);
+            seen.of_after[idx] = self.logs(idx, metric, &heard, 2);
+        }
+        let [before, slice, after] = self.block.spans();
+        let measured = |idx: usize, span: Span| {
+            // The last answer before the measured part began is its start.
+            let told = &heard.told[idx];
+            let first = told.iter().rposition(|(at, _)| *at <= span.measured_from).unwrap_or(0);
+            told[first..].to_vec()
+        };
+        let is_today = self.block.setting.is_empty();
+        seen.figures = self.growth(&[measured(1, slice)], Nanos::ZERO);
+        let others = if is_today { vec![measured(1, slice)] } else { Vec::new() };
+        let todays = [vec![measured(0, before), measured(2, after)], others].concat();
+        seen.todays_figures = self.growth(&todays, Nanos::ZERO);
+        if let (Some((guard, value, at)), None) = (heard.broken, &seen.broken)
+            && seen.slice.is_some()
+        {
+            let todays = self.growth(&heard.told[..1], Nanos::ZERO);
+            seen.ended = None;
+            seen.broken = Some(Broken {
+                guard,
+                value,
+                today: self.guarded().find(|(idx, _)| *idx == guard).and_then(|it| todays.get(&it.1).copied()),
+                after: at.saturating_sub(slice.from),
+                until_back: seen.back_at.saturating_sub(at),
+            });
+        } else if let (Some(why), Some(ended)) = (&heard.ended, &mut seen.ended) {
+            ended.clone_from(why);
+        }
+        seen.notes.extend(heard.notes);
+        seen
+    }
+}
+
+impl Heard {
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) && self.notes.len() < 4 {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The place of a moment among a guard's margins: answers come at every fourth tick, about.
+fn tick(span: Span, at: Nanos) -> usize {
+    let asked = at.saturating_sub(span.from).as_ns() / ASK_EVERY.as_ns();
+    let ticks = asked * (ASK_EVERY.as_ns() / TICK.as_ns()) + 3;
+    usize::try_from(ticks).unwrap_or(usize::MAX).min(20_000)
+}
+
+/// A figure with the time that it is of.
+fn figure(value: Option<f64>, told: &[Told]) -> Figure {
+    let seconds = match told {
+        [(first, _), .., (last, _)] => last.saturating_sub(*first).as_secs_f64(),
+        _ => 0.0,
+    };
+    Figure { value, seconds }
 }

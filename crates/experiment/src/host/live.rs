@@ -82,7 +82,8 @@ impl HostSession {
         let first = self.watch_span(&today, &mut readings)?;
         let todays = figures(guards, first.host.clone());
         let mut seen = LiveSeen::of_today(first.host, guards.len());
-        seen.ended = why_not(block, &seen.before, &todays).or(first.ended);
+        let told = || is_told().then(|| "it was told to end".to_owned());
+        seen.ended = why_not(block, &seen.before, &todays).or(first.ended).or_else(told);
         if seen.ended.is_some() {
             return Ok(self.told(seen, readings, &state));
         }
@@ -101,6 +102,7 @@ impl HostSession {
         }
         let other = other?;
         let back_at = process::OsClock.now();
+        seen.back_at = back_at;
         seen.broken = other.broken.map(|(guard, value, at)| Broken {
             guard,
             value,
@@ -258,6 +260,7 @@ impl LiveSeen {
             of_after: vec![Vec::new(); guards],
             steps: [Vec::new(), Vec::new()],
             changes: [Nanos::ZERO; 2],
+            back_at: Nanos::ZERO,
             broken: None,
             ended: None,
             todays_figures: Default::default(),

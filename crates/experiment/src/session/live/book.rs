@@ -16,6 +16,8 @@ const STEPS: usize = 20;
 const SETTLED_FROM: usize = 12;
 /// Unmeasured time after a change before more is known.
 const FIRST_CUT: Nanos = Nanos::from_ms(250);
+/// A margin that no ratio exceeds: of a tick of which nothing is known.
+const NEVER: f64 = 1e9;
 /// Most turns that are kept of each kind.
 const MOST_TURNS: usize = 200;
 
@@ -63,10 +65,13 @@ impl Book {
         let with_margins = |(guard, noise): (&Guard, &Vec<Vec<f64>>)| {
             // A tick of which less is known than of those before has their margin.
             let mut last = None;
-            let margins = noise.iter().map_while(|logs| {
+            let known = noise.iter().map(|logs| {
                 last = margin(logs).or(last);
                 last
             });
+            let known: Vec<Option<f64>> = known.collect();
+            let is_known = known.iter().any(Option::is_some);
+            let margins = known.into_iter().filter(|_| is_known).map(|margin| margin.unwrap_or(NEVER));
             Guard { margins: margins.collect(), ..guard.clone() }
         };
         self.guards.iter().zip(&self.noise).map(with_margins).collect()
@@ -189,13 +194,10 @@ mod tests {
             let last = (block == 0).then_some(sign);
             book.add_noise(&[vec![None, Some(sign), Some(sign / 2.0), last]]);
         }
-        assert!(book.guards()[0].margins.is_empty(), "nothing is known of the first tick");
-        for _ in 0..8 {
-            book.add_noise(&[vec![Some(0.2)]]);
-        }
         let margins = &book.guards()[0].margins;
         assert_eq!(margins.len(), 4);
-        assert!(margins[0] > margins[1] && margins[1] > margins[2], "{margins:?}");
+        assert!(margins[0] >= NEVER, "nothing is known of the first tick: {margins:?}");
+        assert!(NEVER > margins[1] && margins[1] > margins[2], "{margins:?}");
         assert!((margins[3] - margins[2]).abs() < 1e-12, "{margins:?}");
     }
 
