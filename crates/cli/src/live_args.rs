@@ -26,9 +26,12 @@ pub(crate) struct LiveArgs {
     #[arg(long, requires = "live")]
     observe: bool,
     /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is judged 20 times a second while a setting is tried. A broken one puts
-    /// today's setting back at once and bans the other. May be repeated.
+    /// today's setting back at once. May be repeated.
     #[arg(long, value_name = "LIMIT", requires = "live")]
     guard: Vec<String>,
+    /// Slices with a broken guard after which a setting is banned; 2 if nobody says another.
+    #[arg(long, value_name = "NUMBER", requires = "live")]
+    strikes: Option<u32>,
     /// Only TCP connections with this port at either end count. May be repeated.
     #[arg(long, value_name = "PORT", requires = "live")]
     port: Vec<u16>,
@@ -93,6 +96,7 @@ impl LiveArgs {
             ports: or(&self.port, plain.ports),
             peers: or(&self.remote, plain.peers),
             guards: or(&self.guard, plain.guards),
+            strikes: self.strikes.unwrap_or(plain.strikes),
             slice: self.slice.unwrap_or(plain.slice),
             pause: self.pause.unwrap_or(plain.pause),
             most_per_setting: self.most_per_setting.or(plain.most_per_setting),

@@ -28,7 +28,8 @@ pub fn scale(noise: &[f64]) -> Option<f64> {
 
 /// What the logarithm of a ratio exceeds by noise alone with the chance [`LEVEL`]; `None` if the noise is not known.
 pub fn margin(noise: &[f64]) -> Option<f64> {
-    Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale(noise)?)
+    let scale = scale(noise)?; // no pair at all has no Student's t
+    Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale)
 }
 
 /// The margin of a ratio of two counts by counting alone, if each event comes by itself (Poisson). Half an event is added
@@ -86,6 +87,7 @@ mod tests {
             let share = exceeded.count() as f64 / f64::from(draws);
             assert!((0.0004..0.0018).contains(&share), "{share} with {pairs} pairs");
         }
+        assert_eq!(margin(&[]), None);
         assert_eq!(margin(&[0.1; FEWEST - 1]), None);
         assert_eq!(margin(&[f64::NAN; FEWEST]), None);
     }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::Estimate;
-use latput_trial::live::GUARD_CHECK;
+use latput_trial::live::BAN_CHECK;
 use latput_trial::{Metric, Results};
 
 use crate::goal::{Bound, Goal, Optimize};
@@ -119,10 +119,10 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
     goal.objective.iter().map(of_figure).collect()
 }
 
-/// The settings that broke a guard of live traffic. None of them is recommended, whatever its figures: those of a slice
-/// that was cut short are of its beginning.
+/// The settings that were banned on live traffic. None of them is recommended, whatever its figures: those of a slice that
+/// was cut short are of its beginning.
 pub fn banned(results: &Results) -> BTreeSet<usize> {
-    let broken = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
+    let broken = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
     broken.map(|row| row.setting).filter(|setting| *setting != 0).collect()
 }
 

@@ -11,8 +11,10 @@ mod endpoint;
 
 pub use self::endpoint::{Endpoint, EndpointFigure, FigureSource, Series};
 
-/// The check that a slice fails in which a guard was broken. Its setting is banned.
+/// The check that a slice fails in which a guard was broken.
 pub const GUARD_CHECK: &str = "guard";
+/// The check that a slice fails after which its setting is not tried again, and is never recommended.
+pub const BAN_CHECK: &str = "banned";
 
 /// Most guards, ports and peers of a workload.
 const MOST: usize = 16;
@@ -34,6 +36,9 @@ pub struct Live {
     /// Limits in the words of a goal: `tcp_rtt_ns_p99 <= 1.2 today`. A broken one puts today's setting back at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
+    /// Slices with a broken guard after which a setting is banned. Each puts today's setting back at once.
+    #[serde(default = "two")]
+    pub strikes: u32,
     /// Measured part of a setting's slice.
     pub slice: Nanos,
     /// Time of today's setting after each slice of another, beside what the comparison needs.
@@ -63,6 +68,7 @@ impl Default for Live {
             ports: Vec::new(),
             peers: Vec::new(),
             guards: Vec::new(),
+            strikes: two(),
             slice: Nanos::from_s(2),
             pause: Nanos::ZERO,
             most_per_setting: None,
@@ -72,6 +78,11 @@ impl Default for Live {
             endpoint: None,
         }
     }
+}
+
+/// The noise of a busy host has outliers: two in a row are no accident.
+const fn two() -> u32 {
+    2
 }
 
 impl Live {
@@ -92,6 +103,9 @@ impl Live {
         }
         if self.ports.contains(&0) {
             return Err(("ports", "a port is from 1 to 65535".to_owned()));
+        }
+        if !(1..=10).contains(&self.strikes) {
+            return Err(("strikes", "`strikes` is from 1 to 10".to_owned()));
         }
         if !SLICES.contains(&self.slice) {
             let (least, most) = (SLICES.start(), SLICES.end());
@@ -138,6 +152,7 @@ mod tests {
         for (live, field) in [
             (Live { ports: vec![0], ..plain() }, "ports"),
             (Live { ports: vec![1; 17], ..plain() }, "ports"),
+            (Live { strikes: 0, ..plain() }, "strikes"),
             (Live { slice: Nanos::from_ms(1), ..plain() }, "slice"),
             (Live { pause: Nanos::from_s(3601), ..plain() }, "pause"),
             (Live { most_per_setting: Some(Nanos::from_s(1)), ..plain() }, "most_per_setting"),

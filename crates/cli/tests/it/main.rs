@@ -34,6 +34,7 @@ mod root_effect;
 mod root_hosts;
 mod root_hung;
 mod root_identity;
+mod root_live;
 mod root_moderate;
 mod root_published;
 mod root_runs;

@@ -133,8 +133,8 @@ impl Asking<'_> {
         if self.ends_slice.load(Ordering::Relaxed) || !self.has_guards() {
             return;
         }
-        let todays = self.growth(&heard.told[..1], Nanos::ZERO);
-        let so_far = self.growth(&heard.told[1..2], Nanos::ZERO);
+        let todays = self.growth(&heard.told[..1]);
+        let so_far = self.growth(&heard.told[1..2]);
         if missing >= MOST_MISSING {
             heard.ended = Some("the endpoint does not answer, and a guard is on its figures".to_owned());
         }
@@ -168,11 +168,10 @@ impl Asking<'_> {
         })
     }
 
-    /// The figures of what was told in these spans, from `since` on.
-    fn growth(&self, spans: &[Vec<Told>], since: Nanos) -> BTreeMap<CustomMetric, f64> {
+    /// The figures of what was told in these spans.
+    fn growth(&self, spans: &[Vec<Told>]) -> BTreeMap<CustomMetric, f64> {
         let mut growth = Growth::of(&self.endpoint.figures);
         for told in spans {
-            let told: Vec<&Told> = told.iter().filter(|(at, _)| *at >= since).collect();
             for pair in told.windows(2) {
                 let seconds = pair[1].0.saturating_sub(pair[0].0).as_secs_f64();
                 let _told_of_below = growth.add(&pair[0].1, &pair[1].1, seconds);
@@ -184,12 +183,12 @@ impl Asking<'_> {
     /// The logarithms of a guard, tick by tick, in a span.
     fn logs(&self, idx: usize, metric: CustomMetric, heard: &Heard, in_span: usize) -> Vec<Option<f64>> {
         let span = self.block.spans()[in_span];
-        let todays = self.growth(&heard.told[..1], Nanos::ZERO);
+        let todays = self.growth(&heard.told[..1]);
         let today = figure(todays.get(&metric).copied(), &heard.told[0]);
         let told = &heard.told[in_span];
         let mut logs = Vec::new();
         for count in 2..=told.len() {
-            let so_far = self.growth(&[told[..count].to_vec()], Nanos::ZERO);
+            let so_far = self.growth(&[told[..count].to_vec()]);
             let now = figure(so_far.get(&metric).copied(), &told[..count]);
             let place = tick(span, told[count - 1].0);
             logs.resize(logs.len().max(place + 1), None);
@@ -212,14 +211,14 @@ impl Asking<'_> {
             told[first..].to_vec()
         };
         let is_today = self.block.setting.is_empty();
-        seen.figures = self.growth(&[measured(1, slice)], Nanos::ZERO);
+        seen.figures = self.growth(&[measured(1, slice)]);
         let others = if is_today { vec![measured(1, slice)] } else { Vec::new() };
         let todays = [vec![measured(0, before), measured(2, after)], others].concat();
-        seen.todays_figures = self.growth(&todays, Nanos::ZERO);
+        seen.todays_figures = self.growth(&todays);
         if let (Some((guard, value, at)), None) = (heard.broken, &seen.broken)
             && seen.slice.is_some()
         {
-            let todays = self.growth(&heard.told[..1], Nanos::ZERO);
+            let todays = self.growth(&heard.told[..1]);
             seen.ended = None;
             seen.broken = Some(Broken {
                 guard,

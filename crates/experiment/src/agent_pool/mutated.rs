@@ -272,6 +272,7 @@ fn host(idx: u32, role: Role) -> HostObservation {
         tcp_retransmitted: 1,
         udp_receive_buffer_errors: 1,
         wall_clock_step_ns: -5,
+        tcp: None,
         window_started_unix_ns: Some(1_700_000_000_000_000_000),
         state,
     }

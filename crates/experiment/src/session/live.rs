@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 use latput_model::live::{pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
-use latput_trial::live::{GUARD_CHECK, Live};
+use latput_trial::live::{BAN_CHECK, GUARD_CHECK, Live};
+use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
 use latput_units::{Nanos, Rng};
@@ -84,7 +85,11 @@ impl Session<'_> {
 
     /// Measures the noise of today, and tells what it means.
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
-        let blocks = if run.live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS };
+        let is_needed = run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
+        let blocks = match run.live.observe {
+            true => OBSERVED_BLOCKS,
+            false => NOISE_BLOCKS * u32::from(is_needed),
+        };
         let measured = run.live.slice;
         for _ in 0..blocks {
             self.live_block(run, 0, measured)?;
@@ -131,8 +136,8 @@ impl Session<'_> {
                     self.remark("the time budget is used up".to_owned());
                     return Ok(());
                 }
-                let is_first = !self.results.rows.iter().any(|row| row.setting == setting);
-                let part = if is_first { FIRST_SLICE } else { 1 };
+                let is_new = !self.results.rows.iter().any(|row| row.setting == setting);
+                let part = if is_new { FIRST_SLICE } else { 1 };
                 let slice = Nanos::from_ns(run.live.slice.as_ns() / part);
                 self.live_block(run, setting, slice)?;
             }
@@ -230,7 +235,9 @@ impl Session<'_> {
         let started_unix_ms = unix_ms();
         let seen = run.runner.block(block, self.run.stop)?;
         for note in seen.notes.iter().chain(&seen.left) {
-            self.remark(note.clone());
+            if !self.results.notes.contains(note) {
+                self.remark(note.clone());
+            }
         }
         if let Some(slice) = seen.slice.as_ref().filter(|_| !is_today) {
             let used = run.book.used.entry(setting).or_default();
@@ -239,7 +246,7 @@ impl Session<'_> {
         let mut other = seen.slice.clone().map(|host| {
             let mut observation = observed(run, host, &seen.figures);
             observation.checks.extend(of_changes(&seen, run.book.cut));
-            observation.checks.push(guard_check(&seen, &run.live.guards));
+            observation.checks.push(guard_check(&seen, &run.book.guards()));
             observation
         });
         if let Some(why) = &seen.ended {
@@ -247,16 +254,15 @@ impl Session<'_> {
                 return Ok(Outcome::Lost);
             }
             if let Some(other) = &mut other {
-                other.checks.retain(|check| check.name != GUARD_CHECK);
-                other.checks.push(stopped_check());
+                other.checks.push(ban("twice the traffic stopped in its slices, and not in today's"));
             }
         }
         run.book.learn(&seen, is_today);
         let today = observed(run, todays(&seen, is_today), &seen.todays_figures);
         if is_today {
             self.learn_noise(run, &seen);
-        } else if let Some(broken) = &seen.broken {
-            self.ban(run, setting, broken);
+        } else if let (Some(broken), Some(other)) = (&seen.broken, &mut other) {
+            other.checks.extend(self.strike(run, setting, broken));
         }
         let store = |session: &mut Self, setting: usize, observation: Observation| {
             let trial = session.planned(number, setting, WORKLOAD);
@@ -307,10 +313,21 @@ impl Session<'_> {
         false
     }
 
-    fn ban(&mut self, run: &mut LiveRun<'_>, setting: usize, broken: &Broken) {
-        run.book.banned.insert(setting);
-        let label = &self.results.settings[setting].label;
-        self.remark(format!("`{label}` is banned: {}", in_words(broken, &run.live.guards)));
+    /// Counts a broken guard. Returns the failed check if that bans the setting.
+    fn strike(
+        &mut self,
+        run: &mut LiveRun<'_>,
+        setting: usize,
+        broken: &Broken,
+    ) -> Option<Check> {
+        let label = self.results.settings[setting].label.clone();
+        let said = in_words(broken, &run.book.guards());
+        if run.book.has_struck_out(setting, run.live.strikes) {
+            self.remark(format!("`{label}` is banned: {said}"));
+            return Some(ban(&said));
+        }
+        self.remark(format!("`{label}`: {said}; it is banned if that happens again"));
+        None
     }
 }
 
@@ -355,7 +372,7 @@ fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
     [in_cut, checks::knob_drift(&seen.drift)]
 }
 
-fn guard_check(seen: &LiveSeen, guards: &[String]) -> Check {
+fn guard_check(seen: &LiveSeen, guards: &[Guard]) -> Check {
     let detail = match &seen.broken {
         None => "no guard was broken".to_owned(),
         Some(broken) => in_words(broken, guards),
@@ -363,19 +380,20 @@ fn guard_check(seen: &LiveSeen, guards: &[String]) -> Check {
     Check { name: GUARD_CHECK.to_owned(), passed: seen.broken.is_none(), detail }
 }
 
-fn stopped_check() -> Check {
-    let detail = "the traffic stopped in two slices of it, and not in today's".to_owned();
-    Check { name: GUARD_CHECK.to_owned(), passed: false, detail }
+/// The failed check of a slice after which its setting is banned.
+fn ban(why: &str) -> Check {
+    Check { name: BAN_CHECK.to_owned(), passed: false, detail: why.to_owned() }
 }
 
-fn in_words(broken: &Broken, guards: &[String]) -> String {
-    let guard = guards.get(broken.guard).map_or("", String::as_str);
-    let today = broken.today.map_or(String::new(), |today| format!(" against today's {today:.4}"));
+fn in_words(broken: &Broken, guards: &[Guard]) -> String {
+    let Some(guard) = guards.get(broken.guard) else { return "a guard was broken".to_owned() };
+    let figure = |value: f64| quantity(guard.metric, &Traffic::Live, value);
+    let today = broken.today.map_or(String::new(), |today| format!(" against today's {}", figure(today)));
     format!(
-        "the guard `{guard}` was broken {:.0} ms after the change ({:.4}{today}); today's setting was back {:.1} ms after the \
-         reading",
+        "the guard `{}` was broken {:.0} ms after the change ({}{today}); today's setting was back {:.1} ms after the reading",
+        guard.text,
         broken.after.as_ms_f64(),
-        broken.value,
+        figure(broken.value),
         broken.until_back.as_ms_f64()
     )
 }

@@ -13,6 +13,11 @@ pub const LARGEST_MISSED: f64 = 0.20;
 const MOST_CHECKS: usize = 2;
 
 impl Judge<'_> {
+    fn all_are_banned(&self) -> bool {
+        let banned = super::banned(self.results);
+        !banned.is_empty() && self.others().all(|setting| banned.contains(&setting))
+    }
+
     /// The answer by this verdict. A proof stands also where checks failed, because it compares runs of the
     /// same block, which share what disturbed them; to find nothing under disturbance is no answer.
     pub(super) fn headline(&self, verdict: &Verdict, smallest: &[SmallestEffect]) -> Headline {
@@ -32,6 +37,9 @@ impl Judge<'_> {
             }
             Verdict::NoneKeeps { .. } => {
                 Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
+            }
+            Verdict::Stay { .. } if self.all_are_banned() => {
+                Headline::Stay("every other setting broke a guard and is banned".to_owned())
             }
             Verdict::Stay { .. } if self.all_are_worse() => {
                 Headline::Stay("every other setting is proven worse".to_owned())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_model::live::margin;
-use latput_trial::live::GUARD_CHECK;
+use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Results, Traffic};
 use latput_units::Nanos;
 
@@ -30,6 +30,8 @@ pub(super) struct Book {
     /// Logarithms of ratios of today to today around it, by metric.
     pub(super) of_metric: BTreeMap<Metric, Vec<f64>>,
     pub(super) banned: BTreeSet<usize>,
+    /// How often each setting broke a guard.
+    strikes: BTreeMap<usize, u32>,
     /// How often the traffic stopped in slices of a setting.
     stops: BTreeMap<usize, u32>,
     /// Time that each setting was in force.
@@ -41,7 +43,11 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn begin(guards: Vec<Guard>, results: &Results) -> Self {
-        let banned = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
+        let banned = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
+        let mut strikes: BTreeMap<usize, u32> = BTreeMap::new();
+        for row in results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK)) {
+            *strikes.entry(row.setting).or_default() += 1;
+        }
         let mut used: BTreeMap<usize, Nanos> = BTreeMap::new();
         for row in results.rows.iter().filter(|row| row.setting != 0) {
             let windows = row.observation.hosts.iter().map(|host| host.window);
@@ -53,6 +59,7 @@ impl Book {
             guards,
             of_metric: BTreeMap::new(),
             banned: banned.map(|row| row.setting).collect(),
+            strikes,
             stops: BTreeMap::new(),
             used,
             turns: [Vec::new(), Vec::new()],
@@ -111,6 +118,17 @@ impl Book {
                 self.of_metric.entry(*metric).or_default().push(log);
             }
         }
+    }
+
+    /// Counts a slice with a broken guard; whether its setting is banned now.
+    pub(super) fn has_struck_out(&mut self, setting: usize, most: u32) -> bool {
+        let strikes = self.strikes.entry(setting).or_default();
+        *strikes += 1;
+        let is_out = *strikes >= most;
+        if is_out {
+            self.banned.insert(setting);
+        }
+        is_out
     }
 
     /// Counts a slice in which the traffic stopped; whether its setting is to be banned for it.
