@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use latput_knobs::Knob;
+use latput_trial::Plan;
 use latput_trial::live::{Endpoint, EndpointFigure, Live};
 use latput_trial::workload::of_live;
-use latput_trial::Plan;
 use latput_units::Nanos;
 
 use crate::exit::CliError;
@@ -110,9 +110,9 @@ impl LiveArgs {
     fn endpoint(&self) -> Result<Option<Endpoint>, CliError> {
         let Some(url) = &self.endpoint else { return Ok(None) };
         let figure = |text: &String| {
-            let (name, source) = text.split_once('=').ok_or_else(|| {
-                format!("`{text}`: write `NAME=counter SERIES`")
-            })?;
+            let (name, source) = text
+                .split_once('=')
+                .ok_or_else(|| format!("`{text}`: write `NAME=counter SERIES`"))?;
             EndpointFigure::parse(name, source)
         };
         let figures = self.figure.iter().map(figure).collect::<Result<Vec<_>, String>>();

@@ -26,7 +26,9 @@ use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
-use crate::runner::{LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
+use crate::runner::{
+    LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
+};
 
 /// Most time of an answer beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);

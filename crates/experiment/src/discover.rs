@@ -102,7 +102,10 @@ pub fn alone(
         let names: Vec<&str> = view.interfaces.iter().map(|one| one.name.as_str()).collect();
         return Err(Error::Target {
             target: target.to_string(),
-            problem: format!("name the interface with the live traffic; there are {}", names.join(", ")),
+            problem: format!(
+                "name the interface with the live traffic; there are {}",
+                names.join(", ")
+            ),
         });
     };
     let address = match &target.at {

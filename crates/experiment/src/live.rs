@@ -113,10 +113,11 @@ impl Guard {
     ///
     /// What is wrong with it, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let limit: Condition =
-            text.parse().map_err(|error| format!("guard `{text}`: {error}"))?;
+        let limit: Condition = text.parse().map_err(|error| format!("guard `{text}`: {error}"))?;
         let Measure::Metric(metric) = limit.figure.measure else {
-            return Err(format!("guard `{text}`: name a metric; `latput metrics` lists those of `live`"));
+            return Err(format!(
+                "guard `{text}`: name a metric; `latput metrics` lists those of `live`"
+            ));
         };
         if !metric.is_reported_by(latput_trial::workload::LIVE) {
             return Err(format!(
@@ -127,7 +128,9 @@ impl Guard {
             None => false,
             Some(Reference::Today) => true,
             Some(Reference::Best) => {
-                return Err(format!("guard `{text}`: a guard compares with `today`, not with `best`"));
+                return Err(format!(
+                    "guard `{text}`: a guard compares with `today`, not with `best`"
+                ));
             }
         };
         let is_most = limit.bound == Bound::AtMost;
@@ -137,7 +140,14 @@ impl Guard {
                 "guard `{text}`: today itself would break it, or nothing could: write `<=` with 1 or more, `>=` with less"
             ));
         }
-        Ok(Self { text: text.to_owned(), metric, is_most, number, is_of_today, margins: Vec::new() })
+        Ok(Self {
+            text: text.to_owned(),
+            metric,
+            is_most,
+            number,
+            is_of_today,
+            margins: Vec::new(),
+        })
     }
 
     /// Judges the figure since the change, `tick` ticks after it (from 0), against today's before it.
@@ -270,7 +280,8 @@ mod tests {
     #[test]
     fn a_share_of_today_is_broken_beyond_the_noise_and_only_when_that_is_known() {
         let mut guard = Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap();
-        let broken = |guard: &Guard, tick, value| guard.judge(tick, figure(value), figure(100.0)).is_broken;
+        let broken =
+            |guard: &Guard, tick, value| guard.judge(tick, figure(value), figure(100.0)).is_broken;
         assert!(!broken(&guard, 9, 900.0), "the noise is not known");
         guard.margins = vec![2.0, 1.0, 1.0, 1.0, 0.1];
         assert!(!broken(&guard, 2, 9000.0), "too early");

@@ -52,7 +52,8 @@ impl Scrape {
                     FigureSource::Quantile(_, series) => {
                         let Some(name) = sample.name.strip_suffix(BUCKET) else { continue };
                         let bound = sample.labels.get(BOUND).and_then(|bound| bound_of(bound));
-                        let Some(bound) = bound.filter(|_| sample.with_name(name).is_of(name, series))
+                        let Some(bound) =
+                            bound.filter(|_| sample.with_name(name).is_of(name, series))
                         else {
                             continue;
                         };
@@ -64,12 +65,13 @@ impl Scrape {
                 }
             }
         }
-        let value = |((figure, number), buckets): ((&EndpointFigure, Option<f64>), BTreeMap<_, _>)| {
-            match figure.source {
-                FigureSource::Quantile(..) => Value::Buckets(buckets.into_values().collect()),
-                _ => Value::Number(number),
-            }
-        };
+        let value =
+            |((figure, number), buckets): ((&EndpointFigure, Option<f64>), BTreeMap<_, _>)| {
+                match figure.source {
+                    FigureSource::Quantile(..) => Value::Buckets(buckets.into_values().collect()),
+                    _ => Value::Number(number),
+                }
+            };
         Ok(Self { values: figures.iter().zip(numbers).zip(buckets).map(value).collect() })
     }
 }
@@ -99,7 +101,11 @@ impl<'a> Growth<'a> {
             FigureSource::Gauge(_) => Grown::Gauge(0.0, 0.0),
             FigureSource::Quantile(..) => Grown::Buckets(Vec::new()),
         };
-        Self { figures, grown: figures.iter().map(nothing).collect(), seconds: vec![0.0; figures.len()] }
+        Self {
+            figures,
+            grown: figures.iter().map(nothing).collect(),
+            seconds: vec![0.0; figures.len()],
+        }
     }
 
     /// Adds what happened between two scrapes that many seconds apart. A figure that either has not, or that was reset in
@@ -227,7 +233,8 @@ impl<'a> Sample<'a> {
     }
 
     fn is_of(&self, name: &str, series: &Series) -> bool {
-        let has = |(label, value): (&String, &String)| self.labels.get(label.as_str()) == Some(value);
+        let has =
+            |(label, value): (&String, &String)| self.labels.get(label.as_str()) == Some(value);
         self.name == name && name == series.name && series.labels.iter().all(has)
     }
 }
@@ -333,14 +340,19 @@ latency_seconds_count 100
     fn a_reset_is_told_and_adds_nothing() {
         let figures = figures();
         let first = Scrape::read(TEXT, &figures).unwrap();
-        let reset = TEXT.replace("path=\"/a\"} 3", "path=\"/a\"} 0").replace("0.01\"} 50", "0.01\"} 1");
+        let reset =
+            TEXT.replace("path=\"/a\"} 3", "path=\"/a\"} 0").replace("0.01\"} 50", "0.01\"} 1");
         let reset = Scrape::read(&reset, &figures).unwrap();
         let mut growth = Growth::of(&figures);
         let told = growth.add(&first, &reset, 1.0);
         let names: Vec<&str> = told.iter().map(|metric| metric.name()).collect();
         assert_eq!(names, ["prometheus_test_errors", "prometheus_test_p50", "prometheus_test_p95"]);
         growth.add(&reset, &first, 1.0);
-        assert_eq!(value(&growth.figures(), "prometheus_test_errors"), Some(3.0), "of the second only");
+        assert_eq!(
+            value(&growth.figures(), "prometheus_test_errors"),
+            Some(3.0),
+            "of the second only"
+        );
     }
 
     #[test]
@@ -354,11 +366,21 @@ latency_seconds_count 100
     #[test]
     fn hostile_texts_are_read_or_skipped_and_bounded() {
         let figures = figures();
-        let many: String =
-            (0..5_000).map(|idx| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}\n")).collect();
-        let Value::Buckets(buckets) = &Scrape::read(&many, &figures).unwrap().values[2] else { panic!() };
+        let many: String = (0..5_000)
+            .map(|idx| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}\n"))
+            .collect();
+        let Value::Buckets(buckets) = &Scrape::read(&many, &figures).unwrap().values[2] else {
+            panic!()
+        };
         assert_eq!(buckets.len(), MOST_BUCKETS);
-        for text in ["errors_total{code=\"500", "errors_total{=}", "{} 1", "errors_total{\"\"} 1", "é{é=\"é\"} 1", "a{b=\"\\"] {
+        for text in [
+            "errors_total{code=\"500",
+            "errors_total{=}",
+            "{} 1",
+            "errors_total{\"\"} 1",
+            "é{é=\"é\"} 1",
+            "a{b=\"\\",
+        ] {
             let _ = Scrape::read(text, &figures).unwrap();
         }
         assert!(Scrape::read(&"x".repeat(MOST_BYTES + 1), &figures).is_err());

@@ -196,7 +196,10 @@ mod tests {
         let connection = connection(&message(104), 4).unwrap().unwrap();
         assert_eq!(connection.local, (Ipv4Addr::new(10, 0, 0, 1).into(), 443));
         assert_eq!(connection.remote, (Ipv4Addr::new(10, 0, 0, 2).into(), 50_000));
-        assert_eq!((connection.rtt, connection.rtt_deviation), (Nanos::from_us(250), Nanos::from_us(30)));
+        assert_eq!(
+            (connection.rtt, connection.rtt_deviation),
+            (Nanos::from_us(250), Nanos::from_us(30))
+        );
         assert_eq!((connection.retransmitted, connection.cookie), (7, 0x0102_0304_0506_0708));
         assert_eq!((connection.min_rtt, connection.acked_bytes), (None, None));
         let newer = super::connection(&message(300), 4).unwrap().unwrap();

@@ -32,6 +32,20 @@ pub fn margin(noise: &[f64]) -> Option<f64> {
     Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale)
 }
 
+/// Whether ratios, as logarithms, are proven to be above a limit, all together: at [`LEVEL`], where the noise of each has its
+/// own scale. `pairs` is the number of pairs that the scales are known from.
+pub fn is_proven_above(logs_and_scales: &[(f64, f64)], limit: f64, pairs: usize) -> bool {
+    let is_usable = |(log, scale): &(f64, f64)| log.is_finite() && *scale > 0.0;
+    if logs_and_scales.is_empty() || pairs < FEWEST || !logs_and_scales.iter().all(is_usable) {
+        return false;
+    }
+    // The weights of the least variance.
+    let weights: f64 = logs_and_scales.iter().map(|(_, scale)| scale.powi(-2)).sum();
+    let mean =
+        logs_and_scales.iter().map(|(log, scale)| log * scale.powi(-2)).sum::<f64>() / weights;
+    mean - limit > critical_t(1.0 - 2.0 * LEVEL, pairs) / weights.sqrt()
+}
+
 /// The margin of a ratio of two counts by counting alone, if each event comes by itself (Poisson). Half an event is added
 /// to each, as to the logarithms of such ratios, so that none is without a logarithm.
 pub fn counting_margin(count: f64, todays: f64) -> f64 {
@@ -41,9 +55,8 @@ pub fn counting_margin(count: f64, todays: f64) -> f64 {
 /// The pairs after which the half width of a ratio's interval is `half_width`, if each has noise of this scale.
 pub fn pairs_for(scale: f64, half_width: f64, confidence: f64) -> usize {
     let wanted = half_width.ln_1p();
-    let is_enough = |pairs: usize| {
-        critical_t(confidence, pairs - 1) * scale / (pairs as f64).sqrt() <= wanted
-    };
+    let is_enough =
+        |pairs: usize| critical_t(confidence, pairs - 1) * scale / (pairs as f64).sqrt() <= wanted;
     let (mut low, mut high) = (2, 2);
     while high < MOST_PAIRS && !is_enough(high) {
         low = high;
@@ -90,6 +103,19 @@ mod tests {
         assert_eq!(margin(&[]), None);
         assert_eq!(margin(&[0.1; FEWEST - 1]), None);
         assert_eq!(margin(&[f64::NAN; FEWEST]), None);
+    }
+
+    #[test]
+    fn what_one_slice_cannot_prove_two_can() {
+        let limit = 1.05_f64.ln();
+        let one = (1.2_f64.ln(), 0.04);
+        assert!(!is_proven_above(&[one], limit, 12));
+        assert!(is_proven_above(&[one, one], limit, 12));
+        assert!(!is_proven_above(&[one, (0.0, 0.04)], limit, 12));
+        assert!(!is_proven_above(&[one, one], limit, FEWEST - 1));
+        assert!(
+            !is_proven_above(&[], limit, 12) && !is_proven_above(&[(f64::NAN, 0.1)], limit, 12)
+        );
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Arriving {
             ),
             Traffic::Ping { .. } | Traffic::UdpStream { .. } | Traffic::Command | Traffic::Live => {
                 return None;
-            },
+            }
         })
     }
 

@@ -163,9 +163,10 @@ impl Plan {
         let targets = self.factors.iter().flat_map(|factor| &factor.targets);
         self.combinations() > 1
             && targets.clone().all(|target| target.knob.spec().tier == Tier::Hitless)
-            && self.workloads.iter().all(|load| {
-                load.count.is_none() && load.program.is_none() && load.live.is_none()
-            })
+            && self
+                .workloads
+                .iter()
+                .all(|load| load.count.is_none() && load.program.is_none() && load.live.is_none())
     }
 
     /// Duration of the traffic of every setting with the fewest repetitions.

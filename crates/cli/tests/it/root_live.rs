@@ -18,7 +18,8 @@ use crate::{Place, agents_of, kill, tell, wait_until};
 const B: &str = "198.18.0.2";
 const HOST: &str = "netns://latput-b%lat0";
 /// Delays what arrives by 20 ms, which no guard on round trips can overlook.
-const HARMFUL: &str = "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"20ms\", 1000]]";
+const HARMFUL: &str =
+    "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"20ms\", 1000]]";
 
 fn plan(factors: &str, goal: &str, workload: &str) -> String {
     format!(
@@ -56,7 +57,8 @@ impl Traffic {
         let serving = (Arc::clone(&stop), Arc::clone(&requests));
         threads.push(thread::spawn(move || serve(&listener, &serving.0, &serving.1)));
         let telling = (Arc::clone(&stop), Arc::clone(&endpoint));
-        threads.push(thread::spawn(move || tell_metrics(metrics, &telling.0, &telling.1, &requests)));
+        threads
+            .push(thread::spawn(move || tell_metrics(metrics, &telling.0, &telling.1, &requests)));
         let a = Namespace::open_pinned("latput-a").unwrap();
         for _ in 0..4 {
             let connect = || TcpStream::connect((B, PORT)).unwrap();
@@ -83,7 +85,10 @@ fn bound(port: u16) -> TcpListener {
 }
 
 /// The connections that come, one by one, until `stop`.
-fn accepted<'a>(listener: &'a TcpListener, stop: &'a AtomicBool) -> impl Iterator<Item = TcpStream> + 'a {
+fn accepted<'a>(
+    listener: &'a TcpListener,
+    stop: &'a AtomicBool,
+) -> impl Iterator<Item = TcpStream> + 'a {
     std::iter::from_fn(move || {
         while !stop.load(Ordering::Relaxed) {
             match listener.accept() {
@@ -198,9 +203,18 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
     let (lab, traffic) = lab_with(&place, &plan(HARMFUL, "", "slice = \"200ms\""));
     let before = lab.knobs();
     let ran = place.run(&words(&["--live", "--observe", "--port", "7000"]));
-    ran.expect(0, &["tcp_rtt_ns_p99: two slices of today differ by", "could be proven in 1 min", "20 runs"]);
+    ran.expect(
+        0,
+        &["tcp_rtt_ns_p99: two slices of today differ by", "could be proven in 1 min", "20 runs"],
+    );
     assert_eq!(lab.knobs(), before);
-    assert!(place.path("state").join("checkpoints").read_dir().is_ok_and(|mut all| all.next().is_none()));
+    assert!(
+        place
+            .path("state")
+            .join("checkpoints")
+            .read_dir()
+            .is_ok_and(|mut all| all.next().is_none())
+    );
     drop(traffic);
 }
 
@@ -222,7 +236,8 @@ fn a_setting_that_harms_is_put_back_at_once_and_banned() {
     let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["headline"]["kind"], "stay");
-    let harmed = report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
+    let harmed =
+        report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
     assert_eq!(harmed, 2, "it is not tried a third time");
     let back_ms = ran.err.lines().filter(|line| line.contains("the guard `")).map(|line| {
         let (_, rest) = line.rsplit_once("was back ").unwrap();
@@ -243,8 +258,10 @@ fn what_makes_no_difference_is_said_to_make_none() {
     isolate();
     let place = Place::new();
     let goal = "goal = \"minimize tcp_rtt_ns_p50\"";
-    let (lab, traffic) =
-        lab_with(&place, &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"));
+    let (lab, traffic) = lab_with(
+        &place,
+        &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
+    );
     let ran = place.run(&words(&["--budget", "15s"]));
     ran.expect(0, &["two slices of today differ by"]);
     let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
@@ -268,14 +285,22 @@ fn a_kill_of_each_process_puts_todays_setting_back() {
     let (lab, traffic) = lab_with(&place, &plan.replace("60s\"\nrep", "500s\"\nrep"));
     for (number, who) in ["the controller", "the keeper", "the agent"].iter().enumerate() {
         let file = format!("{number}.db");
-        let mut latput = place.start(&["tune", "plan.toml", HOST, "-o", &file, "--report", "live.html"]);
+        let mut latput =
+            place.start(&["tune", "plan.toml", HOST, "-o", &file, "--report", "live.html"]);
         wait_until("the other setting", || queue_length() == 1234 || has_ended(&mut latput));
-        assert!(!has_ended(&mut latput), "{}", std::fs::read_to_string(place.path("stderr")).unwrap());
+        assert!(
+            !has_ended(&mut latput),
+            "{}",
+            std::fs::read_to_string(place.path("stderr")).unwrap()
+        );
         kill(of(*who, latput.id()));
         let killed = std::time::Instant::now();
         wait_until("today's setting", || queue_length() == 1000);
         let waited = killed.elapsed();
-        tell(&format!("after kill -9 of {who} today's setting was back in {} ms", waited.as_millis()));
+        tell(&format!(
+            "after kill -9 of {who} today's setting was back in {} ms",
+            waited.as_millis()
+        ));
         assert!(waited < Duration::from_secs(14), "{who}: the slice may have ended by itself");
         let _status = latput.wait().unwrap();
         lab.b(&["restore"]).expect(0, &[]);
@@ -361,7 +386,19 @@ fn what_cannot_be_done_on_live_traffic_is_refused_before_anything_is_touched() {
         (&["tune", "rr.toml", HOST, "--live", "--command", "ping {sut}"], "two workloads"),
         (&["tune", "plan.toml", HOST, "--live", "--guard", "tcp_rtt <= 1"], "no metric"),
         (&["tune", "plan.toml", HOST, "--live", "--guard", "latency_ns_p99 <= 1ms"], "has no"),
-        (&["tune", "plan.toml", HOST, "--live", "--endpoint", "http://app/", "--figure", "a=gauge b"], "IP address"),
+        (
+            &[
+                "tune",
+                "plan.toml",
+                HOST,
+                "--live",
+                "--endpoint",
+                "http://app/",
+                "--figure",
+                "a=gauge b",
+            ],
+            "IP address",
+        ),
         (&["run", "plan.toml", "--on", "sim:server-10g"], "is that of one host"),
     ] {
         place.run(args).expect(2, &[said]);

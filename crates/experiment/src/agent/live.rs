@@ -136,13 +136,17 @@ impl Asking<'_> {
         let todays = self.growth(&heard.told[..1]);
         let so_far = self.growth(&heard.told[1..2]);
         if missing >= MOST_MISSING {
-            heard.ended = Some("the endpoint does not answer, and a guard is on its figures".to_owned());
+            heard.ended =
+                Some("the endpoint does not answer, and a guard is on its figures".to_owned());
         }
         let at = heard.told[1].last().map_or(span.from, |told| told.0);
         let tick = tick(span, at);
         for (idx, metric) in self.guarded() {
             let Some(today) = todays.get(&metric) else {
-                heard.ended = Some(format!("the endpoint tells no `{}`, and a guard is on it", metric.name()));
+                heard.ended = Some(format!(
+                    "the endpoint tells no `{}`, and a guard is on it",
+                    metric.name()
+                ));
                 continue;
             };
             let now = figure(so_far.get(&metric).copied(), &heard.told[1]);
@@ -181,7 +185,13 @@ impl Asking<'_> {
     }
 
     /// The logarithms of a guard, tick by tick, in a span.
-    fn logs(&self, idx: usize, metric: CustomMetric, heard: &Heard, in_span: usize) -> Vec<Option<f64>> {
+    fn logs(
+        &self,
+        idx: usize,
+        metric: CustomMetric,
+        heard: &Heard,
+        in_span: usize,
+    ) -> Vec<Option<f64>> {
         let span = self.block.spans()[in_span];
         let todays = self.growth(&heard.told[..1]);
         let today = figure(todays.get(&metric).copied(), &heard.told[0]);
@@ -223,7 +233,10 @@ impl Asking<'_> {
             seen.broken = Some(Broken {
                 guard,
                 value,
-                today: self.guarded().find(|(idx, _)| *idx == guard).and_then(|it| todays.get(&it.1).copied()),
+                today: self
+                    .guarded()
+                    .find(|(idx, _)| *idx == guard)
+                    .and_then(|it| todays.get(&it.1).copied()),
                 after: at.saturating_sub(slice.from),
                 until_back: seen.back_at.saturating_sub(at),
             });

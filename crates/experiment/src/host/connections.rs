@@ -100,7 +100,9 @@ mod tests {
     fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
         let live = Live::default();
         let mut connections = Connections::open(&live).unwrap();
-        let one = |acked| vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)];
+        let one = |acked| {
+            vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)]
+        };
         assert_eq!(connections.since_last(one(1_000)), TcpObservation::default());
         let seen = connections.since_last(one(1_500));
         assert_eq!((seen.connections, seen.acked_bytes, seen.retransmitted), (1, 500, 5));

@@ -78,7 +78,8 @@ impl HostSession {
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
-        let today = Watched { span: before, guards, todays: &[], is_guarded: false, state: state.clone() };
+        let today =
+            Watched { span: before, guards, todays: &[], is_guarded: false, state: state.clone() };
         let first = self.watch_span(&today, &mut readings)?;
         let todays = figures(guards, first.host.clone());
         let mut seen = LiveSeen::of_today(first.host, guards.len());
@@ -94,7 +95,8 @@ impl HostSession {
             found.0.extend(values.0);
             seen.changes[0] = change;
         }
-        let other = Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
+        let other =
+            Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
         let other = self.watch_span(&other, &mut readings);
         if is_other {
             // Whatever became of the slice.
@@ -114,7 +116,13 @@ impl HostSession {
         (seen.slice, seen.ended) = (Some(other.host), other.ended);
         (seen.of_slice, seen.steps[0]) = (other.logs, other.steps);
         if is_whole {
-            let again = Watched { span: after, guards, todays: &todays, is_guarded: false, state: state.clone() };
+            let again = Watched {
+                span: after,
+                guards,
+                todays: &todays,
+                is_guarded: false,
+                state: state.clone(),
+            };
             let again = self.watch_span(&again, &mut readings)?;
             (seen.after, seen.ended) = (Some(again.host), again.ended);
             (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
@@ -177,10 +185,8 @@ impl HostSession {
         }
         // A span that ended before its measured part is counted from the change.
         let Counts { first, tcp } = measured.unwrap_or(since_change);
-        seen.host = HostObservation {
-            state: watched.state.clone(),
-            ..self.counted(&first, &last, tcp)?
-        };
+        seen.host =
+            HostObservation { state: watched.state.clone(), ..self.counted(&first, &last, tcp)? };
         if packets(&seen.host) == 0 && seen.ended.is_none() {
             seen.ended = Some("no packet came or went".to_owned());
         }
@@ -225,7 +231,8 @@ impl Seen {
     fn judge(&mut self, watched: &Watched<'_>, so_far: HostObservation, at: Nanos) {
         let ticks = at.saturating_sub(watched.span.from).as_ns() / TICK.as_ns();
         let tick = usize::try_from(ticks).unwrap_or(usize::MAX).saturating_sub(1);
-        let now = if watched.todays.is_empty() { Vec::new() } else { figures(watched.guards, so_far) };
+        let now =
+            if watched.todays.is_empty() { Vec::new() } else { figures(watched.guards, so_far) };
         let judged = watched.guards.iter().zip(now).zip(watched.todays);
         for (idx, ((guard, now), today)) in judged.enumerate() {
             let judged = guard.judge(tick, now, *today);
@@ -251,7 +258,7 @@ impl Readings<'_> {
 
 impl LiveSeen {
     /// What was seen before the other setting, and nothing more yet.
-    fn of_today(before: HostObservation, guards: usize) -> Self {
+    pub(crate) fn of_today(before: HostObservation, guards: usize) -> Self {
         Self {
             before,
             slice: None,
@@ -286,7 +293,8 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Opt
         ));
     }
     let breaks = |(guard, figure): (&Guard, &Figure)| {
-        let is_broken = !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
+        let is_broken =
+            !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
         is_broken.then(|| format!("today itself breaks the guard `{}`", guard.text))
     };
     block.guards.iter().zip(todays).find_map(breaks)
@@ -296,10 +304,8 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Opt
 fn figures(guards: &[Guard], host: HostObservation) -> Vec<Figure> {
     let seconds = host.window.as_secs_f64();
     let observation = Observation { hosts: vec![host], ..Observation::default() };
-    let figure = |guard: &Guard| Figure {
-        value: guard.metric.value(&Traffic::Live, &observation),
-        seconds,
-    };
+    let figure =
+        |guard: &Guard| Figure { value: guard.metric.value(&Traffic::Live, &observation), seconds };
     guards.iter().map(figure).collect()
 }
 

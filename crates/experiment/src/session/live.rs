@@ -5,6 +5,8 @@
 //! throughout. From it follow when a guard is broken and how many blocks a comparison needs.
 
 mod book;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, Instant};
 
@@ -25,11 +27,11 @@ use crate::live::{Broken, Guard, LiveBlock, LiveSeen};
 use crate::runner::{Done, LiveRunner, unix_ms};
 
 /// Blocks of today alone, from which the noise is known.
-const NOISE_BLOCKS: u32 = 8;
+const NOISE_BLOCKS: u32 = 12;
 /// The same where nothing else is done.
 const OBSERVED_BLOCKS: u32 = 20;
 /// A setting's first slice is this part of the others, because nothing is known of it.
-const FIRST_SLICE: u64 = 4;
+const FIRST_SLICE: u64 = 2;
 /// Most time of a run whose plan has no budget.
 const USUAL_BUDGET: Duration = Duration::from_secs(1800);
 /// The traffic may be gone, or too much, for so long before a run ends.
@@ -85,7 +87,8 @@ impl Session<'_> {
 
     /// Measures the noise of today, and tells what it means.
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
-        let is_needed = run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
+        let is_needed =
+            run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
         let blocks = match run.live.observe {
             true => OBSERVED_BLOCKS,
             false => NOISE_BLOCKS * u32::from(is_needed),
@@ -144,7 +147,11 @@ impl Session<'_> {
             if let Some(found) = run.book.measure_carry_over().filter(|_| round < 3) {
                 self.remark(found);
             }
-            self.drop_worse(run, &mut dropped, 0.5_f64.powi(i32::try_from(round + 1).unwrap_or(99)));
+            self.drop_worse(
+                run,
+                &mut dropped,
+                0.5_f64.powi(i32::try_from(round + 1).unwrap_or(99)),
+            );
         }
         Ok(())
     }
@@ -177,7 +184,9 @@ impl Session<'_> {
     /// Drops settings that are proven to be worse. The shares of the rounds add up to one.
     fn drop_worse(&mut self, run: &LiveRun<'_>, dropped: &mut Vec<usize>, share: f64) {
         let Some(goal) = &run.goal else { return };
-        for Eliminated { setting, why } in eliminated(&self.results, goal, share).unwrap_or_default() {
+        for Eliminated { setting, why } in
+            eliminated(&self.results, goal, share).unwrap_or_default()
+        {
             if !dropped.contains(&setting) && !run.book.banned.contains(&setting) {
                 dropped.push(setting);
                 let label = &self.results.settings[setting].label;
@@ -254,7 +263,9 @@ impl Session<'_> {
                 return Ok(Outcome::Lost);
             }
             if let Some(other) = &mut other {
-                other.checks.push(ban("twice the traffic stopped in its slices, and not in today's"));
+                other
+                    .checks
+                    .push(ban("twice the traffic stopped in its slices, and not in today's"));
             }
         }
         run.book.learn(&seen, is_today);
@@ -263,6 +274,14 @@ impl Session<'_> {
             self.learn_noise(run, &seen);
         } else if let (Some(broken), Some(other)) = (&seen.broken, &mut other) {
             other.checks.extend(self.strike(run, setting, broken));
+        }
+        if let Some(other) = other.as_mut().filter(|_| !is_today) {
+            // A slice that was ended early has only today's before it.
+            let half = if seen.after.is_some() { 1.0 } else { 0.5 };
+            let seconds: f64 = other.hosts.iter().map(|host| host.window.as_secs_f64()).sum();
+            let part = half * seconds / run.live.slice.as_secs_f64();
+            let proven = run.book.weigh(setting, part, [other, &today]);
+            other.checks.extend(self.ban_proven(run, setting, &proven));
         }
         let store = |session: &mut Self, setting: usize, observation: Observation| {
             let trial = session.planned(number, setting, WORKLOAD);
@@ -301,7 +320,9 @@ impl Session<'_> {
         let is_in_slice = setting != 0 && seen.slice.is_some() && seen.after.is_none();
         if is_in_slice && run.book.has_stopped_again(setting) {
             run.book.banned.insert(setting);
-            self.remark(format!("`{label}` is banned: twice the traffic stopped in its slices, and not in today's"));
+            self.remark(format!(
+                "`{label}` is banned: twice the traffic stopped in its slices, and not in today's"
+            ));
             return true;
         }
         if run.waiting_since.is_none() {
@@ -313,13 +334,25 @@ impl Session<'_> {
         false
     }
 
-    /// Counts a broken guard. Returns the failed check if that bans the setting.
-    fn strike(
+    /// Bans a setting of which all slices together break a guard. Returns the failed check.
+    fn ban_proven(
         &mut self,
         run: &mut LiveRun<'_>,
         setting: usize,
-        broken: &Broken,
+        proven: &[usize],
     ) -> Option<Check> {
+        let guards = run.book.guards();
+        let guard = &guards.get(*proven.first()?)?.text;
+        if !run.book.banned.insert(setting) {
+            return None;
+        }
+        let why = format!("its slices together are proven to break the guard `{guard}`");
+        self.remark(format!("`{}` is banned: {why}", self.results.settings[setting].label));
+        Some(ban(&why))
+    }
+
+    /// Counts a broken guard. Returns the failed check if that bans the setting.
+    fn strike(&mut self, run: &mut LiveRun<'_>, setting: usize, broken: &Broken) -> Option<Check> {
         let label = self.results.settings[setting].label.clone();
         let said = in_words(broken, &run.book.guards());
         if run.book.has_struck_out(setting, run.live.strikes) {
@@ -388,7 +421,8 @@ fn ban(why: &str) -> Check {
 fn in_words(broken: &Broken, guards: &[Guard]) -> String {
     let Some(guard) = guards.get(broken.guard) else { return "a guard was broken".to_owned() };
     let figure = |value: f64| quantity(guard.metric, &Traffic::Live, value);
-    let today = broken.today.map_or(String::new(), |today| format!(" against today's {}", figure(today)));
+    let today =
+        broken.today.map_or(String::new(), |today| format!(" against today's {}", figure(today)));
     format!(
         "the guard `{}` was broken {:.0} ms after the change ({}{today}); today's setting was back {:.1} ms after the reading",
         guard.text,

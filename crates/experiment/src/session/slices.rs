@@ -279,9 +279,8 @@ fn rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>
 /// chance. `None` if it never settles. `turns` are the rates step by step; those of the two
 /// settings alternate, and the first two turns do not count because no change preceded them.
 fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
-    let of_setting = |parity: usize| -> Vec<&Vec<f64>> {
-        turns.iter().skip(2 + parity).step_by(2).collect()
-    };
+    let of_setting =
+        |parity: usize| -> Vec<&Vec<f64>> { turns.iter().skip(2 + parity).step_by(2).collect() };
     settled_after([&of_setting(0), &of_setting(1)], STEPS - SETTLED)
 }
 

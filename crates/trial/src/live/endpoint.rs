@@ -67,7 +67,10 @@ impl Endpoint {
     /// What is wrong with it, and the remedy.
     pub fn parse(url: &str, figures: Vec<EndpointFigure>) -> Result<Self, String> {
         let wrong = || {
-            format!("`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address", shown(url))
+            format!(
+                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address",
+                shown(url)
+            )
         };
         let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -147,7 +150,8 @@ impl FigureSource {
             "counter" => Ok(Self::Counter(Series::parse(rest).ok_or_else(wrong)?)),
             "gauge" => Ok(Self::Gauge(Series::parse(rest).ok_or_else(wrong)?)),
             "quantile" => {
-                let (share, series) = rest.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
+                let (share, series) =
+                    rest.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
                 let share: f64 = share.parse().map_err(|_| wrong())?;
                 if !(share > 0.0 && share < 1.0) {
                     return Err(wrong());
@@ -211,12 +215,22 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_an_address_with_a_path() {
-        let figure = EndpointFigure::parse("live_test_errors[lower]", "counter errors_total").unwrap();
+        let figure =
+            EndpointFigure::parse("live_test_errors[lower]", "counter errors_total").unwrap();
         let parse = |url: &str| Endpoint::parse(url, vec![figure.clone()]);
         let known = parse("http://127.0.0.1:9100").unwrap();
-        assert_eq!((known.address.to_string().as_str(), known.path.as_str()), ("127.0.0.1:9100", "/metrics"));
+        assert_eq!(
+            (known.address.to_string().as_str(), known.path.as_str()),
+            ("127.0.0.1:9100", "/metrics")
+        );
         assert_eq!(parse("http://[::1]/m?x=1").unwrap().address.to_string(), "[::1]:80");
-        for url in ["https://10.0.0.1/", "http://server/metrics", "http://10.0.0.1:99999/", "http://10.0.0.1/a b", ""] {
+        for url in [
+            "https://10.0.0.1/",
+            "http://server/metrics",
+            "http://10.0.0.1:99999/",
+            "http://10.0.0.1/a b",
+            "",
+        ] {
             assert!(parse(url).is_err(), "{url}");
         }
         assert!(Endpoint::parse("http://10.0.0.1/", Vec::new()).unwrap_err().contains("--figure"));
@@ -226,16 +240,27 @@ mod tests {
     #[test]
     fn a_figure_says_what_it_is_read_from() {
         let source = |text: &str| EndpointFigure::parse("live_test_any", text).map(|it| it.source);
-        let FigureSource::Counter(series) = source("counter errors_total{code=\"500\", path=\"/\"}").unwrap()
+        let FigureSource::Counter(series) =
+            source("counter errors_total{code=\"500\", path=\"/\"}").unwrap()
         else {
             panic!("a counter");
         };
         assert_eq!((series.name.as_str(), series.labels.len()), ("errors_total", 2));
         assert_eq!(series.labels["code"], "500");
-        for text in ["counter", "sum a", "counter a{", "counter a{b}", "counter a b", "quantile 2 a", "quantile a", ""] {
+        for text in [
+            "counter",
+            "sum a",
+            "counter a{",
+            "counter a{b}",
+            "counter a b",
+            "quantile 2 a",
+            "quantile a",
+            "",
+        ] {
             assert!(source(text).is_err(), "{text}");
         }
-        let quantile = EndpointFigure::parse("live_test_p99", "quantile 0.99 latency_seconds").unwrap();
+        let quantile =
+            EndpointFigure::parse("live_test_p99", "quantile 0.99 latency_seconds").unwrap();
         assert_eq!(quantile.metric.definition().unit, Unit::Nanoseconds);
         assert!(EndpointFigure::parse("live_test_x[best]", "gauge a").is_err());
         assert!(EndpointFigure::parse("rate", "gauge a").unwrap_err().contains("has a meaning"));

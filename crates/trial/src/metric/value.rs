@@ -1,7 +1,9 @@
 //! Computes each metric from an observation.
 
 use super::Metric;
-use crate::observation::{CpuTime, HostObservation, InterfaceCounters, Observation, Role, TrafficObservation};
+use crate::observation::{
+    CpuTime, HostObservation, InterfaceCounters, Observation, Role, TrafficObservation,
+};
 use crate::workload::Traffic;
 
 impl Metric {
@@ -111,9 +113,7 @@ fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
         Metric::TcpRttNsP99 => rtt(0.99),
         Metric::TcpRttNsMdev => tcp?.rtt_deviation.mean_ns(),
         Metric::TcpRetransmitsPerS => rate(tcp?.retransmitted as f64, seconds),
-        Metric::TcpThroughputBps => {
-            rate(8.0 * sum(tcp?.acked_bytes, tcp?.received_bytes), seconds)
-        }
+        Metric::TcpThroughputBps => rate(8.0 * sum(tcp?.acked_bytes, tcp?.received_bytes), seconds),
         Metric::TcpDeliveryBpsMean => {
             rate(8.0 * tcp?.delivery_bytes_per_s_sum as f64, tcp?.deliveries as f64)
         }

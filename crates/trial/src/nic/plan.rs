@@ -118,7 +118,9 @@ impl Nic {
         let (kept, beyond) = self.factors(MOST_LIVE_SETTINGS, is_hitless);
         if kept.is_empty() {
             let interface = line(&self.interface);
-            return Err(format!("{interface} has nothing that could be varied without disturbing its traffic"));
+            return Err(format!(
+                "{interface} has nothing that could be varied without disturbing its traffic"
+            ));
         }
         let settings = kept.iter().map(|factor| factor.levels.len()).product();
         let mut text = self.heading(settings, LIVE_GOAL);
@@ -136,7 +138,11 @@ impl Nic {
     }
 
     /// The factors that together make at most so many settings, and those that would make more.
-    fn factors(&self, most: usize, is_wanted: impl Fn(&Factor) -> bool) -> (Vec<Factor>, Vec<Factor>) {
+    fn factors(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&Factor) -> bool,
+    ) -> (Vec<Factor>, Vec<Factor>) {
         let mut settings = 1;
         let (mut kept, mut beyond) = (Vec::new(), Vec::new());
         let factors = FAMILIES.iter().filter_map(|family| self.factor(family));
@@ -192,10 +198,7 @@ impl Nic {
             let _ = writeln!(text, "# {sentence}");
         }
         let name = toml::Value::String(format!("settings of {}", self.interface));
-        let _ = writeln!(
-            text,
-            "schema = 1\nname = {name}\n{goal}\n"
-        );
+        let _ = writeln!(text, "schema = 1\nname = {name}\n{goal}\n");
         text
     }
 

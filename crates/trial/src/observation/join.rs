@@ -113,7 +113,12 @@ mod tests {
                 cpus: vec![CpuObservation { cpu: CpuId(0), time }],
                 interface: InterfaceCounters { rx_packets: packets, ..Default::default() },
                 napi_threads_cpu: Some(Nanos::from_ms(busy_ms)),
-                tcp: Some(TcpObservation { readings: 3, rtt, connections: packets, ..Default::default() }),
+                tcp: Some(TcpObservation {
+                    readings: 3,
+                    rtt,
+                    connections: packets,
+                    ..Default::default()
+                }),
                 ..HostObservation::default()
             }
         };

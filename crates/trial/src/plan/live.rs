@@ -21,10 +21,14 @@ impl Plan {
     pub fn fit_live(&mut self) -> Result<(), String> {
         let Some(live) = self.live() else { return Ok(()) };
         if self.workloads.len() > 1 {
-            return Err("a `live` workload stands alone: latput makes no traffic beside it".to_owned());
+            return Err(
+                "a `live` workload stands alone: latput makes no traffic beside it".to_owned()
+            );
         }
         if !matches!(self.method.design, None | Some(Design::Blocks)) {
-            return Err("settings take turns with today's on live traffic: leave out `design`".to_owned());
+            return Err(
+                "settings take turns with today's on live traffic: leave out `design`".to_owned()
+            );
         }
         let targets = || self.factors.iter().flat_map(|factor| &factor.targets);
         if let Some(target) = targets().find(|target| target.role == Some(Role::Generator)) {

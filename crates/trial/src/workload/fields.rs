@@ -73,10 +73,7 @@ struct Around {
     live: Option<Live>,
 }
 
-fn workload(
-    fields: &BTreeMap<String, String>,
-    around: Around,
-) -> Result<Workload, FieldError> {
+fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workload, FieldError> {
     let mut fields = Fields { rest: fields.clone(), label: String::new() };
     let name = fields.text("kind").ok_or_else(|| {
         let kinds = Traffic::KINDS.join(", ");

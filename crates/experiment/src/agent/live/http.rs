@@ -137,7 +137,9 @@ mod tests {
         assert!(asked(huge, Duration::ZERO).unwrap_err().contains("more than"));
         let gone = asked(b"HTTP/1.0 404 Not \x1b[2J\r\n\r\n".to_vec(), Duration::ZERO).unwrap_err();
         assert!(gone.contains("404") && !gone.contains('\x1b'), "{gone}");
-        assert!(asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not of HTTP"));
+        assert!(
+            asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not of HTTP")
+        );
         let endpoint = Endpoint {
             address: "127.0.0.1:1".parse().unwrap(),
             path: "/".to_owned(),

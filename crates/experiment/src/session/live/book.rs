@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_model::live::margin;
+use latput_model::live::{is_proven_above, margin, scale};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Results, Traffic};
 use latput_units::Nanos;
@@ -30,6 +30,8 @@ pub(super) struct Book {
     /// Logarithms of ratios of today to today around it, by metric.
     pub(super) of_metric: BTreeMap<Metric, Vec<f64>>,
     pub(super) banned: BTreeSet<usize>,
+    /// For each setting and guard: logarithms of its ratios to today around it, and the scale of their noise.
+    evidence: BTreeMap<(usize, usize), Vec<(f64, f64)>>,
     /// How often each setting broke a guard.
     strikes: BTreeMap<usize, u32>,
     /// How often the traffic stopped in slices of a setting.
@@ -59,6 +61,7 @@ impl Book {
             guards,
             of_metric: BTreeMap::new(),
             banned: banned.map(|row| row.setting).collect(),
+            evidence: BTreeMap::new(),
             strikes,
             stops: BTreeMap::new(),
             used,
@@ -78,7 +81,8 @@ impl Book {
             });
             let known: Vec<Option<f64>> = known.collect();
             let is_known = known.iter().any(Option::is_some);
-            let margins = known.into_iter().filter(|_| is_known).map(|margin| margin.unwrap_or(NEVER));
+            let margins =
+                known.into_iter().filter(|_| is_known).map(|margin| margin.unwrap_or(NEVER));
             Guard { margins: margins.collect(), ..guard.clone() }
         };
         self.guards.iter().zip(&self.noise).map(with_margins).collect()
@@ -120,6 +124,34 @@ impl Book {
         }
     }
 
+    /// Adds a whole slice to the evidence against a setting. `part` is its share of the usual length. Returns the guards that
+    /// are proven to be broken by all of its slices together.
+    pub(super) fn weigh(
+        &mut self,
+        setting: usize,
+        part: f64,
+        [other, today]: [&Observation; 2],
+    ) -> Vec<usize> {
+        let mut proven = Vec::new();
+        for (idx, guard) in self.guards.iter().enumerate().filter(|(_, guard)| guard.is_of_today) {
+            let Some(noise) = self.of_metric.get(&guard.metric) else { continue };
+            let Some(scale) = scale(noise) else { continue };
+            let values = [other, today].map(|it| guard.metric.value(&Traffic::Live, it));
+            let [Some(value), Some(todays)] = values else { continue };
+            let sign = if guard.is_most { 1.0 } else { -1.0 };
+            let log = sign * (value / todays).ln();
+            if !log.is_finite() {
+                continue;
+            }
+            let evidence = self.evidence.entry((setting, idx)).or_default();
+            evidence.push((log, scale / part.sqrt())); // a shorter slice has more noise
+            if is_proven_above(evidence, sign * guard.number.ln(), noise.len()) {
+                proven.push(idx);
+            }
+        }
+        proven
+    }
+
     /// Counts a slice with a broken guard; whether its setting is banned now.
     pub(super) fn has_struck_out(&mut self, setting: usize, most: u32) -> bool {
         let strikes = self.strikes.entry(setting).or_default();
@@ -144,7 +176,8 @@ impl Book {
         let mut longest = None;
         for figure in figures {
             let turns = self.turns.each_ref().map(|turns| {
-                let turn = |steps: &Vec<Step>| steps.iter().map(figure).collect::<Option<Vec<f64>>>();
+                let turn =
+                    |steps: &Vec<Step>| steps.iter().map(figure).collect::<Option<Vec<f64>>>();
                 turns.iter().filter_map(turn).collect::<Vec<Vec<f64>>>()
             });
             if turns.iter().any(|turns| turns.len() < 3) {

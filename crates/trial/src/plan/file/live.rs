@@ -159,7 +159,9 @@ mod tests {
     #[test]
     fn knobs_that_disturb_traffic_are_named_twice() {
         let text = |more: &str| {
-            format!("schema = 1\n[factors]\n\"sut.rx-ring\" = [256, 512]\n[[workload]]\nkind = \"live\"\n{more}")
+            format!(
+                "schema = 1\n[factors]\n\"sut.rx-ring\" = [256, 512]\n[[workload]]\nkind = \"live\"\n{more}"
+            )
         };
         let error = Plan::parse("p.toml", &text("")).unwrap_err().to_string();
         assert!(error.contains("disruptive = [\"rx-ring\"]"), "{error}");
