@@ -115,9 +115,9 @@ fn serve(line: &AgentLine, stop: &Stop) -> Result<(), Failure> {
     let mut host = None;
     while let Some(operation) = line.next(stop) {
         let reply = match operation {
-            Operation::Host(Request::Close) => break,
+            Operation::Host(request) if matches!(*request, Request::Close) => break,
             Operation::Host(request) => {
-                Reply::Answer(answer(&mut host, request, line).unwrap_or_else(Answer::Failed))
+                Reply::Answer(answer(&mut host, *request, line).unwrap_or_else(Answer::Failed))
             }
             Operation::Count(wanted) => count(host.as_mut(), &wanted, line)
                 .map_or_else(|failure| Reply::Answer(Answer::Failed(failure)), Reply::Counted),

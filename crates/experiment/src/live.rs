@@ -92,7 +92,7 @@ pub struct Guard {
 
 /// A figure, and the time that it is of.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figure {
+pub(crate) struct TimedFigure {
     pub(crate) value: Option<f64>,
     pub(crate) seconds: f64,
 }
@@ -151,7 +151,7 @@ impl Guard {
     }
 
     /// Judges the figure since the change, `tick` ticks after it (from 0), against today's before it.
-    pub(crate) fn judge(&self, tick: usize, figure: Figure, today: Figure) -> Judged {
+    pub(crate) fn judge(&self, tick: usize, figure: TimedFigure, today: TimedFigure) -> Judged {
         let ratio = self.log_ratio(figure, today);
         let is_early = tick + 1 < FEWEST_TICKS;
         let is_broken = if self.is_of_today {
@@ -173,7 +173,7 @@ impl Guard {
     }
 
     /// The logarithm of the ratio to today's, positive where worse, and the margin of what is only counted.
-    fn log_ratio(&self, figure: Figure, today: Figure) -> Option<(f64, f64)> {
+    fn log_ratio(&self, figure: TimedFigure, today: TimedFigure) -> Option<(f64, f64)> {
         let (value, todays) = (figure.value?, today.value?);
         if self.metric.row().unit == Unit::PerS {
             let [count, counted] = [(value, figure), (todays, today)].map(|(v, f)| v * f.seconds);
@@ -255,8 +255,8 @@ pub struct Step {
 mod tests {
     use super::*;
 
-    fn figure(value: f64) -> Figure {
-        Figure { value: Some(value), seconds: 1.0 }
+    fn figure(value: f64) -> TimedFigure {
+        TimedFigure { value: Some(value), seconds: 1.0 }
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
             guards: Vec::new(),
         };
         let [before, slice, after] = block.spans();
-        let middle = |span: Span| (span.measured_from.as_ns() + span.to.as_ns()) / 2;
-        assert_eq!((middle(before) + middle(after)) / 2, middle(slice));
+        let middle = |span: Span| span.measured_from.as_ns().midpoint(span.to.as_ns());
+        assert_eq!(middle(before).midpoint(middle(after)), middle(slice));
         assert_eq!(block.length(), Nanos::from_ms(4_600));
         assert!(block.is_possible());
         assert!(!LiveBlock { measured: Nanos::from_s(9_999), ..block }.is_possible());
@@ -288,7 +288,7 @@ mod tests {
         assert!(broken(&guard, 3, 400.0) && !broken(&guard, 3, 300.0));
         // ln 1.2 + 0.1: 1.326 times today.
         assert!(broken(&guard, 99, 133.0) && !broken(&guard, 99, 132.0));
-        let none = Figure::default();
+        let none = TimedFigure::default();
         assert_eq!(guard.judge(9, none, figure(1.0)), Judged { log: None, is_broken: false });
         assert!(!guard.judge(9, figure(1.0), figure(0.0)).is_broken);
     }
@@ -300,8 +300,8 @@ mod tests {
         assert!(guard.judge(9, figure(89.0), figure(100.0)).is_broken);
         assert!(!guard.judge(9, figure(900.0), figure(100.0)).is_broken);
         let guard = Guard::parse("sut_cpu_busy_ratio <= 0.9").unwrap();
-        assert!(guard.judge(9, figure(0.91), Figure::default()).is_broken);
-        assert!(!guard.judge(9, figure(0.9), Figure::default()).is_broken);
+        assert!(guard.judge(9, figure(0.91), TimedFigure::default()).is_broken);
+        assert!(!guard.judge(9, figure(0.9), TimedFigure::default()).is_broken);
     }
 
     #[test]

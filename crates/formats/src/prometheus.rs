@@ -1,9 +1,9 @@
-//! The text format of Prometheus (version 0.0.4) and its near relative OpenMetrics, as far as figures need it: samples with
+//! The text format of Prometheus (version 0.0.4) and its near relative `OpenMetrics`, as far as figures need it: samples with
 //! names, labels and values. Comments, times and exemplars are skipped.
 
 use std::collections::BTreeMap;
 
-use latput_trial::live::{EndpointFigure, FigureSource, Series};
+use latput_trial::live::{EndpointFigure, FigureSource, MetricSeries};
 use latput_trial::metric::CustomMetric;
 
 /// Most bytes of a text.
@@ -41,7 +41,7 @@ impl Scrape {
         let mut numbers: Vec<Option<f64>> = vec![None; figures.len()];
         let mut buckets: Vec<BTreeMap<u64, (f64, f64)>> = vec![BTreeMap::new(); figures.len()];
         for line in text.lines() {
-            let Some(sample) = Sample::parse(line) else { continue };
+            let Some(sample) = TextSample::parse(line) else { continue };
             for (idx, figure) in figures.iter().enumerate() {
                 match &figure.source {
                     FigureSource::Counter(series) | FigureSource::Gauge(series) => {
@@ -205,13 +205,13 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
 
 /// One line of the text.
 #[derive(Clone, Debug, PartialEq)]
-struct Sample<'a> {
+struct TextSample<'a> {
     name: &'a str,
     labels: BTreeMap<&'a str, String>,
     value: f64,
 }
 
-impl<'a> Sample<'a> {
+impl<'a> TextSample<'a> {
     /// `NAME{label="value",...} VALUE [TIME]`; `None` for anything else, and for a value that is not finite.
     fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
@@ -232,7 +232,7 @@ impl<'a> Sample<'a> {
         Self { name, ..self.clone() }
     }
 
-    fn is_of(&self, name: &str, series: &Series) -> bool {
+    fn is_of(&self, name: &str, series: &MetricSeries) -> bool {
         let has =
             |(label, value): (&String, &String)| self.labels.get(label.as_str()) == Some(value);
         self.name == name && name == series.name && series.labels.iter().all(has)
@@ -366,9 +366,8 @@ latency_seconds_count 100
     #[test]
     fn hostile_texts_are_read_or_skipped_and_bounded() {
         let figures = figures();
-        let many: String = (0..5_000)
-            .map(|idx| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}\n"))
-            .collect();
+        let line = |idx: u32| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}");
+        let many = (0..5_000).map(line).collect::<Vec<String>>().join("\n");
         let Value::Buckets(buckets) = &Scrape::read(&many, &figures).unwrap().values[2] else {
             panic!()
         };

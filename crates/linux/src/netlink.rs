@@ -1,6 +1,6 @@
 //! A small netlink codec: messages, attributes and a blocking request/answer socket.
 //!
-//! One codec serves the families that latput speaks (rtnetlink, ethtool, netdev, sock_diag). It trusts
+//! One codec serves the families that latput speaks (rtnetlink, ethtool, netdev, `sock_diag`). It trusts
 //! nothing that it reads: a short, long or nonsensical answer is an error, never a panic.
 
 pub mod attribute;

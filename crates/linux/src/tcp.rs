@@ -21,8 +21,10 @@ const REQUEST_HEAD_BYTES: usize = 8;
 const SOCKET_ID_BYTES: usize = 48;
 /// Bytes of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
-/// Both families, and how many bytes an address of each has.
-const FAMILIES: [(u8, usize); 2] = [(libc::AF_INET as u8, 4), (libc::AF_INET6 as u8, 16)];
+/// `AF_INET` and `AF_INET6`, and how many bytes an address of each has.
+const FAMILIES: [(u8, usize); 2] = [(2, 4), (10, 16)];
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
 
 /// Reads TCP connections. Belongs to the network namespace of the thread that opened it, and needs no rights.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ impl TcpMeter {
 fn request(family: u8) -> Request {
     let mut header = [0; REQUEST_HEAD_BYTES + SOCKET_ID_BYTES];
     header[0] = family;
-    header[1] = libc::IPPROTO_TCP as u8;
+    header[1] = TCP;
     header[2] = 1 << (INET_DIAG_INFO - 1);
     header[4..8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
     Request::new("list the TCP connections", SOCK_DIAG_BY_FAMILY).header(&header).dump()
@@ -217,7 +219,7 @@ mod tests {
         }
         let mut rng = Rng::from_seed(5);
         for _ in 0..2_000 {
-            let length = usize::try_from(rng.below(400)).unwrap();
+            let length = rng.below(400);
             let bytes: Vec<u8> =
                 (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
             let _ = connection(&bytes, 16);

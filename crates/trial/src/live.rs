@@ -1,7 +1,7 @@
 //! A `live` workload: traffic that is not latput's, on a host as it is. What is watched of it, what protects it, and how much
 //! it may be disturbed.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_units::Nanos;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 mod endpoint;
 
-pub use self::endpoint::{Endpoint, EndpointFigure, FigureSource, Series};
+pub use self::endpoint::{Endpoint, EndpointFigure, FigureSource, MetricSeries};
 
 /// The check that a slice fails in which a guard was broken.
 pub const GUARD_CHECK: &str = "guard";

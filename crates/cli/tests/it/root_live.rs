@@ -293,7 +293,7 @@ fn a_kill_of_each_process_puts_todays_setting_back() {
             "{}",
             std::fs::read_to_string(place.path("stderr")).unwrap()
         );
-        kill(of(*who, latput.id()));
+        kill(of(who, latput.id()));
         let killed = std::time::Instant::now();
         wait_until("today's setting", || queue_length() == 1000);
         let waited = killed.elapsed();

@@ -80,7 +80,7 @@ impl KeeperLine {
 
     /// Lets the keeper do what is about the host.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, Failure> {
-        send(&self.to, &Message::Do(Box::new(Operation::Host(request))));
+        send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
         match self.reply(None, &mut |_| {})? {
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             Reply::Answer(answer) => Ok(answer),
@@ -122,7 +122,7 @@ impl KeeperLine {
         is_over: &dyn Fn() -> bool,
     ) -> Result<LiveSeen, Failure> {
         let request = Request::Live(Box::new(block));
-        send(&self.to, &Message::Do(Box::new(Operation::Host(request))));
+        send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
         match self.reply(Some(is_over), &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),

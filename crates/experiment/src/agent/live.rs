@@ -16,7 +16,7 @@ use latput_trial::metric::CustomMetric;
 use latput_units::Nanos;
 
 use super::{Prepared, Service};
-use crate::live::{Broken, Figure, LiveBlock, LiveSeen, Span, TICK};
+use crate::live::{Broken, LiveBlock, LiveSeen, Span, TICK, TimedFigure};
 use crate::protocol::{Answer, Failure, failed};
 
 /// Interval at which the endpoint is asked,
@@ -264,10 +264,10 @@ fn tick(span: Span, at: Nanos) -> usize {
 }
 
 /// A figure with the time that it is of.
-fn figure(value: Option<f64>, told: &[Told]) -> Figure {
+fn figure(value: Option<f64>, told: &[Told]) -> TimedFigure {
     let seconds = match told {
         [(first, _), .., (last, _)] => last.saturating_sub(*first).as_secs_f64(),
         _ => 0.0,
     };
-    Figure { value, seconds }
+    TimedFigure { value, seconds }
 }

@@ -1,6 +1,8 @@
 //! A block on live traffic: counts under today's setting, under another, and under today's again, and puts today's back at
 //! once when a guard is broken.
 
+use std::collections::BTreeMap;
+
 use latput_knobs::{Setting, State};
 use latput_linux::{Sample, process};
 use latput_load::Stop;
@@ -10,7 +12,7 @@ use latput_units::{Clock, Nanos};
 
 use super::connections::Connections;
 use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
-use crate::live::{Broken, Figure, Guard, LiveBlock, LiveSeen, Span, Step, TICK};
+use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, Step, TICK, TimedFigure};
 use crate::protocol::{Failure, failed};
 
 /// Most share of a CPU that readings take: they become rarer where one takes long.
@@ -27,7 +29,7 @@ struct Readings<'a> {
 }
 
 /// What a span of a block has seen.
-struct Seen {
+struct SpanSeen {
     host: HostObservation,
     /// For each guard, tick by tick.
     logs: Vec<Vec<Option<f64>>>,
@@ -42,7 +44,7 @@ struct Watched<'a> {
     span: Span,
     guards: &'a [Guard],
     /// Today's figure of each guard; empty in the span that gives them.
-    todays: &'a [Figure],
+    todays: &'a [TimedFigure],
     /// Whether a broken guard ends the span.
     is_guarded: bool,
     state: State,
@@ -142,14 +144,14 @@ impl HostSession {
         &mut self,
         watched: &Watched<'_>,
         readings: &mut Readings<'_>,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<SpanSeen, Failure> {
         let span = watched.span;
         sleep_until(span.from, GLANCE_EVERY, || readings.stop.is_raised());
         let mut last = self.sampled()?;
         let _before_the_span = readings.tcp();
         let mut since_change = Counts::from(&last);
         let mut measured: Option<Counts> = None;
-        let mut seen = Seen::of(watched.guards.len());
+        let mut seen = SpanSeen::of(watched.guards.len());
         let mut moved_at = last.at;
         let mut next = span.from;
         while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
@@ -216,7 +218,7 @@ impl Counts {
     }
 }
 
-impl Seen {
+impl SpanSeen {
     fn of(guards: usize) -> Self {
         Self {
             host: HostObservation::default(),
@@ -270,8 +272,8 @@ impl LiveSeen {
             back_at: Nanos::ZERO,
             broken: None,
             ended: None,
-            todays_figures: Default::default(),
-            figures: Default::default(),
+            todays_figures: BTreeMap::new(),
+            figures: BTreeMap::new(),
             notes: Vec::new(),
             drift: Vec::new(),
             left: Vec::new(),
@@ -280,7 +282,7 @@ impl LiveSeen {
 }
 
 /// Why the other setting is not put in force after what today has shown.
-fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Option<String> {
+fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[TimedFigure]) -> Option<String> {
     if block.setting.is_empty() {
         return None;
     }
@@ -292,7 +294,7 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Opt
             100.0 * most
         ));
     }
-    let breaks = |(guard, figure): (&Guard, &Figure)| {
+    let breaks = |(guard, figure): (&Guard, &TimedFigure)| {
         let is_broken =
             !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
         is_broken.then(|| format!("today itself breaks the guard `{}`", guard.text))
@@ -301,11 +303,13 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[Figure]) -> Opt
 }
 
 /// The figure of each guard, of a host alone.
-fn figures(guards: &[Guard], host: HostObservation) -> Vec<Figure> {
+fn figures(guards: &[Guard], host: HostObservation) -> Vec<TimedFigure> {
     let seconds = host.window.as_secs_f64();
     let observation = Observation { hosts: vec![host], ..Observation::default() };
-    let figure =
-        |guard: &Guard| Figure { value: guard.metric.value(&Traffic::Live, &observation), seconds };
+    let figure = |guard: &Guard| TimedFigure {
+        value: guard.metric.value(&Traffic::Live, &observation),
+        seconds,
+    };
     guards.iter().map(figure).collect()
 }
 

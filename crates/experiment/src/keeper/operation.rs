@@ -25,7 +25,7 @@ pub(crate) enum Message {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Operation {
     /// A request that is about the host and not about traffic. Any other is refused.
-    Host(Request),
+    Host(Box<Request>),
     /// Count over the window, or in each of its slices.
     Count(Count),
 }

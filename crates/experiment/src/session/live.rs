@@ -15,7 +15,7 @@ use latput_model::live::{pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK, Live};
 use latput_trial::metric::quantity;
-use latput_trial::observation::{HostObservation, TrafficObservation};
+use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
 use latput_units::{Nanos, Rng};
 
@@ -89,10 +89,8 @@ impl Session<'_> {
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
         let is_needed =
             run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
-        let blocks = match run.live.observe {
-            true => OBSERVED_BLOCKS,
-            false => NOISE_BLOCKS * u32::from(is_needed),
-        };
+        let blocks =
+            if run.live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS * u32::from(is_needed) };
         let measured = run.live.slice;
         for _ in 0..blocks {
             self.live_block(run, 0, measured)?;
@@ -231,7 +229,7 @@ impl Session<'_> {
         measured: Nanos,
     ) -> Result<Outcome, Error> {
         let number = self.results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
-        let of_sut = self.results.settings[setting].by_role.get(&Default::default());
+        let of_sut = self.results.settings[setting].by_role.get(&Role::Sut);
         let is_today = setting == 0;
         let block = LiveBlock {
             at: Nanos::ZERO,
@@ -271,7 +269,7 @@ impl Session<'_> {
         run.book.learn(&seen, is_today);
         let today = observed(run, todays(&seen, is_today), &seen.todays_figures);
         if is_today {
-            self.learn_noise(run, &seen);
+            learn_noise(run, &seen);
         } else if let (Some(broken), Some(other)) = (&seen.broken, &mut other) {
             other.checks.extend(self.strike(run, setting, broken));
         }
@@ -292,20 +290,6 @@ impl Session<'_> {
             store(self, setting, other)?;
         }
         Ok(Outcome::Kept)
-    }
-
-    /// Adds the ratios of today's slice to today around it.
-    fn learn_noise(&mut self, run: &mut LiveRun<'_>, seen: &LiveSeen) {
-        let Some(slice) = seen.slice.clone() else { return };
-        let mut metrics = metrics_of(run.goal.as_ref());
-        metrics.extend(run.book.guards().iter().map(|guard| guard.metric));
-        metrics.extend([Metric::TcpRttNsP99, Metric::SutPacketCpuNs, Metric::SutCpuBusyRatio]);
-        metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
-        metrics.sort_unstable();
-        metrics.dedup();
-        let slice = observed(run, slice, &seen.figures);
-        let around = observed(run, todays(seen, false), &seen.todays_figures);
-        run.book.add_pair(&metrics, &slice, &around);
     }
 
     /// Tells why a block was lost. Whether its setting is banned because the traffic stops under it.
@@ -364,6 +348,20 @@ impl Session<'_> {
     }
 }
 
+/// Adds the ratios of today's slice to today around it.
+fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
+    let Some(slice) = seen.slice.clone() else { return };
+    let mut metrics = metrics_of(run.goal.as_ref());
+    metrics.extend(run.book.guards().iter().map(|guard| guard.metric));
+    metrics.extend([Metric::TcpRttNsP99, Metric::SutPacketCpuNs, Metric::SutCpuBusyRatio]);
+    metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
+    metrics.sort_unstable();
+    metrics.dedup();
+    let slice = observed(run, slice, &seen.figures);
+    let around = observed(run, todays(seen, false), &seen.todays_figures);
+    run.book.add_pair(&metrics, &slice, &around);
+}
+
 /// The figures that a goal reads.
 fn metrics_of(goal: Option<&Goal>) -> Vec<Metric> {
     let Some(goal) = goal else { return Vec::new() };
@@ -376,7 +374,7 @@ fn metrics_of(goal: Option<&Goal>) -> Vec<Metric> {
 fn todays(seen: &LiveSeen, with_slice: bool) -> HostObservation {
     let slice = seen.slice.as_ref().filter(|_| with_slice);
     let others = slice.into_iter().chain(&seen.after);
-    others.fold(seen.before.clone(), |joined, other| joined.joined(other))
+    others.fold(seen.before.clone(), HostObservation::joined)
 }
 
 fn observed(

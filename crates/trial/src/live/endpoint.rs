@@ -1,7 +1,7 @@
 //! Where an application tells its own figures: an HTTP endpoint in the text format of Prometheus.
 
+use core::net::SocketAddr;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,17 +41,17 @@ pub struct EndpointFigure {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FigureSource {
     /// A counter: its growth per second.
-    Counter(Series),
+    Counter(MetricSeries),
     /// A gauge: the mean of its values.
-    Gauge(Series),
+    Gauge(MetricSeries),
     /// A histogram of seconds: this quantile, in nanoseconds, of what was added to it.
-    Quantile(f64, Series),
+    Quantile(f64, MetricSeries),
 }
 
 /// Series of one name. Those that have all of these labels are added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Series {
+pub struct MetricSeries {
     /// The name: `http_requests_total`.
     pub name: String,
     /// Labels that must be there with these values.
@@ -74,12 +74,11 @@ impl Endpoint {
         };
         let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let address = match authority.parse() {
-            Ok(address) => address,
-            Err(_) => {
-                let bare = authority.trim_start_matches('[').trim_end_matches(']');
-                SocketAddr::new(bare.parse().map_err(|_| wrong())?, HTTP_PORT)
-            }
+        let address = if let Ok(address) = authority.parse() {
+            address
+        } else {
+            let bare = authority.trim_start_matches('[').trim_end_matches(']');
+            SocketAddr::new(bare.parse().map_err(|_| wrong())?, HTTP_PORT)
         };
         let path = if path.is_empty() { "/metrics" } else { path }.to_owned();
         let endpoint = Self { address, path, figures };
@@ -95,7 +94,7 @@ impl Endpoint {
     pub fn check(&self) -> Result<(), String> {
         let is_plain = self.path.bytes().all(|byte| byte.is_ascii_graphic());
         if !self.path.starts_with('/') || !is_plain || self.path.len() > MOST_BYTES {
-            return Err(format!("the path `{}` is none of a URL", shown(&self.path)));
+            return Err(format!("the path `{}` is invalid", shown(&self.path)));
         }
         if self.figures.is_empty() {
             return Err("say which figures to read there: `metrics = { errors_per_s = \"counter errors_total\" }` in a \
@@ -147,8 +146,8 @@ impl FigureSource {
         };
         let (kind, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
         match kind {
-            "counter" => Ok(Self::Counter(Series::parse(rest).ok_or_else(wrong)?)),
-            "gauge" => Ok(Self::Gauge(Series::parse(rest).ok_or_else(wrong)?)),
+            "counter" => Ok(Self::Counter(MetricSeries::parse(rest).ok_or_else(wrong)?)),
+            "gauge" => Ok(Self::Gauge(MetricSeries::parse(rest).ok_or_else(wrong)?)),
             "quantile" => {
                 let (share, series) =
                     rest.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
@@ -156,21 +155,21 @@ impl FigureSource {
                 if !(share > 0.0 && share < 1.0) {
                     return Err(wrong());
                 }
-                Ok(Self::Quantile(share, Series::parse(series).ok_or_else(wrong)?))
+                Ok(Self::Quantile(share, MetricSeries::parse(series).ok_or_else(wrong)?))
             }
             _ => Err(wrong()),
         }
     }
 
     /// The series that it is read from.
-    pub const fn series(&self) -> &Series {
+    pub const fn series(&self) -> &MetricSeries {
         match self {
             Self::Counter(series) | Self::Gauge(series) | Self::Quantile(_, series) => series,
         }
     }
 }
 
-impl Series {
+impl MetricSeries {
     /// Reads `NAME` or `NAME{label="value",...}`.
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim();

@@ -1,7 +1,7 @@
 //! The fields of a workload that only `live` has.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use toml::{Spanned, Value as Toml};
