@@ -10,6 +10,7 @@ mod ci;
 mod dist;
 mod fuzz;
 mod kills;
+mod live;
 mod moderate;
 mod mutants;
 mod peers;
@@ -65,6 +66,8 @@ enum Task {
     BenchTwin(twin::Options),
     /// Kill -9 whoever makes, watches or undoes a change, and compare by foreign tools what is left (needs root).
     BenchKills(kills::Options),
+    /// Tune on traffic that latput knows nothing of: false alarms, and how soon harm is banned (by hand: needs root and time).
+    BenchLive(live::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),
     /// Break the code in one place at a time, and count the breaks that no test sees (hours).
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
             .build_latput()
             .and_then(|latput| kills::run(&workspace, &latput, &options))
             .map(|()| ExitCode::SUCCESS),
+        Task::BenchLive(options) => live::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Fuzz(options) => fuzz::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Mutants(options) => mutants::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
