@@ -118,7 +118,7 @@ pub fn run_suggested(
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        let tried = without_unsupported(run.plan, &mut *runner, By::Setting, run.stop);
+        let tried = without_unsupported(run.plan, &mut *runner, By::of(run.plan), run.stop);
         (plan, skipped) = match tried {
             Ok(found) => found,
             Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),

@@ -458,6 +458,9 @@ fn resolve(address: &str) -> Result<IpAddr, String> {
 
 /// The roles of hosts on which a plan sets knobs.
 fn roles_set(plan: &Plan) -> BTreeSet<Role> {
+    if plan.live().is_some_and(|live| live.observe) {
+        return BTreeSet::new();
+    }
     let settings = plan.settings();
     let parts = settings.iter().flat_map(|setting| &setting.by_role);
     parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect()

@@ -21,6 +21,11 @@ pub(crate) enum By {
 }
 
 impl By {
+    /// How it is found before a run. Live traffic must not meet a level outside of a guarded slice.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        if plan.live().is_some() { Self::Asking } else { Self::Setting }
+    }
+
     fn wanted(self, by_role: &BTreeMap<Role, Setting>) -> Wanted<'_> {
         match self {
             Self::Setting => Wanted::Setting(by_role),

@@ -200,8 +200,18 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
     }
     isolate();
     let place = Place::new();
-    let (lab, traffic) = lab_with(&place, &plan(HARMFUL, "", "slice = \"200ms\""));
+    let plan = plan(HARMFUL, "", "slice = \"200ms\"");
+    // A session that is opened for reading only would refuse to try a level out.
+    let plan = plan.replace("[method]", "[method]\non_unsupported = \"skip\"");
+    let (lab, traffic) = lab_with(&place, &plan);
     let before = lab.knobs();
+    let guard = ["--live", "--guard", "tcp_rtt_ns_p99 <= 2 today", "--check"];
+    let checked = place.run(&words(&guard));
+    checked.expect(
+        0,
+        &["2 settings", "about 14 s to 60 s", "guards: tcp_rtt_ns_p99", "nothing was set"],
+    );
+    assert_eq!(lab.knobs(), before);
     let ran = place.run(&words(&["--live", "--observe", "--port", "7000"]));
     ran.expect(
         0,

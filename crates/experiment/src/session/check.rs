@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use latput_trial::Plan;
+use latput_trial::live::Live;
 use latput_trial::plan::{Design, OnUnsupported};
-use latput_trial::results::LabelledSetting;
+use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
 use super::{Before, Run, before, count, design, first_of, search_budget, trial_time};
@@ -66,6 +67,10 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let each = trial_time(&plan, is_simulated);
     let (workloads, method) = (plan.workloads.len() as u64, &plan.method);
     let block = (settings.len() as u64).saturating_mul(workloads);
+    if let Some(live) = plan.live() {
+        let remarks = [remarks, vec![live_remark(live)]].concat();
+        return Ok(on_live(&plan, live, (settings.len(), runner.hosts()), remarks));
+    }
     let trials = if design == Design::Search {
         let search = plan_search(&plan, first_of(&plan, &today).as_ref(), &refused)?;
         let confirmed = 2 * u64::from(search.confirmations());
@@ -95,6 +100,40 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
         hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
         remarks,
     })
+}
+
+/// A run on live traffic: its blocks, and the time until its budget is used up.
+fn on_live(
+    plan: &Plan,
+    live: &Live,
+    (settings, hosts): (usize, Vec<HostFacts>),
+    remarks: Vec<String>,
+) -> Checked {
+    let noise = u64::from(super::live::noise_blocks(live));
+    let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
+    let pairs = others.saturating_mul(plan.method.repetitions_min.into());
+    let block = super::live::block_length(live);
+    let shortest = block.saturating_mul(noise + pairs);
+    let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
+    let longest = if live.observe { shortest } else { budget.max(shortest) };
+    let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
+    Checked {
+        design: Design::Blocks,
+        settings: if live.observe { 1 } else { settings as u64 },
+        workloads: 1,
+        trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
+        time: (shortest, longest),
+        is_simulated: false,
+        hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
+        remarks,
+    }
+}
+
+fn live_remark(live: &Live) -> String {
+    match live.guards.as_slice() {
+        [] => "no guard protects the live traffic: give `guard` or --guard".to_owned(),
+        guards => format!("guards: {}", guards.join("; ")),
+    }
 }
 
 /// Asks for the settings and the workloads of a plan that refuses what is not supported.

@@ -19,7 +19,7 @@ use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
 use latput_units::{Nanos, Rng};
 
-use self::book::Book;
+use self::book::{Book, FIRST_CUT};
 use super::{Session, TrialRunner};
 use crate::checks::{self, HostPart};
 use crate::error::Error;
@@ -33,7 +33,7 @@ const OBSERVED_BLOCKS: u32 = 20;
 /// A setting's first slice is this part of the others, because nothing is known of it.
 const FIRST_SLICE: u64 = 2;
 /// Most time of a run whose plan has no budget.
-const USUAL_BUDGET: Duration = Duration::from_secs(1800);
+pub(super) const USUAL_BUDGET: Duration = Duration::from_secs(1800);
 /// The traffic may be gone, or too much, for so long before a run ends.
 const WAIT_AT_MOST: Duration = Duration::from_secs(120);
 /// Time until a block is tried again.
@@ -89,8 +89,7 @@ impl Session<'_> {
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
         let is_needed =
             run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
-        let blocks =
-            if run.live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS * u32::from(is_needed) };
+        let blocks = noise_blocks(&run.live) * u32::from(is_needed || run.live.observe);
         let measured = run.live.slice;
         for _ in 0..blocks {
             self.live_block(run, 0, measured)?;
@@ -360,6 +359,17 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     let slice = observed(run, slice, &seen.figures);
     let around = observed(run, todays(seen, false), &seen.todays_figures);
     run.book.add_pair(&metrics, &slice, &around);
+}
+
+/// Blocks of today alone before anything is compared, if the noise is needed.
+pub(super) const fn noise_blocks(live: &Live) -> u32 {
+    if live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS }
+}
+
+/// Length of a block, with its cuts and the pause after it.
+pub(super) fn block_length(live: &Live) -> Nanos {
+    let measured = live.slice.saturating_add(FIRST_CUT).saturating_mul(2);
+    measured.saturating_add(live.pause)
 }
 
 /// The figures that a goal reads.

@@ -15,7 +15,7 @@ const STEPS: usize = 20;
 /// From here on carry-over is assumed to be over.
 const SETTLED_FROM: usize = 12;
 /// Unmeasured time after a change before more is known.
-const FIRST_CUT: Nanos = Nanos::from_ms(250);
+pub(super) const FIRST_CUT: Nanos = Nanos::from_ms(250);
 /// A margin that no ratio exceeds: of a tick of which nothing is known.
 const NEVER: f64 = 1e9;
 /// Most turns that are kept of each kind.
