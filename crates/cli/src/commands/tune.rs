@@ -47,9 +47,9 @@ Examples:
   latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
                                              your own benchmark in the place of latput's traffic
-  latput tune eth0 --live --observe          how much live traffic varies, and what could be proven; sets nothing
+  latput tune eth0 --live --observe          how much live traffic varies; sets nothing
   latput tune eth0 --live --guard 'tcp_rtt_ns_p99 <= 1.2 today'
-                                             this host under the load that it has, without traffic of latput's
+                                             this host, under the load that it has
   latput tune eth0 --peer ssh://root@client --command './mine -d{duration_s} {sut}' \\
       --metric 'rps=/Requests: (\\S+)/'      the figures of a program that latput does not know
 
@@ -77,8 +77,6 @@ pub(crate) struct Args {
     budget: Option<Nanos>,
     #[command(flatten)]
     own: CommandArgs,
-    #[command(flatten)]
-    live: LiveArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
@@ -92,6 +90,9 @@ pub(crate) struct Args {
     /// Only check whether the run would start, and print how many trials and about how long. Nothing is set.
     #[arg(long)]
     check: bool,
+    // Last, since its heading is that of all that follow.
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 impl Args {
