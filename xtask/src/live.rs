@@ -36,6 +36,9 @@ pub struct Options {
     /// Length of a slice: `500ms`.
     #[arg(long, default_value = "1s")]
     slice: String,
+    /// Most time of each run, beside the measuring of the noise.
+    #[arg(long, default_value = "1min")]
+    budget: String,
     /// Requests per second.
     #[arg(long, default_value_t = 500)]
     rate: u32,
@@ -122,7 +125,18 @@ impl Bench<'_> {
     }
 
     fn runs(&self, count: u32, factor: &str) -> Result<Vec<Run>> {
-        (0..count).map(|_| Ok(read(&self.tuned(factor, "")?))).collect()
+        let run = |number: u32| {
+            let run = read(&self.tuned(factor, "")?);
+            println!(
+                "{}/{count} {factor}: {}, {} slices, {} broken",
+                number + 1,
+                run.headline,
+                run.slices,
+                run.broken
+            );
+            Ok(run)
+        };
+        (0..count).map(run).collect()
     }
 
     /// Tunes, and gives the report's JSON.
@@ -130,8 +144,8 @@ impl Bench<'_> {
         let text = format!(
             "schema = 1\ngoal = \"minimize tcp_rtt_ns_p50\"\n[factors]\n{factor}\n[[workload]]\nkind = \"live\"\nports = [{PORT}]\n\
              guard = [\"tcp_rtt_ns_p99 <= 1.05 today\"]\ndisruptive = [\"qdisc\"]\nslice = \"{}\"\n{more}\n[method]\n\
-             budget = \"2min\"\nhalf_width = 0.05\n",
-            self.options.slice
+             budget = \"{}\"\nhalf_width = 0.05\n",
+            self.options.slice, self.options.budget
         );
         let [plan, results, page] =
             ["plan.toml", "results.db", "report.html"].map(|name| self.folder.join(name));
