@@ -4,6 +4,7 @@ mod ask;
 mod crew;
 mod hosts;
 mod look;
+mod rollout;
 mod table;
 
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ enum Action {
     Verify(Verify),
     /// Compare the hosts of each group with each other.
     Drift(Show),
+    /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
+    Apply(rollout::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
     Look(look::Args),
@@ -85,6 +88,7 @@ impl Args {
             Action::Show(args) => args.run(context, "show"),
             Action::Verify(args) => args.run(context),
             Action::Drift(args) => args.run(context, "drift"),
+            Action::Apply(args) => args.run(context),
             Action::Look(args) => args.run(),
         }
     }

@@ -143,3 +143,44 @@ fn difference(found: &Difference) -> FleetDifference {
         problem: found.problem.clone(),
     }
 }
+
+/// The output of `latput fleet apply`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RolloutDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// What the journals of the hosts call it.
+    pub(crate) name: String,
+    /// `confirmed`, `put-back`, `nothing-to-do` or `dry-run`.
+    pub(crate) ended: String,
+    /// What was broken, if all was put back.
+    pub(crate) broken: Option<String>,
+    /// The hosts of each stage.
+    pub(crate) stages: Vec<Vec<String>>,
+    /// Every host, in the order of the inventory.
+    pub(crate) hosts: Vec<RolloutHostPart>,
+}
+
+/// What became of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RolloutHostPart {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its group.
+    pub(crate) group: String,
+    /// How it is reached, in one word.
+    pub(crate) target: String,
+    /// The interface.
+    pub(crate) interface: String,
+    /// `confirmed`, `same` (it had the wanted values), `left-out` (it could not be used), `unchanged` (its stage did not
+    /// come), `put-back`, `goes-back` (it was not reached, and goes back by itself), `stranded` or `would-change`.
+    pub(crate) outcome: String,
+    /// The reason; empty where the outcome says all.
+    pub(crate) why: String,
+    /// The number of the change in the host's journal, for `latput undo` there; `null` where that is not known.
+    pub(crate) journal: Option<u64>,
+    /// The latest time at which it goes back by itself, in milliseconds since 1970 (UTC); `null` where it does not.
+    pub(crate) back_by_unix_ms: Option<u64>,
+}

@@ -119,6 +119,11 @@ impl FleetArgs {
         Ok(Fleet { members, parallel: self.parallel, timeout: self.timeout })
     }
 
+    /// Most time of one answer.
+    pub(super) const fn timeout(&self) -> Nanos {
+        self.timeout
+    }
+
     fn host(&self, listed: ListedHost, wanted: Option<&Setting>) -> Result<FleetHost, String> {
         let ListedHost { name, word, group, interface, driver, setting } = listed;
         let Target { reach, at } = Target::parse(&word).map_err(|error| error.to_string())?;
@@ -256,12 +261,19 @@ pub(super) struct InPlace<'a, 'p> {
     pub(super) until: Until<'a>,
 }
 
+impl Until<'_> {
+    /// Whether nobody waits any more.
+    pub(super) fn is_over(self) -> bool {
+        match self {
+            Self::Stop(stop) => stop.is_raised(),
+            Self::SecondStop(stop) => stop.is_raised_again(),
+        }
+    }
+}
+
 impl Waiting for InPlace<'_, '_> {
     fn is_over(&self) -> bool {
-        match self.until {
-            Until::Stop(stop) => stop.is_raised(),
-            Until::SecondStop(stop) => stop.is_raised_again(),
-        }
+        self.until.is_over()
     }
 
     fn goes_on(&mut self, waited: Duration) {
