@@ -202,7 +202,7 @@ impl Args {
 
 impl<'a> Rollout<'a> {
     fn new(args: &'a Args, context: &'a Context, fleet: Fleet, commands: Vec<Vec<String>>) -> Self {
-        let name = format!("fleet {:x}-{:x}", unix_ms(), std::process::id());
+        let name = format!("fleet-{:x}-{:x}", unix_ms(), std::process::id());
         let guards = Guards { faults_most_pps: args.new_faults_most };
         Self {
             args,

@@ -57,8 +57,7 @@ impl Setting<'_> {
         let within = format!("{}ns", self.within.as_ns());
         let interface = member.host.interface.as_str();
         let mut args = vec!["set", interface, "--stdin", "--json", "--confirm-within", &within];
-        // A remote shell would split the name.
-        let made_by = format!("--made-by={}", self.made_by.replace(' ', "-"));
+        let made_by = format!("--made-by={}", self.made_by);
         args.push(&made_by);
         args.extend(self.allow_link_reset.then_some("--allow-link-reset"));
         let setting = member.host.setting.iter();
@@ -85,7 +84,7 @@ impl Setting<'_> {
 
 impl Rollout<'_> {
     fn made_by(&self) -> String {
-        format!("--made-by={}", self.name.replace(' ', "-"))
+        format!("--made-by={}", self.name)
     }
 
     /// Confirms the change of every changed host. One that cannot be confirmed goes back by itself.
