@@ -40,7 +40,7 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
         (&["show", "mut"], &["mtu"]),
         (&["apply", "--canary", "0"], &["a number of hosts, a share such as 10%"]),
         (&["apply", "--soak", "5min"], &["ends before the 2 stages may", "at least"]),
-        (&["apply", "--guard", ""], &["--guard names no command"]),
+        (&["apply", "--guard", ""], &["--guard ``: it names no program"]),
         (&["verify", "--parallel", "0"], &["from 1 to 200"]),
     ] {
         place.run(&[&["fleet"], args].concat()).expect(2, words);

@@ -162,9 +162,6 @@ impl Args {
             split(line).map_err(|error| CliError::usage(format!("--guard `{line}`: {error}")))
         };
         let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
-        if commands.iter().any(Vec::is_empty) {
-            return Err(CliError::usage("--guard names no command"));
-        }
         let fleet = self.fleet.open(&self.wanted, context)?;
         fleet.must_want()?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);
