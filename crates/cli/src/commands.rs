@@ -10,6 +10,7 @@ pub(crate) mod confirm;
 pub(crate) mod effect;
 pub(crate) mod explain;
 pub(crate) mod export_settings;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod hosts;
 pub(crate) mod import;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Undo(undo::Args),
     Apply(apply::Args),
     Keep(keep::Args),
+    Fleet(fleet::Args),
     Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
@@ -105,6 +107,7 @@ impl Command {
             Self::Undo(args) => args.run(context),
             Self::Apply(args) => args.run(context),
             Self::Keep(args) => args.run(context),
+            Self::Fleet(args) => args.run(context),
             Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),

@@ -5,6 +5,7 @@
 pub(crate) mod ask_tell;
 pub(crate) mod check;
 pub(crate) mod error;
+pub(crate) mod fleet;
 pub(crate) mod flent;
 pub(crate) mod merge;
 pub(crate) mod model;
@@ -216,6 +217,9 @@ mod tests {
         agrees("remark", remark);
         let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
         agrees("check", of_check);
+        agrees("fleet", serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap());
+        let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
+        agrees("fleet-apply", rollout);
         agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
         let said = serde_json::to_value(schemars::schema_for!(ask_tell::SearchSaid)).unwrap();
         agrees("search-said", said);

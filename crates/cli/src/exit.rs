@@ -16,8 +16,9 @@ Exit codes:
   3  not permitted (the message says which privilege is missing)
   4  the change was refused on the way and has been rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
-  6  partial result: some trials are missing
-  7  a figure is proven worse, of `latput report --compare A B --fail-on worse`";
+  6  partial result: some trials are missing, or some hosts of a fleet
+  7  a figure is proven worse, of `latput report --compare A B --fail-on worse`
+  8  a host of a fleet has not the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) enum Code {
     Stranded = 5,
     Partial = 6,
     Worse = 7,
+    Drifted = 8,
 }
 
 impl Code {
@@ -56,6 +58,9 @@ impl Code {
             }
             Self::Partial => ("partial", "repeat the command: it resumes"),
             Self::Worse => ("worse", "look at the figures that are proven worse"),
+            Self::Drifted => {
+                ("drifted", "look at the hosts that are named, or `latput fleet apply`")
+            }
         }
     }
 }

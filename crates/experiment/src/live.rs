@@ -99,7 +99,7 @@ pub(crate) struct TimedFigure {
 
 /// What a guard makes of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Judged {
+pub(crate) struct GuardVerdict {
     /// The logarithm of the figure over today's, positive where worse; `None` without both.
     pub(crate) log: Option<f64>,
     /// Whether the guard is broken.
@@ -151,7 +151,12 @@ impl Guard {
     }
 
     /// Judges the figure since the change, `tick` ticks after it (from 0), against today's before it.
-    pub(crate) fn judge(&self, tick: usize, figure: TimedFigure, today: TimedFigure) -> Judged {
+    pub(crate) fn judge(
+        &self,
+        tick: usize,
+        figure: TimedFigure,
+        today: TimedFigure,
+    ) -> GuardVerdict {
         let ratio = self.log_ratio(figure, today);
         let is_early = tick + 1 < FEWEST_TICKS;
         let is_broken = if self.is_of_today {
@@ -164,7 +169,7 @@ impl Guard {
         } else {
             figure.value.is_some_and(|value| self.worse(value - self.number) > 0.0)
         };
-        Judged { log: ratio.map(|(log, _)| log), is_broken: is_broken && !is_early }
+        GuardVerdict { log: ratio.map(|(log, _)| log), is_broken: is_broken && !is_early }
     }
 
     /// Positive where it is worse than nothing.
@@ -202,7 +207,7 @@ pub struct LiveSeen {
     /// The same after the slice, when today is in force again.
     pub of_after: Vec<Vec<Option<f64>>>,
     /// What the ticks after the change, and after the change back, saw: for carry-over.
-    pub steps: [Vec<Step>; 2],
+    pub steps: [Vec<TickSeen>; 2],
     /// Duration of the change, and of the change back.
     pub changes: [Nanos; 2],
     /// When today's setting was in force again, on the host's own clock.
@@ -244,7 +249,7 @@ pub struct Broken {
 /// What one tick saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct TickSeen {
     /// Mean round-trip time of the connections, nanoseconds.
     pub rtt_ns: Option<f64>,
     /// Busy share of the CPUs.
@@ -289,7 +294,7 @@ mod tests {
         // ln 1.2 + 0.1: 1.326 times today.
         assert!(broken(&guard, 99, 133.0) && !broken(&guard, 99, 132.0));
         let none = TimedFigure::default();
-        assert_eq!(guard.judge(9, none, figure(1.0)), Judged { log: None, is_broken: false });
+        assert_eq!(guard.judge(9, none, figure(1.0)), GuardVerdict { log: None, is_broken: false });
         assert!(!guard.judge(9, figure(1.0), figure(0.0)).is_broken);
     }
 

@@ -136,7 +136,7 @@ pub fn link_speed(interface: &str) -> Option<BitsPerSecond> {
 }
 
 /// The name of an interface's driver; of a virtual one its kind.
-pub(crate) fn driver(link: &Link) -> String {
+pub fn driver(link: &Link) -> String {
     let driver = Path::new("/sys/class/net").join(&link.name).join("device/driver");
     match (&link.kind, fs::read_link(&driver)) {
         (Some(kind), _) => kind.clone(),

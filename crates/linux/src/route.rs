@@ -261,13 +261,26 @@ impl Route {
 
     /// The counters of the interface with this index.
     pub fn counters(&self, index: u32) -> Result<InterfaceCounters, Error> {
+        self.statistics(index, parse_counters)
+    }
+
+    /// Errors and drops of both directions of the interface with this index, packets.
+    pub fn faults(&self, index: u32) -> Result<u64, Error> {
+        self.statistics(index, parse_faults)
+    }
+
+    fn statistics<T>(
+        &self,
+        index: u32,
+        parse: fn(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
         let filter = 1_u32 << (uapi::IFLA_STATS_LINK_64 - 1);
         let header = [[0; 4], index.to_ne_bytes(), filter.to_ne_bytes()].concat();
         let request =
             Request::new(format!("read the counters of interface {index}"), uapi::RTM_GETSTATS)
                 .header(&header);
         let payload = self.0.exchange_for_one(&request)?;
-        Ok(parse_counters(&payload).map_err(|source| at(&request, source))?)
+        Ok(parse(&payload).map_err(|source| at(&request, source))?)
     }
 
     fn change(
@@ -370,24 +383,26 @@ fn hexadecimal(address: &[u8]) -> Option<String> {
 }
 
 /// The first eight counters of `struct rtnl_link_stats64`; the kernel only ever appends to it.
-fn parse_counters(payload: &[u8]) -> Result<InterfaceCounters, Malformed> {
+fn first_counters(payload: &[u8]) -> Result<[u64; 8], Malformed> {
     let attributes = payload.get(12..).ok_or(malformed("a statistics header is cut short"))?;
     let stats = Attributes::new(attributes)
         .find_kind(uapi::IFLA_STATS_LINK_64)?
         .ok_or(malformed("an answer without the statistics"))?;
     let (counters, _) = stats.payload.as_chunks::<8>();
-    let &[rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped, ..] = counters
-    else {
-        return Err(malformed("interface statistics are cut short"));
-    };
-    Ok(InterfaceCounters {
-        rx_packets: u64::from_ne_bytes(rx_packets),
-        rx_bytes: u64::from_ne_bytes(rx_bytes),
-        tx_packets: u64::from_ne_bytes(tx_packets),
-        tx_bytes: u64::from_ne_bytes(tx_bytes),
-        rx_dropped: u64::from_ne_bytes(rx_dropped),
-        tx_dropped: u64::from_ne_bytes(tx_dropped),
-    })
+    let first = counters.first_chunk::<8>();
+    let first = first.ok_or(malformed("interface statistics are cut short"))?;
+    Ok(first.map(u64::from_ne_bytes))
+}
+
+fn parse_counters(payload: &[u8]) -> Result<InterfaceCounters, Malformed> {
+    let [rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped] =
+        first_counters(payload)?;
+    Ok(InterfaceCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, rx_dropped, tx_dropped })
+}
+
+fn parse_faults(payload: &[u8]) -> Result<u64, Malformed> {
+    let [_, _, _, _, faults @ ..] = first_counters(payload)?;
+    Ok(faults.into_iter().fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -431,6 +446,7 @@ mod tests {
         } = counters;
         assert_eq!([rx_packets, tx_packets, rx_bytes, tx_bytes], [1, 2, 3, 4]);
         assert_eq!([rx_dropped, tx_dropped], [7, 8]);
+        assert_eq!(parse_faults(&payload).unwrap(), 5 + 6 + 7 + 8);
         assert!(parse_counters(&payload[..60]).is_err());
     }
 

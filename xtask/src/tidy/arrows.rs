@@ -19,6 +19,7 @@ pub const PURE: &[&str] = &[
     "calibrate",
     "reproduce",
     "formats",
+    "fleet",
     "report",
 ];
 

@@ -7,7 +7,7 @@ use latput_knobs::{Checkpoint, CheckpointStore, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 
 use crate::commands::next;
-use crate::commands::restore::with_its_name_of_now;
+use crate::commands::restore::{is_made_by, with_its_name_of_now};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// The interface; by default every change that waits.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
+    /// Only a change that this command has made, as `latput set --made-by` named it.
+    #[arg(long, hide = true, value_name = "COMMAND")]
+    made_by: Option<String>,
 }
 
 impl Args {
@@ -47,6 +50,7 @@ impl Args {
             .map(|kept| with_its_name_of_now(&kernel, &origin, kept))
             .filter(|kept| is_meant(&kept.interface))
             .filter(|kept| self.interface.is_some() || kept.confirm_by.is_some())
+            .filter(|kept| is_made_by(kept, self.made_by.as_deref()))
             .collect();
         let mut worst = None;
         let mut confirmed = Vec::new();

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// exists. `latput restore` prints the ID.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
+    /// Only what this command has changed, as `latput set --made-by` named it.
+    #[arg(long, hide = true, value_name = "COMMAND")]
+    made_by: Option<String>,
 }
 
 impl Args {
@@ -53,6 +56,7 @@ impl Args {
             let kept = kept.map(|kept| with_its_name_of_now(&kernel, &origin, kept));
             let outcome = match kept {
                 Ok(kept) if !is_wanted(&kept.interface) => continue,
+                Ok(kept) if !is_made_by(&kept, self.made_by.as_deref()) => continue,
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
                 Err(error) => Err(error.into()),
@@ -93,6 +97,11 @@ pub(super) fn with_its_name_of_now(
         kept.interface = name;
     }
     kept
+}
+
+/// Whether a change is of the command that is meant; without one, each is.
+pub(super) fn is_made_by(kept: &Checkpoint, command: Option<&str>) -> bool {
+    command.is_none_or(|command| kept.by.as_ref().is_some_and(|by| by.command == command))
 }
 
 fn preview(

@@ -12,7 +12,7 @@ use latput_units::{Clock, Nanos};
 
 use super::connections::Connections;
 use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
-use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, Step, TICK, TimedFigure};
+use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure};
 use crate::protocol::{Failure, failed};
 
 /// Most share of a CPU that readings take: they become rarer where one takes long.
@@ -33,7 +33,7 @@ struct SpanSeen {
     host: HostObservation,
     /// For each guard, tick by tick.
     logs: Vec<Vec<Option<f64>>>,
-    steps: Vec<Step>,
+    steps: Vec<TickSeen>,
     /// The guard that was broken, its figure, and the time of the reading.
     broken: Option<(usize, f64, Nanos)>,
     ended: Option<String>,
@@ -313,8 +313,8 @@ fn figures(guards: &[Guard], host: HostObservation) -> Vec<TimedFigure> {
     guards.iter().map(figure).collect()
 }
 
-fn step(tick: &HostObservation) -> Step {
-    Step {
+fn step(tick: &HostObservation) -> TickSeen {
+    TickSeen {
         rtt_ns: tick.tcp.as_ref().and_then(|tcp| tcp.rtt.mean_ns()),
         busy_ratio: tick.busy_ratio(),
     }

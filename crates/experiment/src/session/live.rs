@@ -4,7 +4,7 @@
 //! a pair of the results, so that a load that drifts is in both. The noise is measured first, on blocks that are today's
 //! throughout. From it follow when a guard is broken and how many blocks a comparison needs.
 
-mod book;
+mod evidence;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +19,7 @@ use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
 use latput_units::{Nanos, Rng};
 
-use self::book::{Book, FIRST_CUT};
+use self::evidence::{Evidence, FIRST_CUT};
 use super::{Session, TrialRunner};
 use crate::checks::{self, HostPart};
 use crate::error::Error;
@@ -47,7 +47,7 @@ const WORKLOAD: usize = 0;
 struct LiveRun<'r> {
     runner: &'r mut dyn LiveRunner,
     live: Live,
-    book: Book,
+    evidence: Evidence,
     goal: Option<Goal>,
     boot_id: String,
     /// Since when no block could be run.
@@ -73,8 +73,8 @@ impl Session<'_> {
             .map_err(|problem| Error::LiveTraffic { problem })?;
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
-        let book = Book::begin(guards, &self.results);
-        let run = &mut LiveRun { runner, live, book, goal, boot_id, waiting_since: None };
+        let evidence = Evidence::begin(guards, &self.results);
+        let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
         self.noise(run)?;
         if run.live.observe {
             self.results.planned_trials = self.results.rows.len() as u64;
@@ -88,14 +88,14 @@ impl Session<'_> {
     /// Measures the noise of today, and tells what it means.
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
         let is_needed =
-            run.goal.is_some() || run.book.guards().iter().any(|guard| guard.is_of_today);
+            run.goal.is_some() || run.evidence.guards().iter().any(|guard| guard.is_of_today);
         let blocks = noise_blocks(&run.live) * u32::from(is_needed || run.live.observe);
         let measured = run.live.slice;
         for _ in 0..blocks {
             self.live_block(run, 0, measured)?;
         }
-        let pair_s = 2.0 * (measured + run.book.cut).as_secs_f64();
-        for (metric, noise) in run.book.of_metric.clone() {
+        let pair_s = 2.0 * (measured + run.evidence.cut).as_secs_f64();
+        for (metric, noise) in run.evidence.of_metric.clone() {
             let Some(scale) = scale(&noise) else { continue };
             if run.live.observe {
                 self.remark(provable(metric, scale, pair_s, self.results.confidence));
@@ -124,7 +124,9 @@ impl Session<'_> {
             let mut alive: Vec<usize> = others
                 .iter()
                 .copied()
-                .filter(|setting| !dropped.contains(setting) && !run.book.banned.contains(setting))
+                .filter(|setting| {
+                    !dropped.contains(setting) && !run.evidence.banned.contains(setting)
+                })
                 .filter(|setting| !self.is_decided(run, *setting))
                 .collect();
             if alive.is_empty() {
@@ -141,7 +143,7 @@ impl Session<'_> {
                 let slice = Nanos::from_ns(run.live.slice.as_ns() / part);
                 self.live_block(run, setting, slice)?;
             }
-            if let Some(found) = run.book.measure_carry_over().filter(|_| round < 3) {
+            if let Some(found) = run.evidence.measure_carry_over().filter(|_| round < 3) {
                 self.remark(found);
             }
             self.drop_worse(
@@ -157,7 +159,7 @@ impl Session<'_> {
     fn is_decided(&mut self, run: &LiveRun<'_>, setting: usize) -> bool {
         let method = &self.run.plan.method;
         let blocks = self.results.rows.iter().filter(|row| row.setting == setting).count();
-        let spent = run.book.used.get(&setting).copied().unwrap_or_default();
+        let spent = run.evidence.used.get(&setting).copied().unwrap_or_default();
         if let Some(most) = run.live.most_per_setting
             && spent.saturating_add(run.live.slice) > most
         {
@@ -184,7 +186,7 @@ impl Session<'_> {
         for Eliminated { setting, why } in
             eliminated(&self.results, goal, share).unwrap_or_default()
         {
-            if !dropped.contains(&setting) && !run.book.banned.contains(&setting) {
+            if !dropped.contains(&setting) && !run.evidence.banned.contains(&setting) {
                 dropped.push(setting);
                 let label = &self.results.settings[setting].label;
                 self.remark(format!("`{label}` has no further slices: {why}"));
@@ -215,7 +217,7 @@ impl Session<'_> {
                 });
             }
             rest(TRY_AGAIN, self.run.stop)?;
-            if run.book.banned.contains(&setting) {
+            if run.evidence.banned.contains(&setting) {
                 return Ok(());
             }
         }
@@ -234,9 +236,9 @@ impl Session<'_> {
             at: Nanos::ZERO,
             setting: of_sut.filter(|_| !is_today).cloned().unwrap_or_default(),
             measured,
-            cut: run.book.cut,
+            cut: run.evidence.cut,
             watch: run.live.clone(),
-            guards: run.book.guards(),
+            guards: run.evidence.guards(),
         };
         let started_unix_ms = unix_ms();
         let seen = run.runner.block(block, self.run.stop)?;
@@ -246,13 +248,13 @@ impl Session<'_> {
             }
         }
         if let Some(slice) = seen.slice.as_ref().filter(|_| !is_today) {
-            let used = run.book.used.entry(setting).or_default();
+            let used = run.evidence.used.entry(setting).or_default();
             *used = used.saturating_add(slice.window);
         }
         let mut other = seen.slice.clone().map(|host| {
             let mut observation = observed(run, host, &seen.figures);
-            observation.checks.extend(of_changes(&seen, run.book.cut));
-            observation.checks.push(guard_check(&seen, &run.book.guards()));
+            observation.checks.extend(of_changes(&seen, run.evidence.cut));
+            observation.checks.push(guard_check(&seen, &run.evidence.guards()));
             observation
         });
         if let Some(why) = &seen.ended {
@@ -265,7 +267,7 @@ impl Session<'_> {
                     .push(ban("twice the traffic stopped in its slices, and not in today's"));
             }
         }
-        run.book.learn(&seen, is_today);
+        run.evidence.learn(&seen, is_today);
         let today = observed(run, todays(&seen, is_today), &seen.todays_figures);
         if is_today {
             learn_noise(run, &seen);
@@ -277,7 +279,7 @@ impl Session<'_> {
             let half = if seen.after.is_some() { 1.0 } else { 0.5 };
             let seconds: f64 = other.hosts.iter().map(|host| host.window.as_secs_f64()).sum();
             let part = half * seconds / run.live.slice.as_secs_f64();
-            let proven = run.book.weigh(setting, part, [other, &today]);
+            let proven = run.evidence.weigh(setting, part, [other, &today]);
             other.checks.extend(self.ban_proven(run, setting, &proven));
         }
         let store = |session: &mut Self, setting: usize, observation: Observation| {
@@ -301,8 +303,8 @@ impl Session<'_> {
     ) -> bool {
         let label = self.results.settings[setting].label.clone();
         let is_in_slice = setting != 0 && seen.slice.is_some() && seen.after.is_none();
-        if is_in_slice && run.book.has_stopped_again(setting) {
-            run.book.banned.insert(setting);
+        if is_in_slice && run.evidence.has_stopped_again(setting) {
+            run.evidence.banned.insert(setting);
             self.remark(format!(
                 "`{label}` is banned: twice the traffic stopped in its slices, and not in today's"
             ));
@@ -324,9 +326,9 @@ impl Session<'_> {
         setting: usize,
         proven: &[usize],
     ) -> Option<Check> {
-        let guards = run.book.guards();
+        let guards = run.evidence.guards();
         let guard = &guards.get(*proven.first()?)?.text;
-        if !run.book.banned.insert(setting) {
+        if !run.evidence.banned.insert(setting) {
             return None;
         }
         let why = format!("its slices together are proven to break the guard `{guard}`");
@@ -337,8 +339,8 @@ impl Session<'_> {
     /// Counts a broken guard. Returns the failed check if that bans the setting.
     fn strike(&mut self, run: &mut LiveRun<'_>, setting: usize, broken: &Broken) -> Option<Check> {
         let label = self.results.settings[setting].label.clone();
-        let said = in_words(broken, &run.book.guards());
-        if run.book.has_struck_out(setting, run.live.strikes) {
+        let said = in_words(broken, &run.evidence.guards());
+        if run.evidence.has_struck_out(setting, run.live.strikes) {
             self.remark(format!("`{label}` is banned: {said}"));
             return Some(ban(&said));
         }
@@ -351,14 +353,14 @@ impl Session<'_> {
 fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     let Some(slice) = seen.slice.clone() else { return };
     let mut metrics = metrics_of(run.goal.as_ref());
-    metrics.extend(run.book.guards().iter().map(|guard| guard.metric));
+    metrics.extend(run.evidence.guards().iter().map(|guard| guard.metric));
     metrics.extend([Metric::TcpRttNsP99, Metric::SutPacketCpuNs, Metric::SutCpuBusyRatio]);
     metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
     metrics.sort_unstable();
     metrics.dedup();
     let slice = observed(run, slice, &seen.figures);
     let around = observed(run, todays(seen, false), &seen.todays_figures);
-    run.book.add_pair(&metrics, &slice, &around);
+    run.evidence.add_pair(&metrics, &slice, &around);
 }
 
 /// Blocks of today alone before anything is compared, if the noise is needed.

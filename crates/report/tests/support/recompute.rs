@@ -276,7 +276,7 @@ fn check_row(
     {
         let is_up = change.low + change.high > 2.0;
         let is_better = (metric.preferred_direction() == PreferredDirection::Higher) == is_up;
-        assert_eq!(verdict == "better", is_better, "{}", line);
+        assert_eq!(verdict == "better", is_better, "{line}");
         assert!(change.low > 1.0 || change.high < 1.0, "no change is {verdict}: {line}");
     }
 }

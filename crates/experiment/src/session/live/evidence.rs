@@ -7,7 +7,7 @@ use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Results, Traffic};
 use latput_units::Nanos;
 
-use crate::live::{Guard, LiveSeen, Step, TICK};
+use crate::live::{Guard, LiveSeen, TICK, TickSeen};
 use crate::session::slices::settled_after;
 
 /// Ticks after a change that are looked at for carry-over: 1 s.
@@ -23,7 +23,7 @@ const MOST_TURNS: usize = 200;
 
 /// What is known so far.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct Evidence {
     guards: Vec<Guard>,
     /// For each guard, by tick: logarithms of ratios of today to today.
     noise: Vec<Vec<Vec<f64>>>,
@@ -31,7 +31,7 @@ pub(super) struct Book {
     pub(super) of_metric: BTreeMap<Metric, Vec<f64>>,
     pub(super) banned: BTreeSet<usize>,
     /// For each setting and guard: logarithms of its ratios to today around it, and the scale of their noise.
-    evidence: BTreeMap<(usize, usize), Vec<(f64, f64)>>,
+    against: BTreeMap<(usize, usize), Vec<(f64, f64)>>,
     /// How often each setting broke a guard.
     strikes: BTreeMap<usize, u32>,
     /// How often the traffic stopped in slices of a setting.
@@ -39,11 +39,11 @@ pub(super) struct Book {
     /// Time that each setting was in force.
     pub(super) used: BTreeMap<usize, Nanos>,
     /// The ticks after changes to another setting, and back to today's.
-    turns: [Vec<Vec<Step>>; 2],
+    turns: [Vec<Vec<TickSeen>>; 2],
     pub(super) cut: Nanos,
 }
 
-impl Book {
+impl Evidence {
     pub(super) fn begin(guards: Vec<Guard>, results: &Results) -> Self {
         let banned = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
         let mut strikes: BTreeMap<usize, u32> = BTreeMap::new();
@@ -61,7 +61,7 @@ impl Book {
             guards,
             of_metric: BTreeMap::new(),
             banned: banned.map(|row| row.setting).collect(),
-            evidence: BTreeMap::new(),
+            against: BTreeMap::new(),
             strikes,
             stops: BTreeMap::new(),
             used,
@@ -143,11 +143,11 @@ impl Book {
             if !log.is_finite() {
                 continue;
             }
-            let evidence = self.evidence.entry((setting, idx)).or_default();
-            evidence.push((log, scale / part.sqrt())); // a shorter slice has more noise
+            let against = self.against.entry((setting, idx)).or_default();
+            against.push((log, scale / part.sqrt())); // a shorter slice has more noise
             // One slice alone may have been a stutter of the host.
-            let is_several = evidence.len() > 1;
-            if is_several && is_proven_above(evidence, sign * guard.number.ln(), noise.len()) {
+            let is_several = against.len() > 1;
+            if is_several && is_proven_above(against, sign * guard.number.ln(), noise.len()) {
                 proven.push(idx);
             }
         }
@@ -174,12 +174,13 @@ impl Book {
 
     /// Makes the cut as long as changes turned out to take. Returns what was found, once there are enough of them.
     pub(super) fn measure_carry_over(&mut self) -> Option<String> {
-        let figures: [fn(&Step) -> Option<f64>; 2] = [|step| step.rtt_ns, |step| step.busy_ratio];
+        let figures: [fn(&TickSeen) -> Option<f64>; 2] =
+            [|step| step.rtt_ns, |step| step.busy_ratio];
         let mut longest = None;
         for figure in figures {
             let turns = self.turns.each_ref().map(|turns| {
                 let turn =
-                    |steps: &Vec<Step>| steps.iter().map(figure).collect::<Option<Vec<f64>>>();
+                    |steps: &Vec<TickSeen>| steps.iter().map(figure).collect::<Option<Vec<f64>>>();
                 turns.iter().filter_map(turn).collect::<Vec<Vec<f64>>>()
             });
             if turns.iter().any(|turns| turns.len() < 3) {
@@ -214,7 +215,7 @@ impl Book {
 mod tests {
     use super::*;
 
-    fn book() -> Book {
+    fn no_evidence() -> Evidence {
         let results = latput_trial::Results {
             name: String::new(),
             goal: None,
@@ -234,20 +235,20 @@ mod tests {
             today: Vec::new(),
             findings: Vec::new(),
         };
-        Book::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &results)
+        Evidence::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &results)
     }
 
     #[test]
     fn margins_are_known_after_a_few_blocks_and_never_have_a_gap() {
-        let mut book = book();
-        assert!(book.guards()[0].margins.is_empty());
+        let mut evidence = no_evidence();
+        assert!(evidence.guards()[0].margins.is_empty());
         for block in 0..8 {
             let sign = if block % 2 == 0 { 0.1 } else { -0.1 };
             // The last tick is seldom reached, and the first had no figure.
             let last = (block == 0).then_some(sign);
-            book.add_noise(&[vec![None, Some(sign), Some(sign / 2.0), last]]);
+            evidence.add_noise(&[vec![None, Some(sign), Some(sign / 2.0), last]]);
         }
-        let margins = &book.guards()[0].margins;
+        let margins = &evidence.guards()[0].margins;
         assert_eq!(margins.len(), 4);
         assert!(margins[0] >= NEVER, "nothing is known of the first tick: {margins:?}");
         assert!(NEVER > margins[1] && margins[1] > margins[2], "{margins:?}");
@@ -256,23 +257,23 @@ mod tests {
 
     #[test]
     fn the_cut_is_as_long_as_changes_take() {
-        let mut book = book();
-        assert_eq!(book.measure_carry_over(), None);
-        let turn = |after: usize| -> Vec<Step> {
-            let step = |tick: usize| Step {
+        let mut evidence = no_evidence();
+        assert_eq!(evidence.measure_carry_over(), None);
+        let turn = |after: usize| -> Vec<TickSeen> {
+            let step = |tick: usize| TickSeen {
                 rtt_ns: Some(if tick < after { 200.0 } else { 100.0 }),
                 busy_ratio: Some(0.5),
             };
             (0..STEPS).map(step).collect()
         };
         for _ in 0..4 {
-            book.turns[0].push(turn(8));
-            book.turns[1].push(turn(2));
+            evidence.turns[0].push(turn(8));
+            evidence.turns[1].push(turn(2));
         }
-        let found = book.measure_carry_over().unwrap();
+        let found = evidence.measure_carry_over().unwrap();
         assert!(found.contains("after 4 changes") && found.contains("settled 400 ms"), "{found}");
-        assert_eq!(book.cut, Nanos::from_ms(400));
-        book.turns[0].iter_mut().for_each(|steps| *steps = turn(15));
-        assert!(book.measure_carry_over().unwrap().contains("not settled"));
+        assert_eq!(evidence.cut, Nanos::from_ms(400));
+        evidence.turns[0].iter_mut().for_each(|steps| *steps = turn(15));
+        assert!(evidence.measure_carry_over().unwrap().contains("not settled"));
     }
 }

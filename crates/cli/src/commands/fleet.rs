@@ -1,0 +1,176 @@
+//! `latput fleet`: reads, compares and sets the interfaces of many hosts side by side.
+
+mod ask;
+mod crew;
+mod hosts;
+mod look;
+mod rollout;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use latput_fleet::judge::{Judged, undecided_groups};
+use latput_fleet::{judge, prometheus, twins};
+use latput_knobs::Knob;
+use latput_units::Nanos;
+
+use self::hosts::{Fleet, FleetArgs};
+use crate::context::Context;
+use crate::document::fleet::FleetDocument;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Read, compare and set the interfaces of many hosts.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet show -i inventory.toml                       the values of every host, by value
+  latput fleet verify -i inventory.toml --prometheus /var/lib/node_exporter/latput.prom
+  latput fleet verify -i hosts.ini rx-usecs=50us            of an Ansible inventory
+  latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
+  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
+
+inventory.toml:
+  schema = 1
+  [group.web]
+  hosts = [\"ssh://root@web1\", \"ssh://root@web2\"]
+  interface = \"eth0\"
+  settings = { rx-usecs = \"50us\" }
+
+A host that is slow or dead delays no other. Exit code 8 where a host is not as wanted, else 6 where some
+did not answer.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Show the values of knobs, with the hosts that have each.
+    Show(Show),
+    /// Compare every host with the wanted values.
+    Verify(Verify),
+    /// Compare the hosts of each group with each other.
+    Drift(Show),
+    /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
+    Apply(rollout::Args),
+    /// Read an interface of this host; started by the others.
+    #[command(hide = true)]
+    Look(look::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Only these knobs.
+    #[arg(value_name = "KNOB")]
+    knobs: Vec<Knob>,
+    #[command(flatten)]
+    fleet: FleetArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct Verify {
+    /// The wanted values, in the place of those of the inventory.
+    #[arg(value_name = "KNOB=VALUE")]
+    wanted: Vec<String>,
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// Write the states as a text file for `node_exporter`'s textfile collector, whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    prometheus: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        match self.action {
+            Action::Show(args) => args.run(context, "show"),
+            Action::Verify(args) => args.run(context),
+            Action::Drift(args) => args.run(context, "drift"),
+            Action::Apply(args) => args.run(context),
+            Action::Look(args) => args.run(),
+        }
+    }
+}
+
+impl Show {
+    fn run(self, context: &Context, action: &str) -> Result<ExitCode, CliError> {
+        let mut fleet = self.fleet.open(&[], context)?;
+        for member in &mut fleet.members {
+            member.host.setting.clear(); // nothing is wanted
+        }
+        let asked = if self.knobs.is_empty() { None } else { Some(self.knobs.as_slice()) };
+        let looked = Looked::at(&fleet, asked, context);
+        let (values, text) = if action == "drift" {
+            let values = twins::drift(&looked.judged);
+            let text = table::drift(&values);
+            (values, text)
+        } else {
+            let values = twins::values(&looked.judged);
+            let text = table::values(&values);
+            (values, text)
+        };
+        if context.json {
+            output::print_json(&FleetDocument::new(action, &looked.judged, &values, looked.took))?;
+        } else {
+            output::print(&(text + &table::states(&looked.judged, false)))?;
+        }
+        let has_drifted = action == "drift" && !values.is_empty();
+        Ok(looked.code(has_drifted).into())
+    }
+}
+
+impl Verify {
+    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        if let Some(path) = &self.prometheus {
+            latput_linux::files::check(path)?;
+        }
+        let fleet = self.fleet.open(&self.wanted, context)?;
+        fleet.must_want()?;
+        let looked = Looked::at(&fleet, None, context);
+        for problem in undecided_groups(&looked.judged) {
+            output::remark(&format!("latput: warning: {problem}: say which is meant by `driver`"));
+        }
+        if let Some(path) = &self.prometheus {
+            let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let text = prometheus::text(&looked.judged, ended.as_secs(), looked.took);
+            output::write_file(path, &text)?;
+        }
+        if context.json {
+            output::print_json(&FleetDocument::new("verify", &looked.judged, &[], looked.took))?;
+        } else {
+            output::print(&table::states(&looked.judged, true))?;
+        }
+        Ok(looked.code(false).into())
+    }
+}
+
+/// What came of a look at every host.
+struct Looked {
+    judged: Vec<Judged>,
+    took: Nanos,
+}
+
+impl Looked {
+    /// Looks at every host: at the wanted knobs of each, or at those that are named; where neither says any, at all that
+    /// can be set.
+    fn at(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Self {
+        let begun = Instant::now();
+        let answers = look::all(fleet, knobs, context);
+        let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
+        let judged = judge(&hosts, answers);
+        let took = Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Self { judged, took }
+    }
+
+    fn code(&self, has_drifted: bool) -> Code {
+        if has_drifted || self.judged.iter().any(|judged| judged.state.is_wrong()) {
+            Code::Drifted
+        } else if self.judged.iter().any(|judged| judged.state.is_unknown()) {
+            Code::Partial
+        } else {
+            Code::Done
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One command with an end in sight: bounded in time and in what it says, and killed with its children.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_fleet::look::ANSWER_BYTES_MOST;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// How much of stderr is kept, from its end.
+const ERRORS_BYTES_MOST: usize = 8 << 10;
+/// Interval of looking for the end of the time and for a stop.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How long output is waited for after the command has ended: a child of it may hold the pipes.
+const REST_WITHIN: Duration = Duration::from_millis(200);
+/// Most time to wait for a killed process. One in a disk wait ends only after it.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How a command ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AskEnding {
+    /// By itself.
+    RolloutEnded {
+        /// Its exit code; `None` after a signal.
+        code: Option<i32>,
+        /// What it wrote to stdout.
+        out: Vec<u8>,
+        /// The end of what it wrote to stderr.
+        err: String,
+    },
+    /// It was killed at the end of its time.
+    TimedOut,
+    /// It was killed because it wrote too much.
+    TooLong,
+    /// It was killed because nobody wants the answer any more.
+    Stopped,
+}
+
+/// Who waits for a command.
+pub(super) trait Waiting {
+    /// Whether the answer is not wanted any more.
+    fn is_over(&self) -> bool;
+    /// Called again and again with the time that has passed.
+    fn goes_on(&mut self, waited: Duration);
+}
+
+/// Runs `command` with `input` in a process group of its own, so that Ctrl-C does not reach it.
+pub(super) fn ask(
+    command: &mut Command,
+    input: &[u8],
+    within: Duration,
+    waiting: &mut dyn Waiting,
+) -> io::Result<AskEnding> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let begun = Instant::now();
+    let mut child = command.process_group(0).spawn()?;
+    let mut pipes = Pipes::of(&mut child, input);
+    let mut ended_at = None;
+    let problem = loop {
+        let waited = begun.elapsed();
+        if waiting.is_over() {
+            break Some(AskEnding::Stopped);
+        }
+        if waited > within {
+            break Some(AskEnding::TimedOut);
+        }
+        waiting.goes_on(waited);
+        if !pipes.pass_on() {
+            break Some(AskEnding::TooLong);
+        }
+        if ended_at.is_none() && has_ended(&child) {
+            ended_at = Some(Instant::now());
+        }
+        if ended_at.is_some_and(|at| pipes.are_closed() || at.elapsed() > REST_WITHIN) {
+            break None;
+        }
+    };
+    // Not reaped yet, so the id is still that of its group.
+    let _gone = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let deadline = Instant::now() + KILLED_WITHIN;
+    while !has_ended(&child) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let code = child.try_wait()?.and_then(|status| status.code());
+    let Pipes { out, err, .. } = pipes;
+    let err = String::from_utf8_lossy(&err).into_owned();
+    Ok(problem.unwrap_or(AskEnding::RolloutEnded { code, out, err }))
+}
+
+/// Whether it has ended; it is not reaped.
+fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+}
+
+/// The near ends of a child's pipes.
+struct Pipes<'a> {
+    stdin: Option<std::process::ChildStdin>,
+    stdout: Option<std::process::ChildStdout>,
+    stderr: Option<std::process::ChildStderr>,
+    input: &'a [u8],
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl<'a> Pipes<'a> {
+    fn of(child: &mut Child, input: &'a [u8]) -> Self {
+        let pipes = Self {
+            stdin: child.stdin.take().filter(|_| !input.is_empty()),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            input,
+            out: Vec::new(),
+            err: Vec::new(),
+        };
+        // A pipe can be made so; if not, the time of a write is bounded by the child's life.
+        let _ = pipes.stdin.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
+        let _ = pipes.stdout.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
+        let _ = pipes.stderr.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
+        pipes
+    }
+
+    fn are_closed(&self) -> bool {
+        self.stdout.is_none() && self.stderr.is_none()
+    }
+
+    /// Waits for a while, writes and reads what can be; returns false if too much was read.
+    fn pass_on(&mut self) -> bool {
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        fds.extend(self.stdin.iter().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        fds.extend(self.stdout.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        fds.extend(self.stderr.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        if fds.is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        } else {
+            let _ready = poll(&mut fds, Some(&LOOK_EVERY));
+        }
+        self.write();
+        read(&mut self.stdout, &mut self.out);
+        read(&mut self.stderr, &mut self.err);
+        if let Some(start) = self.err.len().checked_sub(ERRORS_BYTES_MOST) {
+            self.err.drain(..start);
+        }
+        self.out.len() <= ANSWER_BYTES_MOST
+    }
+
+    fn write(&mut self) {
+        let Some(stdin) = &mut self.stdin else { return };
+        match stdin.write(self.input) {
+            Ok(written) => self.input = &self.input[written..],
+            Err(error) if is_for_now(&error) => {}
+            Err(_) => self.input = &[], // a command that ends at once does not read it
+        }
+        if self.input.is_empty() {
+            self.stdin = None;
+        }
+    }
+}
+
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Reads once; forgets the pipe at its end.
+fn read(pipe: &mut Option<impl Read + AsFd>, to: &mut Vec<u8>) {
+    let Some(from) = pipe else { return };
+    let mut buffer = [0; 16 << 10];
+    match from.read(&mut buffer) {
+        Ok(0) => *pipe = None,
+        Ok(length) => to.extend_from_slice(&buffer[..length]),
+        Err(error) if is_for_now(&error) => {}
+        Err(_) => *pipe = None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Patient {
+        is_over: bool,
+        calls: usize,
+    }
+
+    impl Waiting for Patient {
+        fn is_over(&self) -> bool {
+            self.is_over && self.calls > 2
+        }
+
+        fn goes_on(&mut self, _: Duration) {
+            self.calls += 1;
+        }
+    }
+
+    fn run(script: &str, input: &str, within: Duration, is_over: bool) -> AskEnding {
+        let mut command = Command::new("sh");
+        let mut patient = Patient { is_over, calls: 0 };
+        ask(command.args(["-c", script]), input.as_bytes(), within, &mut patient).unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_command_is_given_its_input_and_answers() {
+        let input = "x".repeat(200_000);
+        let ending = run("cat; echo no >&2; exit 3", &input, LONG, false);
+        let expected =
+            AskEnding::RolloutEnded { code: Some(3), out: input.into(), err: "no\n".to_owned() };
+        assert!(ending == expected);
+        // Who does not read is no reason to wait.
+        let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
+        assert_eq!(
+            ending,
+            AskEnding::RolloutEnded { code: Some(0), out: Vec::new(), err: String::new() }
+        );
+    }
+
+    #[test]
+    fn a_command_ends_with_its_children_by_time_length_and_stop() {
+        let begun = Instant::now();
+        assert_eq!(run("sleep 100", "", Duration::from_millis(50), false), AskEnding::TimedOut);
+        assert_eq!(run("sleep 100 & wait", "", LONG, true), AskEnding::Stopped);
+        assert_eq!(run("yes", "", LONG, false), AskEnding::TooLong);
+        // A child in the background holds the pipes.
+        let ending = run("sleep 100 & echo done", "", LONG, false);
+        assert_eq!(
+            ending,
+            AskEnding::RolloutEnded { code: Some(0), out: "done\n".into(), err: String::new() }
+        );
+        let ending = run("yes e >&2 & sleep 0.1; kill $!; exit 1", "", LONG, false);
+        let AskEnding::RolloutEnded { code: Some(1), err, .. } = ending else {
+            panic!("{ending:?}")
+        };
+        assert!(err.len() <= ERRORS_BYTES_MOST, "{}", err.len());
+        assert!(begun.elapsed() < LONG, "nothing was waited for");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        let mut patient = Patient { is_over: false, calls: 0 };
+        let ending = ask(&mut Command::new("no-such-program"), b"", LONG, &mut patient);
+        assert_eq!(ending.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,396 @@
+//! The hosts of a fleet, from the command line's words, and how each is asked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use latput_experiment::target::{At, Target};
+use latput_fleet::inventory::{self, FleetHost, ListedHost};
+use latput_fleet::{InventoryError, ansible};
+use latput_knobs::{Setting, parse_assignment};
+use latput_linux::files;
+use latput_load::Stop;
+use latput_trial::program::split;
+use latput_units::Nanos;
+
+use super::ask::{AskEnding, Waiting, ask};
+use super::crew::{HostSlot, WAITED_FOR_MOST};
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// The inventory where none is named.
+const INVENTORY: &str = "inventory.toml";
+/// Most bytes of an inventory.
+const INVENTORY_BYTES_MOST: u64 = 16 << 20;
+/// Most time of a command that lists hosts.
+const LIST_WITHIN: Duration = Duration::from_secs(60);
+/// What reads Ansible's inventories.
+const ANSIBLE: &str = "ansible-inventory";
+
+/// Which hosts, and how they are asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct FleetArgs {
+    /// The hosts: a file of groups (.toml), or an Ansible inventory, which `ansible-inventory` reads; what it
+    /// prints with --list (.json) is read without it [default: inventory.toml].
+    #[arg(short, long, value_name = "FILE", conflicts_with = "hosts_from")]
+    inventory: Option<PathBuf>,
+    /// A command that prints the hosts, one word a line, such as `ssh://root@web1%eth0`. No shell reads it.
+    #[arg(long, value_name = "COMMAND")]
+    hosts_from: Option<String>,
+    /// Only the hosts of this group. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// The interface of hosts for which the list names none.
+    #[arg(long, value_name = "IFACE")]
+    interface: Option<String>,
+    /// Hosts that are worked on at a time; one that is silent for a second does not count.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parallel)]
+    parallel: usize,
+    /// Most time for one answer of one host (1s to 1h); more where latput must be brought over a slow line.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
+    timeout: Nanos,
+    /// The static latput to take along to hosts that have none of this version; without it this program.
+    #[arg(long, value_name = "FILE")]
+    bring: Option<PathBuf>,
+}
+
+fn parallel(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=WAITED_FOR_MOST).contains(count));
+    count.ok_or_else(|| format!("give a number from 1 to {WAITED_FOR_MOST}"))
+}
+
+fn timeout(text: &str) -> Result<Nanos, String> {
+    let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
+    let is_meant = (Nanos::from_s(1)..=Nanos::from_s(3600)).contains(&time);
+    is_meant.then_some(time).ok_or_else(|| "must be 1s to 1h".to_owned())
+}
+
+/// The hosts with how to get to each.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    pub(super) members: Vec<Member>,
+    pub(super) parallel: usize,
+    /// Most time of one answer.
+    pub(super) timeout: Nanos,
+}
+
+/// A host of the fleet.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) host: FleetHost,
+    via: Vec<String>,
+    program: String,
+}
+
+impl FleetArgs {
+    /// Reads the hosts. `wanted` (KNOB=VALUE) takes the place of each one's setting.
+    pub(super) fn open(&self, wanted: &[String], context: &Context) -> Result<Fleet, CliError> {
+        let (source, listed) = if let Some(line) = &self.hosts_from {
+            (format!("--hosts-from `{line}`"), hosts_of_command(line, &context.stop)?)
+        } else {
+            let path = self.inventory.as_deref().unwrap_or(Path::new(INVENTORY));
+            (path.display().to_string(), hosts_of_file(path, &context.stop)?)
+        };
+        let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
+        let listed = listed.map_err(wrong)?;
+        let wanted = setting(wanted)?;
+        let mut hosts = Vec::new();
+        for host in listed {
+            if self.group.is_empty() || self.group.contains(&host.group) {
+                let host = self.host(host, wanted.as_ref());
+                hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
+            }
+        }
+        if hosts.is_empty() {
+            let groups = self.group.join(", ");
+            return Err(CliError::usage(format!("{source}: no host is in group {groups}")));
+        }
+        let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;
+        for remark in remarks {
+            output::remark(&format!("latput: {remark}"));
+        }
+        let members = hosts.into_iter().map(|host| self.member(host));
+        let members = members.collect::<Result<_, _>>()?;
+        Ok(Fleet { members, parallel: self.parallel, timeout: self.timeout })
+    }
+
+    /// Most time of one answer.
+    pub(super) const fn timeout(&self) -> Nanos {
+        self.timeout
+    }
+
+    fn host(&self, listed: ListedHost, wanted: Option<&Setting>) -> Result<FleetHost, String> {
+        let ListedHost { name, word, group, interface, driver, setting } = listed;
+        let Target { reach, at } = Target::parse(&word).map_err(|error| error.to_string())?;
+        let named = match at {
+            Some(At::Interface(name)) => Some(name),
+            Some(At::Address(_)) => {
+                return Err(format!("`{word}`: name the interface, not its address"));
+            }
+            None => None,
+        };
+        let interface = named.or(interface).or_else(|| self.interface.clone());
+        let interface = interface.ok_or_else(|| {
+            format!("`{word}`: no interface is named: `interface = \"eth0\"` in its group, `{word}%eth0`, or \
+                 --interface eth0")
+        })?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        if interface.is_empty() || !interface.chars().all(is_plain) || interface.starts_with('-') {
+            return Err(format!("`{}` cannot be named to another host", interface.escape_debug()));
+        }
+        let target = Target { reach, at: None };
+        Ok(FleetHost {
+            name: name.unwrap_or_else(|| target.name()),
+            group,
+            reach: target.to_string(),
+            interface,
+            driver,
+            setting: wanted.cloned().unwrap_or(setting),
+        })
+    }
+
+    fn member(&self, host: FleetHost) -> Result<Member, CliError> {
+        let own = std::env::current_exe()?.display().to_string();
+        let (via, program) = Target::parse(&host.reach)?.via(&own, self.bring.as_deref());
+        Ok(Member { host, via, program })
+    }
+}
+
+/// The values of the command line; `None` if there are none.
+fn setting(texts: &[String]) -> Result<Option<Setting>, CliError> {
+    let mut setting = Setting::new();
+    for text in texts {
+        let (knob, value) =
+            parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?;
+        if setting.insert(knob, value).is_some() {
+            return Err(CliError::usage(format!("`{knob}` is given twice")));
+        }
+    }
+    Ok(Some(setting).filter(|setting| !setting.is_empty()))
+}
+
+type Listed = Result<Vec<ListedHost>, InventoryError>;
+
+fn hosts_of_file(path: &Path, stop: &Stop) -> Result<Listed, CliError> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let read = || {
+        files::read_text(path, INVENTORY_BYTES_MOST).map_err(|error| {
+            let message = format!("{error}: name the hosts with --inventory or --hosts-from");
+            CliError { code: Code::Usage, error: anyhow::Error::msg(message) }
+        })
+    };
+    match extension {
+        Some("toml") => Ok(inventory::parse(&read()?)),
+        Some("json") => Ok(ansible::parse(&read()?)),
+        _ => {
+            read()?; // a file that is not there is told of in our words
+            let mut command = Command::new(ANSIBLE);
+            command.arg("-i").arg(path).arg("--list");
+            let listing = said_by(&mut command, ANSIBLE, stop).map_err(|why| {
+                CliError::usage(format!(
+                    "{}: {why}: a file that is not .toml is an Ansible inventory, which `{ANSIBLE}` (ansible-core) \
+                     reads; give what it prints with --list as a .json where it is not installed",
+                    path.display()
+                ))
+            })?;
+            Ok(ansible::parse(&listing))
+        }
+    }
+}
+
+fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
+    let wrong = |why: String| CliError::usage(format!("--hosts-from `{line}`: {why}"));
+    let words = split(line).map_err(|error| wrong(error.to_string()))?;
+    let program = words.first().ok_or_else(|| wrong("it names no command".to_owned()))?;
+    let said = said_by(Command::new(program).args(&words[1..]), program, stop).map_err(wrong)?;
+    Ok(inventory::parse_lines(&said))
+}
+
+/// What a command of this host prints.
+fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
+    let ending = ask(command, b"", LIST_WITHIN, &mut Unless(stop));
+    match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
+        AskEnding::RolloutEnded { code: Some(0), out, .. } => {
+            String::from_utf8(out).map_err(|_| format!("`{program}` printed what is no text"))
+        }
+        AskEnding::RolloutEnded { code, err, .. } => {
+            let code = code.map_or_else(|| "by a signal".to_owned(), |code| format!("with {code}"));
+            Err(format!("`{program}` ended {code}: {}", last_line(&err)))
+        }
+        AskEnding::TimedOut => Err(format!("`{program}` took longer than {LIST_WITHIN:?}")),
+        AskEnding::TooLong => Err(format!("`{program}` printed too much")),
+        AskEnding::Stopped => Err("interrupted".to_owned()),
+    }
+}
+
+/// The last line that says something, without latput's own beginning.
+pub(super) fn last_line(said: &str) -> String {
+    let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or("it said nothing").trim_start_matches("latput: error: ");
+    latput_report::printable(line)
+}
+
+/// Waits unless a stop comes.
+struct Unless<'a>(&'a Stop);
+
+impl Waiting for Unless<'_> {
+    fn is_over(&self) -> bool {
+        self.0.is_raised()
+    }
+
+    fn goes_on(&mut self, _: Duration) {}
+}
+
+/// When nobody waits for an answer any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until<'a> {
+    /// After the first Ctrl-C.
+    Stop(&'a Stop),
+    /// After the second: what changes a host is not cut short by the first.
+    SecondStop(&'a Stop),
+}
+
+/// Waits with a host's place in the crew.
+pub(super) struct InPlace<'a, 'p> {
+    pub(super) place: &'a mut HostSlot<'p>,
+    pub(super) until: Until<'a>,
+}
+
+impl Until<'_> {
+    /// Whether nobody waits any more.
+    pub(super) fn is_over(self) -> bool {
+        match self {
+            Self::Stop(stop) => stop.is_raised(),
+            Self::SecondStop(stop) => stop.is_raised_again(),
+        }
+    }
+}
+
+impl Waiting for InPlace<'_, '_> {
+    fn is_over(&self) -> bool {
+        self.until.is_over()
+    }
+
+    fn goes_on(&mut self, waited: Duration) {
+        self.place.has_waited(waited);
+    }
+}
+
+impl Fleet {
+    /// Refuses hosts of which nothing is wanted.
+    pub(super) fn must_want(&self) -> Result<(), CliError> {
+        match self.members.iter().find(|member| member.host.setting.is_empty()) {
+            None => Ok(()),
+            Some(Member { host, .. }) => Err(CliError::usage(format!(
+                "nothing is wanted of {}: give KNOB=VALUE, or `settings` of group `{}`",
+                host.name, host.group
+            ))),
+        }
+    }
+}
+
+impl Member {
+    /// Runs its latput with these arguments and this input.
+    pub(super) fn ask(
+        &self,
+        args: &[&str],
+        input: &str,
+        timeout: Nanos,
+        waiting: &mut dyn Waiting,
+    ) -> io::Result<AskEnding> {
+        let words = self.words(args);
+        let begun = Instant::now();
+        loop {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            let asked = ask(&mut command, input.as_bytes(), timeout.as_duration(), waiting);
+            // Too many processes or open files for a moment: others end.
+            let is_for_now = |error: &io::Error| matches!(error.raw_os_error(), Some(libc_eagain) if [11, 12, 23, 24].contains(&libc_eagain));
+            match asked {
+                Err(error) if is_for_now(&error) && begun.elapsed() < timeout.as_duration() => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The command line that runs its latput.
+    pub(super) fn words(&self, args: &[&str]) -> Vec<String> {
+        let program = std::iter::once(&self.program).cloned();
+        self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
+    }
+
+    /// The same to be typed here: this program is called by its name.
+    pub(super) fn command_line(&self, args: &[&str]) -> String {
+        let own = std::env::current_exe().unwrap_or_default();
+        let word = |word: &String| {
+            if Path::new(word) == own {
+                "latput".to_owned()
+            } else {
+                latput_report::shell_word(word)
+            }
+        };
+        self.words(args).iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_experiment::target::FORMS;
+
+    use super::*;
+
+    fn args(words: &[&str]) -> FleetArgs {
+        #[derive(clap::Parser)]
+        struct Parsed {
+            #[command(flatten)]
+            fleet: FleetArgs,
+        }
+        let words = std::iter::once(&"latput").chain(words);
+        <Parsed as clap::Parser>::parse_from(words).fleet
+    }
+
+    fn listed(word: &str, interface: Option<&str>) -> ListedHost {
+        let interface = interface.map(str::to_owned);
+        ListedHost { word: word.to_owned(), interface, ..ListedHost::default() }
+    }
+
+    #[test]
+    fn the_interface_is_of_the_word_the_list_or_the_command_line() {
+        let given = args(&["--interface", "ens1"]);
+        for (word, interface, expected) in [
+            ("ssh://a%eth1", Some("eth0"), "eth1"),
+            ("ssh://a", Some("eth0"), "eth0"),
+            ("ssh://a", None, "ens1"),
+            ("eth7", None, "eth7"),
+        ] {
+            let host = given.host(listed(word, interface), None).unwrap();
+            assert_eq!(host.interface, expected, "{word}");
+        }
+        let host = given.host(listed("ssh://root@a:22", None), None).unwrap();
+        assert_eq!((host.name.as_str(), host.reach.as_str()), ("a", "ssh://root@a:22"));
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_asked_is_refused() {
+        for (word, interface, problem) in [
+            ("ssh://a", None, "no interface is named"),
+            ("ssh://a%10.0.0.1", None, "not its address"),
+            ("ssh://", None, FORMS),
+            ("ssh://a", Some("eth0;reboot"), "cannot be named"),
+            ("ssh://a", Some("--stdin"), "cannot be named"),
+        ] {
+            let said = args(&[]).host(listed(word, interface), None).unwrap_err();
+            assert!(said.contains(problem), "{word}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_last_line_tells_why() {
+        assert_eq!(last_line("a\nlatput: error: b\n\n"), "b");
+        assert_eq!(last_line(" \n"), "it said nothing");
+    }
+}

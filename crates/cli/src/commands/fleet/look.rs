@@ -1,0 +1,241 @@
+//! A look at an interface: what the host does, and how it is asked.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use latput_experiment::host;
+use latput_fleet::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, SCHEMA, WaitingChange};
+use latput_fleet::{Answered, FleetHost};
+use latput_knobs::{
+    self as knobs, Capability, KernelError, KernelErrorKind, KernelRead, Knob, Place, Slot, Value,
+    parse_assignment,
+};
+use latput_linux::route::{Link, Route};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+
+use super::ask::AskEnding;
+use super::crew;
+use super::hosts::{Fleet, InPlace, Member, Until, last_line};
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::{output, parallel};
+
+/// Most that is read of a question, bytes.
+const STDIN_BYTES_MOST: u64 = 1 << 20;
+/// Asks for every knob that can be set.
+const ALL: &str = "*";
+
+/// Read an interface of this host: the knobs of stdin, as JSON.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    interface: String,
+}
+
+/// A knob that is asked for, and its wanted value where that may be a word.
+type Question = (Knob, Option<Value>);
+
+impl Args {
+    pub(super) fn run(self) -> Result<ExitCode, CliError> {
+        let mut text = String::new();
+        std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
+        let kernel = LinuxKernel::open()?;
+        let origin = checkpoint::context()?;
+        let links = Route::open()?.links()?;
+        let mut look = HostLook {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: origin.boot_id.clone(),
+            network_namespace: origin.namespace,
+            interface: None,
+            others: Vec::new(),
+        };
+        match links.iter().find(|link| link.name == self.interface) {
+            Some(link) => look.interface = Some(self.look(&kernel, &origin, link, &text)?),
+            None => look.others = links.into_iter().map(|link| link.name).collect(),
+        }
+        let text = serde_json::to_string(&look)
+            .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        output::print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn look(
+        &self,
+        kernel: &LinuxKernel,
+        origin: &knobs::Context,
+        link: &Link,
+        question: &str,
+    ) -> Result<InterfaceLook, CliError> {
+        let slot = Slot { namespace: origin.namespace, index: link.index };
+        Ok(InterfaceLook {
+            name: link.name.clone(),
+            index: link.index,
+            driver: facts::driver(link),
+            is_up: link.is_up,
+            has_carrier: link.has_carrier,
+            faults: Route::open()?.faults(link.index)?,
+            knobs: self.knobs(kernel, question)?,
+            waiting: waiting(origin, slot),
+        })
+    }
+
+    fn knobs(&self, kernel: &LinuxKernel, question: &str) -> Result<Vec<KnobLook>, CliError> {
+        if question.trim() == ALL {
+            return Ok(self.settable(kernel));
+        }
+        let asked = questions(question)?;
+        let names: Vec<Knob> = asked.iter().map(|(knob, _)| *knob).collect();
+        let read = kernel.read_many(&self.interface, &names);
+        let look = |((knob, wanted), values): (&Question, _)| {
+            self.knob(kernel, *knob, wanted.as_ref(), values)
+        };
+        Ok(asked.iter().zip(read).map(look).collect())
+    }
+
+    /// Everything that can be set here and was read.
+    fn settable(&self, kernel: &LinuxKernel) -> Vec<KnobLook> {
+        let surveyed = kernel.survey(&self.interface).into_iter();
+        let settable = surveyed.filter(|one| matches!(one.capability, Capability::Settable(_)));
+        settable
+            .filter(|one| one.values.is_ok())
+            .map(|one| self.knob(kernel, one.knob, None, one.values))
+            .collect()
+    }
+
+    fn knob(
+        &self,
+        kernel: &LinuxKernel,
+        knob: Knob,
+        wanted: Option<&Value>,
+        values: Result<Vec<(Place, Value)>, KernelError>,
+    ) -> KnobLook {
+        let word = |place: Place| match wanted {
+            Some(Value::Named(named)) => {
+                let found = kernel.resolve(&self.interface, knob, place, *named).ok()?;
+                Some(found.to_string())
+            }
+            _ => None,
+        };
+        let (values, problem) = match values {
+            Ok(values) => (values, None),
+            Err(error) if error.kind == KernelErrorKind::Unsupported => {
+                (Vec::new(), Some(format!("it has no such knob: {}", error.reason)))
+            }
+            Err(error) => (Vec::new(), Some(error.reason)),
+        };
+        let values = values.into_iter().map(|(place, value)| PlaceLook {
+            place: place.to_string(),
+            value: value.to_string(),
+            word: word(place),
+        });
+        KnobLook { knob: knob.name().to_owned(), values: values.collect(), problem }
+    }
+}
+
+fn questions(text: &str) -> Result<Vec<Question>, CliError> {
+    let question = |line: &str| {
+        if line.contains('=') {
+            let (knob, value) = parse_assignment(line).map_err(|error| error.to_string())?;
+            return Ok((knob, Some(value)));
+        }
+        let knob: Result<Knob, knobs::UnknownKnob> = line.trim().parse();
+        Ok((knob.map_err(|error| error.to_string())?, None))
+    };
+    text.lines().map(question).collect::<Result<_, String>>().map_err(CliError::usage)
+}
+
+/// The change of an interface that is under way, or waits to be confirmed. One that cannot be read counts as one.
+fn waiting(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
+    let kept = match FileCheckpoints::new(&host::checkpoints_dir()).kept(slot) {
+        Ok(kept) => kept?,
+        Err(error) => return Some(WaitingChange { by: error.to_string(), left_ms: None }),
+    };
+    if kept.boot_id != origin.boot_id || kept.is_of_namespace(origin) != Some(true) {
+        return None;
+    }
+    let by = kept.by.unwrap_or_default();
+    let left = kept.confirm_by.map(|by| by.saturating_sub(process::since_boot()));
+    Some(WaitingChange {
+        by: format!("{} by {}", by.command, by.user),
+        left_ms: left.map(|left| left.as_ns() / 1_000_000),
+    })
+}
+
+/// Looks at every host of a fleet, side by side; see [`one`] for `knobs`.
+pub(super) fn all(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Vec<Answered> {
+    let bar = parallel::bar(fleet.members.len(), "hosts");
+    let is_over = || context.stop.is_raised();
+    let answers = crew::side_by_side(
+        &fleet.members,
+        fleet.parallel,
+        is_over,
+        bar.as_ref(),
+        |member, place| {
+            let mut waiting = InPlace { place, until: Until::Stop(&context.stop) };
+            one(fleet, member, knobs, &mut waiting)
+        },
+    );
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    answers.into_iter().map(|answer| answer.unwrap_or(Answered::NotAsked)).collect()
+}
+
+/// Looks at a host: at `knobs`, else at those of its setting, else at all that can be set.
+pub(super) fn one(
+    fleet: &Fleet,
+    member: &Member,
+    knobs: Option<&[Knob]>,
+    waiting: &mut InPlace<'_, '_>,
+) -> Answered {
+    let FleetHost { interface, setting, .. } = &member.host;
+    let (question, asked): (String, Option<BTreeSet<Knob>>) = match knobs {
+        Some(knobs) => {
+            let lines = knobs.iter().map(|knob| format!("{knob}\n"));
+            (lines.collect(), Some(knobs.iter().copied().collect()))
+        }
+        None if setting.is_empty() => (ALL.to_owned(), None),
+        None => {
+            let lines = setting.iter().map(|(knob, value)| format!("{knob}={value}\n"));
+            (lines.collect(), Some(setting.keys().copied().collect()))
+        }
+    };
+    let args = ["fleet", "look", interface, "--json"];
+    match member.ask(&args, &question, fleet.timeout, waiting) {
+        Err(error) => Answered::Unreachable(format!("cannot start the way there: {error}")),
+        Ok(AskEnding::Stopped) => Answered::NotAsked,
+        Ok(AskEnding::TimedOut) => {
+            Answered::TimedOut(format!("it has not answered within {}", fleet.timeout))
+        }
+        Ok(AskEnding::TooLong) => Answered::Failed("its answer does not end".to_owned()),
+        Ok(AskEnding::RolloutEnded { code: Some(0), out, .. }) => {
+            match HostLook::read(&out, interface, asked.as_ref()) {
+                Ok(look) => Answered::Look(Box::new(look)),
+                Err(why) => Answered::Failed(why),
+            }
+        }
+        Ok(AskEnding::RolloutEnded { err, .. }) => match said_by_latput(&err) {
+            Some(said) => Answered::Failed(said.message),
+            None => Answered::Unreachable(last_line(&err)),
+        },
+    }
+}
+
+/// The error that a latput at the far end ended with.
+#[derive(Debug)]
+pub(super) struct FarError {
+    /// Its words.
+    pub(super) message: String,
+    /// As [`Code::kind_and_remedy`] has it.
+    pub(super) kind: String,
+}
+
+/// The error in the last line of stderr; `None` if no latput with `--json` wrote it.
+pub(super) fn said_by_latput(err: &str) -> Option<FarError> {
+    let line = err.lines().rev().find(|line| !line.trim().is_empty())?;
+    let document: serde_json::Value = serde_json::from_str(line).ok()?;
+    let error = document.get("error")?;
+    let message = latput_report::printable(error.get("message")?.as_str()?);
+    Some(FarError { message, kind: error.get("kind")?.as_str()?.to_owned() })
+}

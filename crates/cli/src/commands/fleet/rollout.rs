@@ -1,0 +1,455 @@
+//! `latput fleet apply`: brings the wanted values to a fleet in stages, and back where a guard breaks.
+//!
+//! Each host's change is a transaction of its own that waits for its confirmation, so that a host goes back by itself
+//! when this process, or the line to it, is gone. All are confirmed at the end, or none is.
+
+mod change;
+mod ending;
+mod watch;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use latput_fleet::guard::TimedLook;
+use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
+use latput_fleet::{Answered, Guards, StageStep, judge, stages};
+use latput_load::Stop;
+use latput_trial::program::split;
+use latput_units::Nanos;
+
+use self::change::{HostChange, SettingEnded};
+use super::crew::{self, HostSlot};
+use super::hosts::{Fleet, FleetArgs, InPlace, Member, Until};
+use super::{look, table};
+use crate::commands::change as local_change;
+use crate::context::Context;
+use crate::exit::CliError;
+use crate::{output, parallel};
+
+/// The least time between the two looks before a change: the rate of faults is taken over it.
+const BASELINE: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet apply -i inventory.toml --dry-run
+  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5min --soak 30s
+  latput fleet apply -i inventory.toml --guard 'curl -fsS -m 5 http://{host}/health'
+
+A stage is of each group, with the hosts of earlier stages counted. After each stage its hosts and those before it
+must be well for --soak: reached, the interface up and with carrier if it was, the values in force, errors and
+drops as before, every --guard with exit code 0. When all are well, the change is confirmed on every host.
+Otherwise, and on Ctrl-C, every host goes back (exit code 4). A host that cannot be reached then goes back by
+itself at the end of --confirm-within, and is named (exit code 5).
+
+Hosts that cannot be used are left out and named (exit code 6): the same command later changes those that are
+not as wanted.")]
+pub(super) struct Args {
+    /// The wanted values, in the place of those of the inventory.
+    #[arg(value_name = "KNOB=VALUE")]
+    wanted: Vec<String>,
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// The first stage: a number of hosts of each group, or a share such as 10%.
+    #[arg(long, value_name = "HOSTS", default_value = "1")]
+    canary: StageStep,
+    /// A later stage: how many hosts of each group have the values after it. May be repeated [default: all].
+    #[arg(long, value_name = "HOSTS")]
+    then: Vec<StageStep>,
+    /// Every host goes back after this time (1s to 24h) unless all are well.
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = local_change::confirm_within)]
+    confirm_within: Nanos,
+    /// How long the hosts must be well after each stage (0s to 24h).
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = soak)]
+    soak: Nanos,
+    /// A command of this host that must end with 0, for each changed host: `{host}`, `{interface}` and `{target}`
+    /// stand for its own. No shell reads it. May be repeated.
+    #[arg(long, value_name = "COMMAND")]
+    guard: Vec<String>,
+    /// Errors and drops of an interface that are allowed beside those of before, packets a second.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    new_faults_most: u64,
+    /// Allow changes that take the link down and up, unless it carries the connection to the host.
+    #[arg(long)]
+    allow_link_reset: bool,
+    /// Look at the hosts, and print the stages and what would be changed.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn soak(text: &str) -> Result<Nanos, String> {
+    let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
+    let is_meant = time <= Nanos::from_s(24 * 3600);
+    is_meant.then_some(time).ok_or_else(|| "must be 0s to 24h".to_owned())
+}
+
+/// How far a host has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It had the wanted values.
+    Same,
+    /// It is of no use, and why.
+    LeftOut(String),
+    /// Its stage has not come.
+    Planned,
+    /// It is changed, or may be.
+    Changed(Lease),
+    /// It keeps its change, as this entry of its journal where that is known.
+    Confirmed(Option<u64>),
+    /// It is as it was; what is to be said of it.
+    PutBack(String),
+    /// It was not reached, and goes back by itself.
+    GoesBack(String, Lease),
+    /// It could not go back, and why.
+    Stranded(String),
+}
+
+/// The time in which a change must be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    /// Its earliest end, on this host's clock.
+    ends_at: Instant,
+    /// Its latest end, in milliseconds since 1970.
+    back_by_unix_ms: u64,
+}
+
+/// A host with what happened to it.
+#[derive(Debug)]
+pub(super) struct Part {
+    member: Member,
+    phase: Phase,
+    /// The looks before the change.
+    before: Vec<TimedLook>,
+    /// The first look after it.
+    since: Option<TimedLook>,
+}
+
+/// How the whole ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RolloutEnded {
+    /// Nothing was to be done.
+    Nothing,
+    /// Nothing was done: it was a dry run.
+    Rehearsed,
+    /// Every change was confirmed, where that could be.
+    Confirmed,
+    /// Every change was put back, where that could be, and why.
+    Broken(String),
+}
+
+/// A setting on its way to a fleet.
+pub(super) struct Rollout<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    fleet: Fleet,
+    /// What the hosts' checkpoints and journals call this rollout.
+    name: String,
+    guards: Guards,
+    /// The words of each guard.
+    commands: Vec<Vec<String>>,
+    begun: Instant,
+    parts: Vec<Part>,
+    stages: Vec<Vec<usize>>,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        self.check_times()?;
+        let words = |line: &String| {
+            split(line).map_err(|error| CliError::usage(format!("--guard `{line}`: {error}")))
+        };
+        let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
+        let fleet = self.fleet.open(&self.wanted, context)?;
+        fleet.must_want()?;
+        let mut rollout = Rollout::new(&self, context, fleet, commands);
+        rollout.look()?;
+        let ended = rollout.go();
+        rollout.end(&ended)
+    }
+
+    fn steps(&self) -> Vec<StageStep> {
+        let then = if self.then.is_empty() { [StageStep::All].as_slice() } else { &self.then };
+        std::iter::once(self.canary).chain(then.iter().copied()).collect()
+    }
+
+    /// The time that a stage may take: its soak, and the looks at its two ends, each with a second try.
+    fn stage_within(&self) -> Nanos {
+        self.soak.saturating_add(self.fleet.timeout().saturating_mul(4))
+    }
+
+    /// Refuses a time to confirm that ends before the stages do.
+    fn check_times(&self) -> Result<(), CliError> {
+        let stages = u64::try_from(self.steps().len()).unwrap_or(u64::MAX);
+        let needed = self.stage_within().saturating_mul(stages);
+        if self.confirm_within >= needed {
+            return Ok(());
+        }
+        Err(CliError::usage(format!(
+            "--confirm-within {} ends before the {stages} stages may: each has its soak ({}) and four times --timeout \
+             ({}), so give at least {needed}",
+            self.confirm_within,
+            self.soak,
+            self.fleet.timeout()
+        )))
+    }
+}
+
+impl<'a> Rollout<'a> {
+    fn new(args: &'a Args, context: &'a Context, fleet: Fleet, commands: Vec<Vec<String>>) -> Self {
+        let name = format!("fleet-{:x}-{:x}", unix_ms(), std::process::id());
+        let guards = Guards { faults_most_pps: args.new_faults_most };
+        Self {
+            args,
+            context,
+            fleet,
+            name,
+            guards,
+            commands,
+            begun: Instant::now(),
+            parts: Vec::new(),
+            stages: Vec::new(),
+        }
+    }
+
+    fn stop(&self) -> &'a Stop {
+        &self.context.stop
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::from_ns(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Looks at every host, and divides those that are to be changed into stages.
+    fn look(&mut self) -> Result<(), CliError> {
+        let answers = look::all(&self.fleet, None, self.context);
+        let hosts: Vec<_> = self.fleet.members.iter().map(|member| member.host.clone()).collect();
+        let judged = judge(&hosts, answers);
+        if let Some(problem) = undecided_groups(&judged).first() {
+            return Err(CliError::usage(format!("{problem}: say which is meant by `driver`")));
+        }
+        let now = self.now();
+        let parts = self.fleet.members.iter().zip(judged).map(|(member, judged)| {
+            let phase = first_phase(&judged);
+            let before = judged.look.into_iter().map(|look| TimedLook { at: now, look }).collect();
+            Part { member: member.clone(), phase, before, since: None }
+        });
+        self.parts = parts.collect();
+        let planned: Vec<usize> = self.in_phase(|phase| *phase == Phase::Planned);
+        let groups: Vec<&str> =
+            planned.iter().map(|idx| self.parts[*idx].member.host.group.as_str()).collect();
+        let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();
+        self.stages = stages(&groups, &self.args.steps()).into_iter().map(of_planned).collect();
+        let left_out = self.in_phase(|phase| matches!(phase, Phase::LeftOut(_))).len();
+        let same = self.in_phase(|phase| *phase == Phase::Same).len();
+        output::remark(&format!(
+            "latput: {}: {} to change, {same} as wanted, {left_out} left out",
+            self.name,
+            table::hosts_in_words(planned.len())
+        ));
+        Ok(())
+    }
+
+    fn in_phase(&self, is_meant: impl Fn(&Phase) -> bool) -> Vec<usize> {
+        (0..self.parts.len()).filter(|idx| is_meant(&self.parts[*idx].phase)).collect()
+    }
+
+    fn changed(&self) -> Vec<usize> {
+        self.in_phase(|phase| matches!(phase, Phase::Changed(_)))
+    }
+
+    /// Changes stage after stage; confirms all, or puts all back.
+    fn go(&mut self) -> RolloutEnded {
+        if self.args.dry_run {
+            return RolloutEnded::Rehearsed;
+        }
+        if self.stages.is_empty() && !self.stop().is_raised() {
+            return RolloutEnded::Nothing;
+        }
+        for number in 0..self.stages.len() {
+            if let Err(why) = self.stage(number) {
+                output::remark(&format!("latput: {why}: every changed host goes back"));
+                self.put_back();
+                return RolloutEnded::Broken(why);
+            }
+        }
+        if self.stop().is_raised() {
+            self.put_back();
+            return RolloutEnded::Broken(INTERRUPTED.to_owned());
+        }
+        self.confirm();
+        RolloutEnded::Confirmed
+    }
+
+    /// One stage: a second look, the change, and the soak. The error is what is broken.
+    fn stage(&mut self, number: usize) -> Result<(), String> {
+        self.has_time()?;
+        self.wait_until(Instant::now() + BASELINE)?;
+        self.look_again(number)?;
+        let stage = self.stage_of(number, &Phase::Planned);
+        if stage.is_empty() {
+            return Ok(());
+        }
+        let of = format!("stage {} of {}", number + 1, self.stages.len());
+        output::remark(&format!("latput: {of}: {}", table::hosts_in_words(stage.len())));
+        self.set(&stage)?;
+        self.watch()?;
+        output::remark(&format!("latput: {of}: all guards held for {}", self.args.soak));
+        Ok(())
+    }
+
+    fn stage_of(&self, number: usize, phase: &Phase) -> Vec<usize> {
+        let stage = self.stages[number].iter().copied();
+        stage.filter(|idx| self.parts[*idx].phase == *phase).collect()
+    }
+
+    /// Whether the time of the first change lasts for another stage.
+    fn has_time(&self) -> Result<(), String> {
+        let leases = self.parts.iter().filter_map(|part| match part.phase {
+            Phase::Changed(lease) => Some(lease.ends_at),
+            _ => None,
+        });
+        let needed = Instant::now() + self.args.stage_within().as_duration();
+        match leases.min() {
+            Some(ends_at) if ends_at < needed => Err(format!(
+                "the first host would go back by itself before the next stage has ended: give more --confirm-within \
+                 than {}",
+                self.args.confirm_within
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sleeps; the error is that a stop has come.
+    fn wait_until(&self, end: Instant) -> Result<(), String> {
+        while !self.stop().is_raised() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(LOOK_EVERY));
+        }
+        Err(INTERRUPTED.to_owned())
+    }
+
+    /// Looks at a stage's hosts right before they are changed.
+    fn look_again(&mut self, number: usize) -> Result<(), String> {
+        let stage = self.stage_of(number, &Phase::Planned);
+        let answers =
+            self.each(&stage, Until::Stop(self.stop()), "hosts looked at", |part, waiting| {
+                look::one(&self.fleet, &part.member, None, waiting)
+            });
+        let now = self.now();
+        for (idx, answer) in answers {
+            let answer = answer.unwrap_or(Answered::NotAsked);
+            let part = &mut self.parts[idx];
+            let judged = judge(std::slice::from_ref(&part.member.host), vec![answer]);
+            let [judged] = judged.try_into().map_err(|_| "one host has one state".to_owned())?;
+            if judged.state == HostState::NotAsked {
+                return Err(INTERRUPTED.to_owned());
+            }
+            part.phase = first_phase(&judged);
+            part.before.extend(judged.look.map(|look| TimedLook { at: now, look }));
+        }
+        Ok(())
+    }
+
+    /// Sets the values on hosts. The error is that one refused, or was lost.
+    fn set(&mut self, stage: &[usize]) -> Result<(), String> {
+        let setting = HostChange {
+            fleet: &self.fleet,
+            made_by: &self.name,
+            within: self.args.confirm_within,
+            allow_link_reset: self.args.allow_link_reset,
+        };
+        let results =
+            self.each(stage, Until::SecondStop(self.stop()), "hosts changed", |part, waiting| {
+                setting.set(&part.member, waiting)
+            });
+        let mut problems = Vec::new();
+        for (idx, result) in results {
+            let Some((lease, result)) = result else { continue }; // it was not begun
+            let Part { member, phase, .. } = &mut self.parts[idx];
+            match result {
+                SettingEnded::Done => *phase = Phase::Changed(lease),
+                SettingEnded::Nothing => *phase = Phase::Same,
+                SettingEnded::Refused(why) => {
+                    problems.push(format!("{}: {why}", member.host.name));
+                    *phase = Phase::LeftOut(why);
+                }
+                SettingEnded::Stranded(why) => {
+                    problems.push(format!("{}: {why}", member.host.name));
+                    *phase = Phase::Stranded(why);
+                }
+                SettingEnded::Lost(why) => {
+                    problems.push(format!("{}: {why}", member.host.name));
+                    *phase = Phase::Changed(lease);
+                }
+            }
+        }
+        first_of(problems)?;
+        if self.stop().is_raised() { Err(INTERRUPTED.to_owned()) } else { Ok(()) }
+    }
+
+    /// Does `job` for parts side by side; a part that was not begun has no result.
+    fn each<R: Send>(
+        &self,
+        which: &[usize],
+        until: Until<'_>,
+        what: &str,
+        job: impl Fn(&Part, &mut InPlace<'_, '_>) -> R + Sync,
+    ) -> Vec<(usize, Option<R>)> {
+        let bar = parallel::bar(which.len(), what);
+        let is_over = || until.is_over();
+        let one = |idx: &usize, place: &mut HostSlot<'_>| {
+            job(&self.parts[*idx], &mut InPlace { place, until })
+        };
+        let results = crew::side_by_side(which, self.fleet.parallel, is_over, bar.as_ref(), one);
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        which.iter().copied().zip(results).collect()
+    }
+}
+
+/// What ends a rollout that nothing else has ended.
+const INTERRUPTED: &str = "interrupted";
+
+/// The first problem, and how many more there are; fine without one.
+fn first_of(problems: Vec<String>) -> Result<(), String> {
+    match problems.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        [first, more @ ..] => Err(format!("{first} (and {} more)", more.len())),
+    }
+}
+
+/// Whether a host is to be changed, by a look at it.
+fn first_phase(judged: &Judged) -> Phase {
+    let waiting = judged.look.as_ref().and_then(|found| found.waiting.as_ref());
+    match (&judged.state, waiting) {
+        (HostState::Same, None) => Phase::Same,
+        (HostState::Drifted(missing), None) => {
+            let unreadable = missing.iter().find(|missing| missing.value.is_none());
+            match unreadable {
+                Some(_) => Phase::LeftOut(judged.state.why()),
+                None => Phase::Planned,
+            }
+        }
+        (HostState::Same | HostState::Drifted(_), Some(waiting)) => {
+            let left = waiting.left_ms.map_or_else(
+                || "is under way".to_owned(),
+                |ms| format!("waits to be confirmed for another {} s", ms.div_ceil(1000)),
+            );
+            Phase::LeftOut(format!("a change ({}) {left}", waiting.by))
+        }
+        (state, _) => Phase::LeftOut(format!("{}: {}", state.name(), state.why())),
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,222 @@
+//! What is done to one host: set, confirm, put back. Each is a command of its latput there.
+
+use std::time::Instant;
+
+use latput_fleet::Answered;
+use latput_fleet::judge::differences;
+use latput_units::Nanos;
+
+use super::super::ask::AskEnding;
+use super::super::hosts::{Fleet, InPlace, Member, last_line};
+use super::super::look::{self, FarError, said_by_latput};
+use super::{Lease, Part, Phase, Rollout, Until, unix_ms};
+
+/// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
+/// its time.
+const BACK_WITHIN: Nanos = Nanos::from_s(5);
+
+/// A change that hosts are told to make.
+pub(super) struct HostChange<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) made_by: &'a str,
+    pub(super) within: Nanos,
+    pub(super) allow_link_reset: bool,
+}
+
+/// How the change of a host ended.
+pub(super) enum SettingEnded {
+    /// It is made, and waits to be confirmed.
+    Done,
+    /// Nothing was to be changed.
+    Nothing,
+    /// The host refused, and is unchanged.
+    Refused(String),
+    /// The host could not go back.
+    Stranded(String),
+    /// It is not known.
+    Lost(String),
+}
+
+/// What a latput at the far end answered.
+enum Heard {
+    /// It did what it was told, and printed this.
+    Done(serde_json::Value),
+    /// It refused.
+    Refused(FarError),
+    /// It was not heard of.
+    Lost(String),
+}
+
+impl HostChange<'_> {
+    /// Sets the host's values; they go back at the end of the lease.
+    pub(super) fn set(
+        &self,
+        member: &Member,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> (Lease, SettingEnded) {
+        let within = format!("{}ns", self.within.as_ns());
+        let interface = member.host.interface.as_str();
+        let mut args = vec!["set", interface, "--stdin", "--json", "--confirm-within", &within];
+        let made_by = format!("--made-by={}", self.made_by);
+        args.push(&made_by);
+        args.extend(self.allow_link_reset.then_some("--allow-link-reset"));
+        let lines = member.host.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
+        let values = lines.collect::<Vec<_>>().join("\n") + "\n";
+        let ends_at = Instant::now() + self.within.as_duration();
+        let heard = tell(self.fleet, member, &args, &values, waiting);
+        let latest = self.within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
+        let lease = Lease { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) };
+        let ended = match heard {
+            Heard::Done(document) => match document["changes"].as_array() {
+                Some(changes) if changes.is_empty() => SettingEnded::Nothing,
+                Some(_) => SettingEnded::Done,
+                None => SettingEnded::Lost("its answer has no list of changes".to_owned()),
+            },
+            Heard::Refused(FarError { message, kind }) if kind == "stranded" => {
+                SettingEnded::Stranded(message)
+            }
+            Heard::Refused(FarError { message, .. }) => SettingEnded::Refused(message),
+            Heard::Lost(why) => SettingEnded::Lost(why),
+        };
+        (lease, ended)
+    }
+}
+
+impl Rollout<'_> {
+    fn made_by(&self) -> String {
+        format!("--made-by={}", self.name)
+    }
+
+    /// Confirms the change of every changed host. One that cannot be confirmed goes back by itself.
+    pub(super) fn confirm(&mut self) {
+        let changed = self.changed();
+        let made_by = self.made_by();
+        let results = self.each(
+            &changed,
+            Until::SecondStop(self.stop()),
+            "hosts confirmed",
+            |part, waiting| self.confirm_one(part, &made_by, waiting),
+        );
+        self.note(results, "its confirmation was interrupted");
+    }
+
+    fn confirm_one(&self, part: &Part, made_by: &str, waiting: &mut InPlace<'_, '_>) -> Phase {
+        let Phase::Changed(lease) = part.phase else { return part.phase.clone() };
+        let interface = part.member.host.interface.as_str();
+        let args = ["confirm", interface, "--json", made_by];
+        let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        if matches!(heard, Heard::Lost(_)) {
+            heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        }
+        let why = match heard {
+            Heard::Done(document) => return Phase::Confirmed(document["journal"][0].as_u64()),
+            Heard::Refused(FarError { message, kind }) => match kind.as_str() {
+                "rolled_back" => return Phase::PutBack(message),
+                "stranded" => return Phase::Stranded(message),
+                _ => message,
+            },
+            Heard::Lost(why) => why,
+        };
+        // The first answer may be what was lost.
+        match look::one(&self.fleet, &part.member, None, waiting) {
+            Answered::Look(found)
+                if found.interface.as_ref().is_some_and(|found| {
+                    found.waiting.is_none() && differences(&part.member.host, found).is_empty()
+                }) =>
+            {
+                Phase::Confirmed(None)
+            }
+            _ => Phase::GoesBack(why, lease),
+        }
+    }
+
+    /// Puts every changed host back, as far as it can be reached.
+    pub(super) fn put_back(&mut self) {
+        let changed = self.changed();
+        let made_by = self.made_by();
+        let results = self.each(
+            &changed,
+            Until::SecondStop(self.stop()),
+            "hosts put back",
+            |part, waiting| self.put_back_one(part, &made_by, waiting),
+        );
+        self.note(results, "it was not waited for");
+    }
+
+    fn put_back_one(&self, part: &Part, made_by: &str, waiting: &mut InPlace<'_, '_>) -> Phase {
+        let Phase::Changed(lease) = part.phase else { return part.phase.clone() };
+        let interface = part.member.host.interface.as_str();
+        let args = ["restore", interface, "--json", made_by];
+        let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        if matches!(heard, Heard::Lost(_)) {
+            heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        }
+        match heard {
+            Heard::Done(_) => self.as_before(part, lease, waiting),
+            Heard::Refused(FarError { message, kind }) if kind == "stranded" => {
+                Phase::Stranded(message)
+            }
+            Heard::Refused(FarError { message, .. }) | Heard::Lost(message) => {
+                Phase::GoesBack(message, lease)
+            }
+        }
+    }
+
+    /// Compares a host that went back with what it was.
+    fn as_before(&self, part: &Part, lease: Lease, waiting: &mut InPlace<'_, '_>) -> Phase {
+        let found = match look::one(&self.fleet, &part.member, None, waiting) {
+            Answered::Look(found) => found.interface,
+            _ => None,
+        };
+        let (Some(found), Some(before)) = (found, part.before.last()) else {
+            return Phase::PutBack("it could not be looked at once more".to_owned());
+        };
+        if let Some(waiting) = found.waiting {
+            return Phase::GoesBack(format!("a change ({}) still waits", waiting.by), lease);
+        }
+        let differ = before.look.knobs.iter().zip(&found.knobs).filter(|(was, is)| was != is);
+        let differ: Vec<String> = differ
+            .map(|(was, is)| format!("{} is {}, and was {}", was.knob, is.brief(), was.brief()))
+            .collect();
+        if differ.is_empty() {
+            return Phase::PutBack(String::new());
+        }
+        Phase::PutBack(format!("somebody else has changed it: {}", differ.join("; ")))
+    }
+
+    /// Keeps what became of hosts. One without a result goes back by itself.
+    fn note(&mut self, results: Vec<(usize, Option<Phase>)>, otherwise: &str) {
+        for (idx, result) in results {
+            let Part { phase, .. } = &mut self.parts[idx];
+            let Phase::Changed(lease) = *phase else { continue };
+            *phase = result.unwrap_or_else(|| Phase::GoesBack(otherwise.to_owned(), lease));
+        }
+    }
+}
+
+/// Runs a command of the host's latput that answers in JSON.
+fn tell(
+    fleet: &Fleet,
+    member: &Member,
+    args: &[&str],
+    input: &str,
+    waiting: &mut InPlace<'_, '_>,
+) -> Heard {
+    let ending = match member.ask(args, input, fleet.timeout, waiting) {
+        Ok(ending) => ending,
+        Err(error) => return Heard::Lost(format!("cannot start the way there: {error}")),
+    };
+    match ending {
+        AskEnding::Stopped => Heard::Lost("it was not waited for".to_owned()),
+        AskEnding::TimedOut => Heard::Lost(format!("it has not answered within {}", fleet.timeout)),
+        AskEnding::TooLong => Heard::Lost("its answer does not end".to_owned()),
+        AskEnding::RolloutEnded { code: Some(0), out, .. } => match serde_json::from_slice(&out) {
+            Ok(document) => Heard::Done(document),
+            Err(_) => Heard::Lost("its answer is not what latput says".to_owned()),
+        },
+        AskEnding::RolloutEnded { err, .. } => match said_by_latput(&err) {
+            Some(error) => Heard::Refused(error),
+            None => Heard::Lost(last_line(&err)),
+        },
+    }
+}

@@ -1,0 +1,185 @@
+//! What became of every host of a rollout, for people, programs and the exit code.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use latput_experiment::error::LeftChanged;
+use latput_units::text::utc;
+
+use super::super::table::hosts_in_words;
+use super::{Part, Phase, Rollout, RolloutEnded, differences};
+use crate::document::fleet::{RolloutDocument, RolloutHostPart};
+use crate::exit::{CliError, Code, CutShort};
+use crate::output;
+
+/// The outcomes in the order of tables.
+const OUTCOMES: [&str; 8] = [
+    "confirmed",
+    "same",
+    "would-change",
+    "unchanged",
+    "put-back",
+    "left-out",
+    "goes-back",
+    "stranded",
+];
+
+impl Phase {
+    /// The name of a host's outcome.
+    fn outcome(&self, ended: &RolloutEnded) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::LeftOut(_) => "left-out",
+            Self::Planned if *ended == RolloutEnded::Rehearsed => "would-change",
+            Self::Planned => "unchanged",
+            Self::Changed(_) | Self::GoesBack(..) => "goes-back",
+            Self::Confirmed(_) => "confirmed",
+            Self::PutBack(_) => "put-back",
+            Self::Stranded(_) => "stranded",
+        }
+    }
+
+    /// Whether the host is, or may be, neither as it was nor as it is to be.
+    const fn is_left(&self) -> bool {
+        matches!(self, Self::Changed(_) | Self::GoesBack(..) | Self::Stranded(_))
+    }
+
+    fn back_by_unix_ms(&self) -> Option<u64> {
+        match self {
+            Self::Changed(lease) | Self::GoesBack(_, lease) => Some(lease.back_by_unix_ms),
+            _ => None,
+        }
+    }
+
+    /// What is to be said of it; empty if its outcome says all.
+    fn why(&self) -> String {
+        match self {
+            Self::LeftOut(why) | Self::PutBack(why) | Self::Stranded(why) => why.clone(),
+            Self::GoesBack(why, lease) => {
+                format!("{why}; it goes back by itself by {}", utc(lease.back_by_unix_ms / 1000))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Rollout<'_> {
+    /// Prints what became of every host, and gives the exit code.
+    pub(super) fn end(&self, ended: &RolloutEnded) -> Result<ExitCode, CliError> {
+        if self.context.json {
+            output::print_json(&self.document(ended))?;
+        } else {
+            output::print(&self.text(ended))?;
+        }
+        match ended {
+            RolloutEnded::Broken(why) => Err(self.failure(why)),
+            _ if self.parts.iter().any(|part| !is_well(&part.phase, ended)) => {
+                Ok(Code::Partial.into())
+            }
+            _ => Ok(Code::Done.into()),
+        }
+    }
+
+    fn failure(&self, why: &str) -> CliError {
+        let left: Vec<LeftChanged> = self.parts.iter().filter_map(Self::left).collect();
+        let back = self.in_phase(|phase| matches!(phase, Phase::PutBack(_))).len();
+        if left.is_empty() && back == 0 {
+            return CliError::new(Code::Failed, format!("{why}: nothing was changed"));
+        }
+        if left.is_empty() {
+            let words = format!("{why}: {} put back", hosts_in_words(back));
+            return CliError::new(Code::RolledBack, words);
+        }
+        let names: Vec<&str> = left.iter().map(|left| left.host.as_str()).collect();
+        let message = format!(
+            "{why}: {} put back, and not these, which are named above with the time at which they go back by themselves: {}",
+            hosts_in_words(back),
+            names.join(", ")
+        );
+        CliError { code: Code::Stranded, error: CutShort { message, left }.into() }
+    }
+
+    fn left(part: &Part) -> Option<LeftChanged> {
+        let Part { member, phase, .. } = part;
+        phase.is_left().then(|| LeftChanged {
+            host: member.host.name.clone(),
+            why: phase.why(),
+            command: member.command_line(&["restore", &member.host.interface]),
+        })
+    }
+
+    fn text(&self, ended: &RolloutEnded) -> String {
+        let mut text = String::new();
+        if *ended == RolloutEnded::Rehearsed {
+            for (number, stage) in self.stages.iter().enumerate() {
+                let names: Vec<&str> =
+                    stage.iter().map(|idx| self.parts[*idx].member.host.name.as_str()).collect();
+                let _ = writeln!(text, "stage {}: {}", number + 1, names.join(" "));
+            }
+        }
+        for outcome in OUTCOMES {
+            let parts: Vec<&Part> =
+                self.parts.iter().filter(|part| part.phase.outcome(ended) == outcome).collect();
+            if parts.is_empty() {
+                continue;
+            }
+            let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(parts.len()));
+            for part in parts {
+                let why = Self::why(part, ended);
+                if !why.is_empty() {
+                    let host = &part.member.host;
+                    let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
+                }
+            }
+        }
+        text
+    }
+
+    fn why(part: &Part, ended: &RolloutEnded) -> String {
+        if *ended == RolloutEnded::Rehearsed
+            && part.phase == Phase::Planned
+            && let Some(found) = part.before.first()
+        {
+            return latput_fleet::judge::told(&differences(&part.member.host, &found.look));
+        }
+        part.phase.why()
+    }
+
+    fn document(&self, ended: &RolloutEnded) -> RolloutDocument {
+        let name = |idx: &usize| self.parts[*idx].member.host.name.clone();
+        let hosts = self.parts.iter().map(|part| RolloutHostPart {
+            name: part.member.host.name.clone(),
+            group: part.member.host.group.clone(),
+            target: part.member.host.reach.clone(),
+            interface: part.member.host.interface.clone(),
+            outcome: part.phase.outcome(ended).to_owned(),
+            why: Self::why(part, ended),
+            journal: if let Phase::Confirmed(number) = part.phase { number } else { None },
+            back_by_unix_ms: part.phase.back_by_unix_ms(),
+        });
+        RolloutDocument {
+            schema: 1,
+            name: self.name.clone(),
+            ended: match ended {
+                RolloutEnded::Nothing => "nothing-to-do",
+                RolloutEnded::Rehearsed => "dry-run",
+                RolloutEnded::Confirmed => "confirmed",
+                RolloutEnded::Broken(_) => "put-back",
+            }
+            .to_owned(),
+            broken: if let RolloutEnded::Broken(why) = ended { Some(why.clone()) } else { None },
+            stages: self.stages.iter().map(|stage| stage.iter().map(name).collect()).collect(),
+            hosts: hosts.collect(),
+        }
+    }
+}
+
+/// Whether a host is as it is to be at the end.
+const fn is_well(phase: &Phase, ended: &RolloutEnded) -> bool {
+    match phase {
+        Phase::Same | Phase::Confirmed(_) => true,
+        // Stages need not reach all.
+        Phase::Planned => !matches!(ended, RolloutEnded::Broken(_)),
+        _ => false,
+    }
+}

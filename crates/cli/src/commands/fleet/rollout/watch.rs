@@ -1,0 +1,132 @@
+//! The soak: changed hosts are looked at until it is over, and one that is not well ends it.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use latput_fleet::Answered;
+use latput_fleet::guard::TimedLook;
+use latput_fleet::judge::{HostState, Judged, judge};
+
+use super::super::ask::{AskEnding, ask};
+use super::super::hosts::{InPlace, Until, last_line};
+use super::super::look;
+use super::{INTERRUPTED, Part, Rollout, first_of};
+
+/// Parts of a soak after each of which the hosts are looked at.
+const PARTS: u32 = 4;
+/// The least time between two rounds.
+const ROUND_EVERY_LEAST: Duration = Duration::from_secs(1);
+
+impl Rollout<'_> {
+    /// Watches every changed host for the soak; the error is what is broken.
+    pub(super) fn watch(&mut self) -> Result<(), String> {
+        let soak = self.args.soak.as_duration();
+        let end = Instant::now() + soak;
+        loop {
+            self.round()?;
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            self.wait_until(end.min(now + (soak / PARTS).max(ROUND_EVERY_LEAST)))?;
+        }
+    }
+
+    /// Looks at every changed host once.
+    fn round(&mut self) -> Result<(), String> {
+        let changed = self.changed();
+        let results =
+            self.each(&changed, Until::Stop(self.stop()), "hosts watched", |part, waiting| {
+                let now = self.look_twice(part, waiting)?;
+                let problem = self.broken(part, &now, waiting);
+                Ok::<_, String>((now, problem))
+            });
+        let mut problems = Vec::new();
+        for (idx, result) in results {
+            let part = &mut self.parts[idx];
+            let name = &part.member.host.name;
+            match result {
+                None => return Err(INTERRUPTED.to_owned()),
+                Some(Err(why)) => problems.push(format!("{name}: {why}")),
+                Some(Ok((now, problem))) => {
+                    problems.extend(problem.map(|why| format!("{name}: {why}")));
+                    part.since.get_or_insert(now);
+                }
+            }
+        }
+        if self.stop().is_raised() {
+            return Err(INTERRUPTED.to_owned());
+        }
+        first_of(problems)
+    }
+
+    /// A look, and a second one where the first fails: one lost packet is no reason to go back.
+    fn look_twice(&self, part: &Part, waiting: &mut InPlace<'_, '_>) -> Result<TimedLook, String> {
+        let mut why = String::new();
+        for _ in 0..2 {
+            let answer: Answered = look::one(&self.fleet, &part.member, None, waiting);
+            let judged = judge(std::slice::from_ref(&part.member.host), vec![answer]);
+            for Judged { state, look, .. } in judged {
+                why = format!("{}: {}", state.name(), state.why());
+                if let (Some(look), HostState::Same | HostState::Drifted(_)) = (look, &state) {
+                    return Ok(TimedLook { at: self.now(), look });
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// What is broken on a host, if anything is.
+    fn broken(
+        &self,
+        part: &Part,
+        now: &TimedLook,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> Option<String> {
+        let [.., earlier, before] = part.before.as_slice() else {
+            return Some("it was not looked at before the change".to_owned());
+        };
+        let before = [earlier.clone(), before.clone()];
+        let since = part.since.as_ref().unwrap_or(now);
+        let host = &part.member.host;
+        let problem = self.guards.broken(host, &before, since, now);
+        problem.or_else(|| self.commands.iter().find_map(|words| self.breaks(words, part, waiting)))
+    }
+
+    /// Why a guard of the user's does not hold.
+    fn breaks(
+        &self,
+        words: &[String],
+        part: &Part,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> Option<String> {
+        let host = &part.member.host;
+        let of_host = |word: &String| {
+            let word = word.replace("{host}", &host.name);
+            word.replace("{interface}", &host.interface).replace("{target}", &host.reach)
+        };
+        let words: Vec<String> = words.iter().map(of_host).collect();
+        let shown = latput_report::printable(&words.join(" "));
+        let within = self.fleet.timeout;
+        let ending =
+            ask(Command::new(&words[0]).args(&words[1..]), b"", within.as_duration(), waiting);
+        let why = match ending {
+            Ok(AskEnding::RolloutEnded { code: Some(0), .. }) => return None,
+            Ok(AskEnding::RolloutEnded { code, out, err }) => {
+                let said = if err.trim().is_empty() {
+                    String::from_utf8_lossy(&out).into_owned()
+                } else {
+                    err
+                };
+                let code =
+                    code.map_or_else(|| "by a signal".to_owned(), |code| format!("with {code}"));
+                format!("ended {code}: {}", last_line(&said))
+            }
+            Ok(AskEnding::TimedOut) => format!("has not ended within {within}"),
+            Ok(AskEnding::TooLong) => "printed too much".to_owned(),
+            Ok(AskEnding::Stopped) => return Some(INTERRUPTED.to_owned()),
+            Err(error) => format!("cannot be started: {error}"),
+        };
+        Some(format!("the guard `{shown}` {why}"))
+    }
+}

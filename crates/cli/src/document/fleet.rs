@@ -1,0 +1,186 @@
+//! The JSON of `latput fleet`.
+
+use std::collections::BTreeMap;
+
+use latput_fleet::judge::{Difference, HostState, Judged};
+use latput_fleet::twins::TwinDrift;
+use latput_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The output of `latput fleet show`, `verify` and `drift`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetDocument {
+    /// Version of this document's schema: 1.
+    schema: u32,
+    /// `show`, `verify` or `drift`.
+    action: String,
+    /// Time that the look took, in milliseconds.
+    took_ms: u64,
+    /// The number of hosts in each state, by group.
+    groups: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Every host, in the order of the inventory.
+    hosts: Vec<FleetHostPart>,
+    /// Of `show`: the values of each knob of each group. Of `drift`: those knobs in which hosts of a group differ.
+    values: Vec<FleetKnobPart>,
+}
+
+/// A host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FleetHostPart {
+    /// Its name.
+    name: String,
+    /// Its group.
+    group: String,
+    /// How it is reached, in one word.
+    target: String,
+    /// The interface.
+    interface: String,
+    /// `same`, `drifted`, `other` (another host or interface than is meant), `failed` (its latput cannot), `unreachable`,
+    /// `timed-out` or `not-asked` (interrupted). Where nothing is wanted, `same` is a host that was read.
+    state: String,
+    /// The reason; empty where the state is `same`.
+    why: String,
+    /// The driver of the interface; `null` where that is not known.
+    driver: Option<String>,
+    /// Who has a change of the interface under way, or waiting to be confirmed; `null`: nobody.
+    waiting: Option<String>,
+    /// The wanted values that are not there.
+    differences: Vec<FleetDifference>,
+}
+
+/// A wanted value that is not there.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FleetDifference {
+    /// The knob.
+    knob: String,
+    /// `device`, `rx-0` and so on; empty if the knob could not be read.
+    place: String,
+    /// The wanted value.
+    wanted: String,
+    /// The value of now; `null` if it could not be read.
+    value: Option<String>,
+    /// Why it could not be read.
+    problem: Option<String>,
+}
+
+/// The values of a knob in a group.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FleetKnobPart {
+    /// The group.
+    group: String,
+    /// The knob.
+    knob: String,
+    /// The values, the most frequent first.
+    values: Vec<FleetValuePart>,
+}
+
+/// A value with the hosts that have it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FleetValuePart {
+    /// The value; of a knob whose places differ, each place with its value.
+    value: String,
+    /// The names of the hosts.
+    hosts: Vec<String>,
+}
+
+impl FleetDocument {
+    pub(crate) fn new(action: &str, judged: &[Judged], values: &[TwinDrift], took: Nanos) -> Self {
+        let mut groups: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for Judged { host, state, .. } in judged {
+            let of_group = groups.entry(host.group.clone()).or_default();
+            *of_group.entry(state.name().to_owned()).or_default() += 1;
+        }
+        let values = values.iter().map(|knob| FleetKnobPart {
+            group: knob.group.clone(),
+            knob: knob.knob.clone(),
+            values: knob
+                .values
+                .iter()
+                .map(|(value, hosts)| FleetValuePart { value: value.clone(), hosts: hosts.clone() })
+                .collect(),
+        });
+        Self {
+            schema: 1,
+            action: action.to_owned(),
+            took_ms: took.as_ns() / 1_000_000,
+            groups,
+            hosts: judged.iter().map(host).collect(),
+            values: values.collect(),
+        }
+    }
+}
+
+fn host(Judged { host, state, look }: &Judged) -> FleetHostPart {
+    let differences = match state {
+        HostState::Drifted(differences) => differences.iter().map(difference).collect(),
+        _ => Vec::new(),
+    };
+    FleetHostPart {
+        name: host.name.clone(),
+        group: host.group.clone(),
+        target: host.reach.clone(),
+        interface: host.interface.clone(),
+        state: state.name().to_owned(),
+        why: state.why(),
+        driver: look.as_ref().map(|found| found.driver.clone()),
+        waiting: look.as_ref().and_then(|found| Some(found.waiting.as_ref()?.by.clone())),
+        differences,
+    }
+}
+
+fn difference(found: &Difference) -> FleetDifference {
+    FleetDifference {
+        knob: found.knob.name().to_owned(),
+        place: found.place.clone(),
+        wanted: found.wanted.clone(),
+        value: found.value.clone(),
+        problem: found.problem.clone(),
+    }
+}
+
+/// The output of `latput fleet apply`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RolloutDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// What the journals of the hosts call it.
+    pub(crate) name: String,
+    /// `confirmed`, `put-back`, `nothing-to-do` or `dry-run`.
+    pub(crate) ended: String,
+    /// What was broken, if all was put back.
+    pub(crate) broken: Option<String>,
+    /// The hosts of each stage.
+    pub(crate) stages: Vec<Vec<String>>,
+    /// Every host, in the order of the inventory.
+    pub(crate) hosts: Vec<RolloutHostPart>,
+}
+
+/// What became of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RolloutHostPart {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its group.
+    pub(crate) group: String,
+    /// How it is reached, in one word.
+    pub(crate) target: String,
+    /// The interface.
+    pub(crate) interface: String,
+    /// `confirmed`, `same` (it had the wanted values), `left-out` (it could not be used), `unchanged` (its stage did not
+    /// come), `put-back`, `goes-back` (it was not reached, and goes back by itself), `stranded` or `would-change`.
+    pub(crate) outcome: String,
+    /// The reason; empty where the outcome says all.
+    pub(crate) why: String,
+    /// The number of the change in the host's journal, for `latput undo` there; `null` where that is not known.
+    pub(crate) journal: Option<u64>,
+    /// The latest time at which it goes back by itself, in milliseconds since 1970 (UTC); `null` where it does not.
+    pub(crate) back_by_unix_ms: Option<u64>,
+}

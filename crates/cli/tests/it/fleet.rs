@@ -1,0 +1,48 @@
+//! `latput fleet` without root: this host's loopback as a fleet, and inventories that cannot be meant.
+
+use crate::Place;
+
+#[test]
+fn this_host_is_a_fleet_of_one() {
+    let place = Place::new();
+    place.write(
+        "inventory.toml",
+        "schema = 1\n[group.own]\nhosts = ['lo']\nsettings = { mtu = 65536 }\n",
+    );
+    place.run(&["fleet", "verify"]).expect(0, &["own: 1 host: 1 same"]);
+    place.run(&["fleet", "verify", "mtu=1500"]).expect(8, &["lo: mtu is 65536, wanted 1500"]);
+    place.run(&["fleet", "show", "mtu"]).expect(0, &["65536", "own: 1 host: 1 read"]);
+    place.run(&["fleet", "drift"]).expect(0, &["are alike"]);
+    let listed = ["fleet", "verify", "--hosts-from", "echo lo", "mtu=65536"];
+    place.run(&listed).expect(0, &["hosts: 1 host: 1 same"]);
+    let rehearsed = ["fleet", "apply", "mtu=65536", "--dry-run", "--json"];
+    place.run(&rehearsed).expect(0, &["\"ended\": \"dry-run\"", "\"outcome\": \"same\""]);
+}
+
+#[test]
+fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
+    let place = Place::new();
+    place.write("bad.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a']\n");
+    place.write("json.json", "[1]");
+    place.write("twice.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a%e']\n[group.b]\nhosts = ['ssh://a%e']\nsettings = { mtu = 1400 }\n");
+    for (args, words) in [
+        (&["verify"][..], &["inventory.toml", "--inventory", "--hosts-from"][..]),
+        (&["verify", "-i", "bad.toml", "mtu=1"], &["mtu: `1` is too small"]),
+        (&["verify", "-i", "bad.toml", "mtu=1400"], &["no interface is named", "--interface eth0"]),
+        (&["verify", "-i", "bad.toml", "--interface", "e"], &["nothing is wanted of a"]),
+        (&["verify", "-i", "bad.toml", "--group", "b"], &["no host is in group b"]),
+        (&["verify", "-i", "json.json"], &["not what `ansible-inventory --list` prints"]),
+        (&["verify", "-i", "twice.toml"], &["the same host and interface", "different wishes"]),
+        (&["verify", "--hosts-from", "false"], &["`false` ended with 1"]),
+        (&["verify", "--hosts-from", "no-such-program"], &["cannot start `no-such-program`"]),
+        (&["verify", "--hosts-from", "echo"], &["names no host"]),
+        (&["verify", "--hosts-from", "a | b"], &["--hosts-from `a | b`"]),
+        (&["show", "mut"], &["mtu"]),
+        (&["apply", "--canary", "0"], &["a number of hosts, a share such as 10%"]),
+        (&["apply", "--soak", "5min"], &["ends before the 2 stages may", "at least"]),
+        (&["apply", "--guard", ""], &["--guard ``: it names no program"]),
+        (&["verify", "--parallel", "0"], &["from 1 to 200"]),
+    ] {
+        place.run(&[&["fleet"], args].concat()).expect(2, words);
+    }
+}

@@ -1,0 +1,444 @@
+//! `latput fleet` on namespaces as hosts: some are dead, silent, slow, hostile, or not what the inventory says. What is
+//! there is told by `ip` and `ethtool`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::{isolate, needs_root};
+use serde_json::Value;
+
+use crate::{Place, Ran, interrupt, kill, needs_program, wait_until};
+
+const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
+const APPLY: &str = include_str!("../../../../docs/schema/fleet-apply.json");
+/// Txqueuelen of a veth when it is made.
+const BEFORE: &str = "1000";
+
+/// Namespaces `h1`, `h2` and so on, each with an interface `eth0`.
+struct Rack {
+    place: Place,
+    hosts: usize,
+}
+
+impl Rack {
+    /// `None` where something is missing, which is said.
+    fn up(hosts: usize) -> Option<Self> {
+        if needs_root() || needs_program("ip") || needs_program("ethtool") {
+            return None;
+        }
+        isolate();
+        let place = Place::new();
+        for host in 1..=hosts {
+            let (host, port) = (format!("h{host}"), format!("p{host}"));
+            ip(&["netns", "add", &host]);
+            ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &host]);
+            ip(&["link", "set", &port, "up"]);
+            ip(&["-n", &host, "link", "set", "eth0", "up"]);
+        }
+        fs::create_dir(place.path("bin")).unwrap();
+        let latput = env!("CARGO_BIN_EXE_latput");
+        std::os::unix::fs::symlink(latput, place.path("bin/latput")).unwrap();
+        let rack = Self { place, hosts };
+        rack.inventory("");
+        Some(rack)
+    }
+
+    /// Writes the inventory: the namespaces, and more hosts.
+    fn inventory(&self, more: &str) {
+        let words: Vec<String> =
+            (1..=self.hosts).map(|host| format!("\"netns://h{host}\"")).collect();
+        let words = words.join(", ");
+        let text = format!(
+            "schema = 1\n[group.web]\nhosts = [{words}, {more}]\ninterface = \"eth0\"\n\
+             settings = {{ txqueuelen = 700, gro = \"on\" }}\n"
+        );
+        self.place.write("inventory.toml", &text);
+    }
+
+    /// A program, for `exec:` or a guard.
+    fn script(&self, name: &str, body: &str) -> String {
+        let path = self.place.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let bin = self.place.path("bin").display().to_string();
+        let mut command = self.place.command(&[&["fleet"], args].concat());
+        command.env("PATH", format!("{bin}:/usr/sbin:/usr/bin:/sbin:/bin"));
+        command
+    }
+
+    fn fleet(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    fn start(&self, args: &[&str]) -> Child {
+        let to = |name: &str| fs::File::create(self.place.path(name)).unwrap();
+        self.command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
+    }
+
+    fn kept(&self, name: &str) -> String {
+        fs::read_to_string(self.place.path(name)).unwrap()
+    }
+
+    /// Txqueuelen of every host, as `ip` says it.
+    fn lengths(&self) -> Vec<String> {
+        (1..=self.hosts).map(|host| length_of(&format!("h{host}"))).collect()
+    }
+
+    fn all_are(&self, length: &str) -> bool {
+        self.lengths().iter().all(|found| found == length)
+    }
+
+    fn has_checkpoint(&self) -> bool {
+        let folder: PathBuf = self.place.path("state/checkpoints");
+        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        names.into_iter().any(|path| path.extension().is_some_and(|ends| ends == "json"))
+    }
+}
+
+fn ip(args: &[&str]) {
+    let ran = Ran::from(Command::new("ip").args(args).output().unwrap());
+    assert_eq!(ran.code, Some(0), "ip {args:?}: {ran:?}");
+}
+
+fn length_of(host: &str) -> String {
+    let ran = Command::new("ip").args(["-n", host, "-o", "link", "show", "eth0"]).output().unwrap();
+    let said = Ran::from(ran).out;
+    let mut words = said.split_whitespace().skip_while(|word| *word != "qlen");
+    words.nth(1).unwrap_or("nothing").trim_end_matches('\\').to_owned()
+}
+
+fn gro_of(host: &str) -> String {
+    let args = ["netns", "exec", host, "ethtool", "-k", "eth0"];
+    let said = Ran::from(Command::new("ip").args(args).output().unwrap()).out;
+    let line = said.lines().find_map(|line| line.strip_prefix("generic-receive-offload: "));
+    line.unwrap_or("nothing").to_owned()
+}
+
+#[track_caller]
+fn document(schema: &str, text: &str) -> Value {
+    let document: Value = serde_json::from_str(text).unwrap();
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    document
+}
+
+/// A field of every host, by name.
+fn by_host(document: &Value, field: &str) -> BTreeMap<String, String> {
+    let hosts = document["hosts"].as_array().unwrap().iter();
+    let text = |host: &Value, field: &str| host[field].as_str().unwrap().to_owned();
+    hosts.map(|host| (text(host, "name"), text(host, field))).collect()
+}
+
+#[test]
+fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
+    let Some(rack) = Rack::up(6) else { return };
+    ip(&["-n", "h3", "link", "set", "eth0", "name", "ens1"]);
+    ip(&["-n", "h4", "link", "delete", "eth0"]);
+    ip(&["-n", "h4", "link", "add", "eth0", "type", "bridge"]);
+    for host in ["h1", "h5"] {
+        ip(&["-n", host, "link", "set", "eth0", "txqueuelen", "700"]);
+        ip(&["netns", "exec", host, "ethtool", "-K", "eth0", "gro", "on"]);
+    }
+    let slow = rack.script("slow", "sleep 2; exec ip netns exec h5 \"$@\"");
+    let answer = r#"{"schema":1,"version":"0.1.0","boot_id":"b","network_namespace":1,"others":[],"interface":{"name":"eth9","index":2,"driver":"veth","is_up":true,"has_carrier":true,"faults":0,"knobs":[],"waiting":null}}"#;
+    let there = format!("echo latput-there host Linux x86_64 latput {}", env!("CARGO_PKG_VERSION"));
+    let liar = rack.script("liar", &format!("{there}; cat >/dev/null; echo '{answer}'"));
+    // It is given words of its own, which `sleep` would not take.
+    let silent = rack.script("silent", "exec sleep 1000");
+    let endless = rack.script("endless", &format!("{there}; exec yes '{{'"));
+    rack.inventory(&format!(
+        "{{ name = \"dead\", target = \"exec:false\" }}, {{ name = \"silent\", target = \"exec:{silent}\" }}, \
+         {{ name = \"slow\", target = \"exec:{slow}\" }}, {{ name = \"liar\", target = \"exec:{liar}\" }}, \
+         {{ name = \"endless\", target = \"exec:{endless}\" }}, \"netns://gone\", \"netns://h1\""
+    ));
+    let args = ["verify", "--timeout", "10s", "--parallel", "2", "--prometheus", "fleet.prom"];
+    let ran = rack.fleet(&args);
+    ran.expect(8, &["`h1` of group `web` is also", "txqueuelen is 1000, wanted 700", "gro is off"]);
+    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
+    let found = document(FLEET, &ran.expect(8, &[]).out);
+    let states = by_host(&found, "state");
+    let why = by_host(&found, "why");
+    for (host, state, words) in [
+        ("h1", "same", ""),
+        ("h2", "drifted", "gro is off, wanted on"),
+        ("h3", "other", "it has no interface eth0, but lo, ens1"),
+        ("h4", "other", "its driver is bridge, and most of its group have veth"),
+        ("h5", "same", ""),
+        ("dead", "unreachable", "`false` ended"),
+        ("silent", "timed-out", "within 10s"),
+        // The slow one is h5 by another way.
+        ("slow", "other", "is also called h5"),
+        ("liar", "failed", "asked for eth0 and answers for eth9"),
+        ("endless", "failed", "does not end"),
+        ("gone", "unreachable", "gone"),
+    ] {
+        assert_eq!(states[host], state, "{host}: {}", why[host]);
+        assert!(why[host].contains(words), "{host}: {}", why[host]);
+    }
+    assert_eq!(states.len(), 12);
+    let metrics = rack.kept("fleet.prom");
+    for line in [
+        "latput_fleet_hosts{group=\"web\",state=\"same\"} 2",
+        "latput_fleet_hosts{group=\"web\",state=\"other\"} 3",
+        "latput_fleet_host_state{group=\"web\",host=\"dead\",interface=\"eth0\",state=\"unreachable\"} 1",
+        "latput_fleet_knob_drifted{group=\"web\",host=\"h2\",interface=\"eth0\",knob=\"gro\"} 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}
+
+#[test]
+fn after_ctrl_c_what_ended_is_told_and_the_rest_is_named() {
+    let Some(rack) = Rack::up(2) else { return };
+    let mark = rack.place.path("asked");
+    let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
+    rack.inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
+    // One place, so that the hosts come one after another; the silent one is the last.
+    let args = ["verify", "txqueuelen=1000", "--parallel", "1", "--timeout", "1h", "--json"];
+    let mut child = rack.start(&args);
+    wait_until("the silent host to be asked", || mark.exists());
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(6), "{}", rack.kept("stderr"));
+    let states = by_host(&document(FLEET, &rack.kept("stdout")), "state");
+    assert_eq!(states.values().collect::<Vec<_>>(), ["same", "same", "not-asked"]);
+}
+
+#[test]
+fn twins_that_differ_are_found_without_a_wanted_value() {
+    let Some(rack) = Rack::up(4) else { return };
+    rack.fleet(&["drift"]).expect(0, &["the hosts of each group are alike"]);
+    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "123"]);
+    let ran = rack.fleet(&["drift", "--json"]);
+    let found = document(FLEET, &ran.expect(8, &[]).out);
+    let expected = serde_json::json!([{ "group": "web", "knob": "txqueuelen", "values": [
+        { "value": "1000", "hosts": ["h1", "h2", "h4"] }, { "value": "123", "hosts": ["h3"] },
+    ] }]);
+    assert_eq!(found["values"], expected);
+    rack.fleet(&["show", "txqueuelen"]).expect(0, &["123", "h1 h2 h4", "web: 4 hosts: 4 read"]);
+}
+
+#[test]
+fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
+    let Some(rack) = Rack::up(6) else { return };
+    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
+    let args = ["apply", "--canary", "1", "--then", "50%", "--then", "all", "--soak", "0s"];
+    let rehearsed = rack.fleet(&[&args[..], &["--dry-run"]].concat());
+    rehearsed
+        .expect(6, &["stage 1: h1\nstage 2: h2 h3\nstage 3: h4 h5 h6", "would-change 6 hosts"]);
+    assert!(rack.all_are(BEFORE), "a dry run changes nothing");
+    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
+    let found = document(APPLY, &ran.expect(6, &["stage 2 of 3: 2 hosts"]).out);
+    let outcomes = by_host(&found, "outcome");
+    assert_eq!(found["ended"], "confirmed");
+    assert_eq!((outcomes["h1"].as_str(), outcomes["dead"].as_str()), ("confirmed", "left-out"));
+    assert!(rack.all_are("700"), "{:?}", rack.lengths());
+    assert_eq!(gro_of("h6"), "on");
+    assert!(!rack.has_checkpoint(), "nothing waits");
+    // Each host has an entry of its journal, by which it goes back alone.
+    let number = found["hosts"][5]["journal"].as_u64().unwrap().to_string();
+    let undo = ["lab", "exec", "netns://h6", "--", env!("CARGO_BIN_EXE_latput"), "undo", &number];
+    rack.place.run(&undo).expect(0, &["undid eth0"]);
+    assert_eq!((length_of("h6").as_str(), gro_of("h6").as_str()), (BEFORE, "off"));
+    rack.inventory("");
+    rack.fleet(&args).expect(0, &["1 host to change, 5 as wanted", "confirmed    1 host"]);
+    rack.fleet(&args).expect(0, &["0 hosts to change, 6 as wanted"]);
+    assert!(rack.all_are("700"));
+}
+
+/// Runs an apply whose guard script breaks something while `h1` is changed, and expects that all go back.
+#[track_caller]
+fn check_goes_back(rack: &Rack, guard: &str, broken: &str) {
+    let guard = rack.script("guard", guard);
+    let guard = format!("{guard} {{host}} {{interface}}");
+    let args = ["apply", "--canary", "2", "--then", "all", "--soak", "1s", "--guard", &guard];
+    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
+    let found = document(APPLY, &ran.expect(4, &[broken]).out);
+    assert_eq!(found["ended"], "put-back");
+    assert!(found["broken"].as_str().unwrap().contains(broken), "{found}");
+    let outcomes = by_host(&found, "outcome");
+    assert!(outcomes.values().any(|outcome| outcome == "put-back"), "{outcomes:?}");
+    let wrong = |outcome: &&String| !["put-back", "unchanged"].contains(&outcome.as_str());
+    assert_eq!(outcomes.values().find(wrong), None, "{outcomes:?}");
+    assert!(!rack.has_checkpoint(), "nothing waits");
+}
+
+#[test]
+fn a_broken_guard_puts_every_host_of_every_stage_back() {
+    let Some(rack) = Rack::up(5) else { return };
+    // In the second stage, when all are changed.
+    check_goes_back(&rack, "[ $1 != h4 ] || { echo no pages; exit 3; }", "h4: the guard");
+    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    assert!((1..=5).all(|host| gro_of(&format!("h{host}")) == "off"));
+    check_goes_back(&rack, "no-such-program-at-all", "not found");
+    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    let down = "[ $1 != h4 ] || ip -n h2 link set $2 down";
+    check_goes_back(&rack, down, "h2: eth0 is down, and was up before");
+    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    ip(&["-n", "h2", "link", "set", "eth0", "up"]);
+    let cut = "[ $1 != h4 ] || ip link set p3 down";
+    check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had it before");
+    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    ip(&["link", "set", "p3", "up"]);
+}
+
+#[test]
+fn a_value_of_somebody_else_breaks_a_guard_and_is_left_alone() {
+    let Some(rack) = Rack::up(3) else { return };
+    let other = "[ $1 != h3 ] || ip -n h1 link set $2 txqueuelen 55";
+    check_goes_back(&rack, other, "h1: the setting is no longer in force: txqueuelen is 55");
+    assert_eq!(rack.lengths(), ["55", BEFORE, BEFORE]);
+    assert_eq!(gro_of("h1"), "off");
+}
+
+#[test]
+fn a_host_that_refuses_stops_the_others() {
+    let Some(rack) = Rack::up(4) else { return };
+    // The kernel takes no MTU above 65535 of a veth.
+    let args = ["apply", "txqueuelen=501", "mtu=65536", "--soak", "0s"];
+    let ran = rack.fleet(&args);
+    assert!([1, 4].contains(&ran.code.unwrap()), "{ran:?}");
+    ran.expect(ran.code.unwrap(), &["h1: "]);
+    assert!(!rack.has_checkpoint() && rack.all_are(BEFORE));
+    let mtu = Command::new("ip").args(["-n", "h1", "link", "show", "eth0"]).output().unwrap();
+    assert!(Ran::from(mtu).out.contains("mtu 1500"));
+}
+
+#[test]
+fn two_fleets_at_once_the_second_names_the_first_and_changes_nothing() {
+    let Some(rack) = Rack::up(3) else { return };
+    let first = ["apply", "--canary", "all", "--soak", "5min", "--confirm-within", "1h"];
+    let mut first = rack.start(&first);
+    wait_until("all to be changed", || rack.all_are("700"));
+    wait_until("the guards to be watched", || rack.kept("stderr").contains("stage 1 of 1"));
+    let second = rack.fleet(&["apply", "txqueuelen=600", "--soak", "0s"]);
+    second
+        .expect(6, &["0 hosts to change", "left-out", "a change (fleet-", "waits to be confirmed"]);
+    assert!(rack.all_are("700"));
+    // A restore of the second's name would leave the first's change alone.
+    let restore = ["lab", "exec", "netns://h1", "--", env!("CARGO_BIN_EXE_latput"), "restore"];
+    let other = [&restore[..], &["eth0", "--made-by=fleet-other"]].concat();
+    rack.place.run(&other).expect(0, &["nothing to restore"]);
+    assert!(rack.all_are("700"));
+    interrupt(first.id());
+    assert_eq!(first.wait().unwrap().code(), Some(4), "{}", rack.kept("stderr"));
+    assert!(rack.kept("stderr").contains("interrupted: 3 hosts put back"));
+    assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
+}
+
+#[test]
+fn a_killed_controller_leaves_hosts_that_go_back_by_themselves() {
+    let Some(rack) = Rack::up(3) else { return };
+    let args = ["apply", "--canary", "all", "--soak", "20s", "--timeout", "10s"];
+    let mut child = rack.start(&[&args[..], &["--confirm-within", "2min"]].concat());
+    wait_until("all to be changed", || rack.all_are("700"));
+    kill(child.id());
+    child.wait().unwrap();
+    wait_until("all to go back", || rack.all_are(BEFORE) && !rack.has_checkpoint());
+    assert_eq!(gro_of("h2"), "off");
+}
+
+#[test]
+fn a_host_that_is_lost_is_named_with_the_time_at_which_it_goes_back() {
+    let Some(rack) = Rack::up(3) else { return };
+    let cut = rack.place.path("cut");
+    let way =
+        rack.script("way", &format!("[ ! -e {} ] && exec ip netns exec h3 \"$@\"", cut.display()));
+    rack.place.write(
+        "lost.toml",
+        &format!(
+            "schema = 1\n[group.web]\nhosts = [\"netns://h1\", \"netns://h2\", {{ name = \"far\", target = \
+             \"exec:{way}\" }}]\ninterface = \"eth0\"\nsettings = {{ txqueuelen = 700 }}\n"
+        ),
+    );
+    let guard = rack.script("guard", &format!("[ $1 != h1 ] || touch {}", cut.display()));
+    let guard = format!("{guard} {{host}}");
+    let args = ["apply", "-i", "lost.toml", "--canary", "all", "--soak", "1s", "--timeout", "10s"];
+    let more = ["--confirm-within", "90s", "--guard", &guard, "--json"];
+    let ran = rack.fleet(&[&args[..], &more].concat());
+    ran.expect(5, &["far: unreachable", "2 hosts put back"]);
+    let found = document(APPLY, &ran.out);
+    let outcomes = by_host(&found, "outcome");
+    let expected = ["goes-back", "put-back", "put-back"];
+    assert_eq!(outcomes.values().collect::<Vec<_>>(), expected);
+    assert!(by_host(&found, "why")["far"].contains("it goes back by itself by 20"), "{found}");
+    assert!(found["hosts"][2]["back_by_unix_ms"].as_u64().is_some());
+    let error = ran.err.lines().last().unwrap();
+    let error: Value = serde_json::from_str(error).unwrap();
+    assert_eq!(error["error"]["left"][0]["what"], "far", "{error}");
+    assert_eq!(rack.lengths()[..2], [BEFORE, BEFORE]);
+    wait_until("the lost host to go back", || rack.all_are(BEFORE) && !rack.has_checkpoint());
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_wait_for_hosts_that_do_not_answer() {
+    let Some(rack) = Rack::up(2) else { return };
+    let cut = rack.place.path("cut");
+    let way =
+        format!("[ ! -e {0} ] || exec sleep 1000; exec ip netns exec h2 \"$@\"", cut.display());
+    let way = rack.script("way", &way);
+    rack.place.write(
+        "lost.toml",
+        &format!(
+            "schema = 1\n[group.web]\nhosts = [\"netns://h1\", {{ name = \"far\", target = \"exec:{way}\" }}]\n\
+             interface = \"eth0\"\nsettings = {{ txqueuelen = 700 }}\n"
+        ),
+    );
+    let args =
+        ["apply", "-i", "lost.toml", "--canary", "all", "--soak", "2min", "--timeout", "1min"];
+    let mut child = rack.start(&[&args[..], &["--confirm-within", "15min"]].concat());
+    wait_until("both to be changed", || rack.all_are("700"));
+    fs::write(&cut, "").unwrap();
+    interrupt(child.id());
+    wait_until("the first to go back", || length_of("h1") == BEFORE);
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(5), "{}", rack.kept("stderr"));
+    let said = rack.kept("stdout");
+    assert!(said.contains("far eth0: it was not waited for; it goes back by itself by"), "{said}");
+    fs::remove_file(&cut).unwrap();
+    let restore = ["lab", "exec", "netns://h2", "--", env!("CARGO_BIN_EXE_latput"), "restore"];
+    rack.place.run(&restore).expect(0, &["put back eth0"]);
+    assert!(rack.all_are(BEFORE));
+}
+
+#[test]
+fn hosts_of_ansible_are_read_by_its_own_program() {
+    if needs_program("ansible-inventory") {
+        return;
+    }
+    let Some(rack) = Rack::up(3) else { return };
+    rack.place.write(
+        "hosts.ini",
+        "[web]\nweb1 latput_target=netns://h1\nweb2 latput_target=netns://h2\n[db]\ndb1 latput_target=netns://h3\n\
+         [web:vars]\nlatput_interface=eth0\nlatput_settings={'txqueuelen': 1000}\n[db:vars]\nlatput_interface=eth0\n",
+    );
+    rack.place.write(
+        "hosts.yaml",
+        "all:\n  children:\n    web:\n      vars: { latput_interface: eth0, latput_settings: { txqueuelen: 1000, gro: \
+         false } }\n      hosts:\n        web1: { latput_target: 'netns://h1' }\n",
+    );
+    rack.fleet(&["verify", "-i", "hosts.ini", "--group", "web"])
+        .expect(0, &["web: 2 hosts: 2 same"]);
+    rack.fleet(&["verify", "-i", "hosts.ini"])
+        .expect(2, &["nothing is wanted of db1", "group `db`"]);
+    rack.fleet(&["verify", "-i", "hosts.ini", "txqueuelen=1"])
+        .expect(8, &["db1 eth0: txqueuelen is"]);
+    rack.fleet(&["verify", "-i", "hosts.yaml"]).expect(0, &["web: 1 host: 1 same"]);
+    let listing = Command::new("ansible-inventory")
+        .args(["-i", "hosts.ini", "--list"])
+        .current_dir(rack.place.path(""))
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    fs::write(rack.place.path("hosts.json"), listing.stdout).unwrap();
+    rack.fleet(&["verify", "-i", "hosts.json", "--group", "web"]).expect(0, &["2 same"]);
+}

@@ -1,0 +1,156 @@
+//! The guards of a host that was changed: whether it is still as well as before.
+
+use latput_units::Nanos;
+
+use crate::inventory::FleetHost;
+use crate::judge::{differences, told};
+use crate::look::InterfaceLook;
+
+/// The shortest time over which faults are counted: the bound is allowed once at least.
+const FAULTS_OVER_AT_LEAST: Nanos = Nanos::from_s(1);
+
+/// Bounds of the guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guards {
+    /// Errors and drops that are allowed beside those of before the change, packets a second.
+    pub faults_most_pps: u64,
+}
+
+/// A look, with its time on the controller's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimedLook {
+    /// When it was answered.
+    pub at: Nanos,
+    /// The answer.
+    pub look: InterfaceLook,
+}
+
+impl Guards {
+    /// What is broken on a host, if anything is. `before` are two looks before the change, `since` the first after it.
+    pub fn broken(
+        self,
+        host: &FleetHost,
+        before: &[TimedLook; 2],
+        since: &TimedLook,
+        now: &TimedLook,
+    ) -> Option<String> {
+        let (was, is) = (&before[1].look, &now.look);
+        if was.is_up && !is.is_up {
+            return Some(format!("{} is down, and was up before", is.name));
+        }
+        if was.has_carrier == Some(true) && is.has_carrier == Some(false) {
+            return Some(format!("{} has no carrier, and had it before", is.name));
+        }
+        if was.driver != is.driver || was.index != is.index {
+            return Some(format!("{} is another interface than before", is.name));
+        }
+        let missing = differences(host, is);
+        if !missing.is_empty() {
+            return Some(format!("the setting is no longer in force: {}", told(&missing)));
+        }
+        self.has_more_faults(before, since, now)
+    }
+
+    /// Compares the rate of errors and drops with that of before. A counter that went back began anew.
+    fn has_more_faults(
+        self,
+        before: &[TimedLook; 2],
+        since: &TimedLook,
+        now: &TimedLook,
+    ) -> Option<String> {
+        let count = |from: &TimedLook, to: &TimedLook| {
+            let length = to.at.saturating_sub(from.at);
+            (to.look.faults.saturating_sub(from.look.faults), length)
+        };
+        let (earlier, earlier_length) = count(&before[0], &before[1]);
+        let earlier_pps = match earlier_length.as_secs_f64() {
+            0.0 => 0.0,
+            seconds => earlier as f64 / seconds,
+        };
+        let (found, length) = count(since, now);
+        let seconds = length.max(FAULTS_OVER_AT_LEAST).as_secs_f64();
+        let allowed = (earlier_pps + self.faults_most_pps as f64) * seconds;
+        (found as f64 > allowed).then(|| {
+            format!(
+                "{} errors and drops of {} in {seconds:.1} s, and {earlier_pps:.0} a second before: allowed are {} \
+                 a second more",
+                found, now.look.name, self.faults_most_pps
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::{Knob, Setting};
+
+    use super::*;
+    use crate::look::tests::sample;
+
+    const GUARDS: Guards = Guards { faults_most_pps: 10 };
+
+    fn host() -> FleetHost {
+        let knob = Knob::Mtu;
+        FleetHost {
+            name: "a".into(),
+            group: "web".into(),
+            reach: "ssh://a".into(),
+            interface: "eth0".into(),
+            driver: None,
+            setting: Setting::from([(knob, knob.parse_value("1500").unwrap())]),
+        }
+    }
+
+    fn look(at_s: u64, faults: u64) -> TimedLook {
+        let look = sample(Knob::Mtu, "1500").interface.unwrap();
+        TimedLook { at: Nanos::from_s(at_s), look: InterfaceLook { faults, ..look } }
+    }
+
+    fn broken(before: [TimedLook; 2], since: &TimedLook, now: &TimedLook) -> Option<String> {
+        GUARDS.broken(&host(), &before, since, now)
+    }
+
+    #[track_caller]
+    fn check_broken(change: impl Fn(&mut InterfaceLook), why: &str) {
+        let mut now = look(20, 0);
+        change(&mut now.look);
+        let said = broken([look(0, 0), look(5, 0)], &look(6, 0), &now).unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+
+    #[test]
+    fn a_host_that_is_as_before_is_well_and_each_guard_can_break() {
+        assert_eq!(broken([look(0, 0), look(5, 0)], &look(6, 0), &look(20, 0)), None);
+        check_broken(|found| found.is_up = false, "is down");
+        check_broken(|found| found.has_carrier = Some(false), "no carrier");
+        check_broken(|found| found.index = 9, "another interface");
+        check_broken(
+            |found| found.knobs[0].values[0].value = "1400".into(),
+            "mtu is 1400, wanted 1500",
+        );
+        check_broken(|found| found.knobs.clear(), "mtu cannot be read");
+    }
+
+    #[test]
+    fn what_was_down_before_may_stay_down() {
+        let down = |at_s| {
+            let mut look = look(at_s, 0);
+            (look.look.is_up, look.look.has_carrier) = (false, Some(false));
+            look
+        };
+        assert_eq!(broken([down(0), down(5)], &down(6), &down(20)), None);
+    }
+
+    #[test]
+    fn faults_may_be_as_many_as_before_and_the_bound_more() {
+        let before = || [look(0, 1000), look(10, 2000)]; // 100 a second
+        assert_eq!(broken(before(), &look(11, 2000), &look(21, 3100)), None);
+        let said = broken(before(), &look(11, 2000), &look(21, 3101)).unwrap();
+        assert!(said.contains("1101 errors and drops") && said.contains("100 a second"), "{said}");
+        // The counter began anew.
+        assert_eq!(broken(before(), &look(11, 2000), &look(21, 5)), None);
+        // Two looks at the same time: the bound of one second.
+        assert_eq!(broken([look(5, 0), look(5, 0)], &look(6, 0), &look(6, 10)), None);
+        assert!(broken([look(5, 0), look(5, 0)], &look(6, 0), &look(6, 11)).is_some());
+    }
+}

@@ -1,0 +1,336 @@
+//! The hosts of a fleet: from a file of groups, or one word a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_knobs::{Knob, Setting};
+use serde::Deserialize;
+use toml::Value as Toml;
+
+/// The version of the file's form.
+const SCHEMA: u32 = 1;
+/// Most hosts of a fleet.
+pub const HOSTS_MOST: usize = 10_000;
+/// The group of hosts that no file puts into one.
+pub const UNGROUPED: &str = "hosts";
+
+/// A list of hosts that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct InventoryError {
+    /// The thing, what is wrong with it, and the remedy.
+    pub problem: String,
+}
+
+impl InventoryError {
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into() }
+    }
+}
+
+/// A host as a list has it: its word is not understood yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedHost {
+    /// Its name, where the list gives one.
+    pub name: Option<String>,
+    /// How to get there, in one word: `ssh://root@web1`.
+    pub word: String,
+    /// Its group.
+    pub group: String,
+    /// The interface, where the list says it.
+    pub interface: Option<String>,
+    /// The driver that the interface must have, where the list says it.
+    pub driver: Option<String>,
+    /// The wanted values.
+    pub setting: Setting,
+}
+
+/// A host of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetHost {
+    /// What it is called; no other has the name.
+    pub name: String,
+    /// Its group: hosts of one kind.
+    pub group: String,
+    /// How to get there, in one word.
+    pub reach: String,
+    /// The interface.
+    pub interface: String,
+    /// The driver that the interface must have, where somebody has said so.
+    pub driver: Option<String>,
+    /// The wanted values.
+    pub setting: Setting,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InventoryFile {
+    schema: u32,
+    #[serde(default)]
+    group: BTreeMap<String, GroupTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupTable {
+    hosts: Vec<HostEntry>,
+    interface: Option<String>,
+    driver: Option<String>,
+    #[serde(default)]
+    settings: BTreeMap<String, Toml>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum HostEntry {
+    Word(String),
+    Table(HostTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostTable {
+    name: Option<String>,
+    target: String,
+    interface: Option<String>,
+}
+
+/// Reads an inventory file: `schema = 1` and tables `[group.NAME]`.
+pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
+    let file: InventoryFile =
+        toml::from_str(text).map_err(|error| InventoryError::new(error.to_string()))?;
+    if file.schema != SCHEMA {
+        let problem = format!("schema must be {SCHEMA}, not {}", file.schema);
+        return Err(InventoryError::new(problem));
+    }
+    let mut hosts = Vec::new();
+    for (group, table) in file.group {
+        check_name(&group)?;
+        let values = table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar(value)?)));
+        let values = values.collect::<Result<Vec<_>, String>>();
+        let setting = values.and_then(setting_of);
+        let setting = setting
+            .map_err(|why| InventoryError::new(format!("group `{group}`: settings: {why}")))?;
+        for entry in table.hosts {
+            let HostTable { name, target, interface } = match entry {
+                HostEntry::Word(target) => HostTable { name: None, target, interface: None },
+                HostEntry::Table(table) => table,
+            };
+            hosts.push(ListedHost {
+                name,
+                word: target,
+                group: group.clone(),
+                interface: interface.or_else(|| table.interface.clone()),
+                driver: table.driver.clone(),
+                setting: setting.clone(),
+            });
+        }
+    }
+    counted(hosts)
+}
+
+/// Reads one word a line. Empty lines and those that begin with `#` are left out.
+pub fn parse_lines(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
+    let words = text.lines().map(str::trim);
+    let words = words.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let host = |word: &str| ListedHost {
+        word: word.to_owned(),
+        group: UNGROUPED.to_owned(),
+        ..ListedHost::default()
+    };
+    counted(words.map(host).collect())
+}
+
+/// The values of a setting, each as `latput set` takes it.
+pub(crate) fn setting_of<'a>(
+    values: impl IntoIterator<Item = (&'a str, String)>,
+) -> Result<Setting, String> {
+    let mut setting = Setting::new();
+    for (name, text) in values {
+        let knob: Knob =
+            name.parse().map_err(|error: latput_knobs::UnknownKnob| error.to_string())?;
+        let value = knob.parse_value(&text).map_err(|error| error.to_string())?;
+        if setting.insert(knob, value).is_some() {
+            return Err(format!("`{knob}` is given twice"));
+        }
+    }
+    Ok(setting)
+}
+
+fn scalar(value: &Toml) -> Result<String, String> {
+    match value {
+        Toml::String(text) => Ok(text.clone()),
+        Toml::Integer(number) => Ok(number.to_string()),
+        Toml::Boolean(on) => Ok(on.to_string()),
+        other => Err(format!("`{other}` is neither a text, a whole number nor a truth value")),
+    }
+}
+
+pub(crate) fn counted(hosts: Vec<ListedHost>) -> Result<Vec<ListedHost>, InventoryError> {
+    match hosts.len() {
+        0 => Err(InventoryError::new("it names no host")),
+        count if count > HOSTS_MOST => {
+            let problem = format!("it names {count} hosts, at most {HOSTS_MOST}: divide it");
+            Err(InventoryError::new(problem))
+        }
+        _ => Ok(hosts),
+    }
+}
+
+/// Refuses names that a table, a metric or a terminal could not show.
+pub(crate) fn check_name(name: &str) -> Result<(), InventoryError> {
+    let is_plain = !name.is_empty() && name.len() <= 253 && !name.chars().any(char::is_control);
+    if is_plain {
+        return Ok(());
+    }
+    let problem =
+        format!("`{}` is no name: 1 to 253 bytes, no control character", name.escape_debug());
+    Err(InventoryError::new(problem))
+}
+
+/// The hosts, each once, with names that differ, in their order; and remarks of those that were named twice. Twice
+/// with different wishes is an error.
+pub fn once_each(hosts: Vec<FleetHost>) -> Result<(Vec<FleetHost>, Vec<String>), InventoryError> {
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut kept: Vec<FleetHost> = Vec::new();
+    let mut remarks = Vec::new();
+    for host in hosts {
+        let key = (host.reach.clone(), host.interface.clone());
+        let Some(earlier) = places.get(&key).map(|place| &kept[*place]) else {
+            places.insert(key, kept.len());
+            kept.push(host);
+            continue;
+        };
+        let said = |host: &FleetHost| format!("`{}` of group `{}`", host.name, host.group);
+        if (&earlier.setting, &earlier.driver) != (&host.setting, &host.driver) {
+            return Err(InventoryError::new(format!(
+                "{} and {} are the same host and interface ({} {}) with different wishes: name it in one group",
+                said(earlier),
+                said(&host),
+                host.reach,
+                host.interface
+            )));
+        }
+        remarks.push(format!("{} is also {}: it is taken once", said(&host), said(earlier)));
+    }
+    rename_alike(&mut kept)?;
+    Ok((kept, remarks))
+}
+
+/// Gives hosts that are called alike the whole of their word, and the interface if that is alike too.
+fn rename_alike(hosts: &mut [FleetHost]) -> Result<(), InventoryError> {
+    let longer: [fn(&FleetHost) -> String; 2] =
+        [|host| host.reach.clone(), |host| format!("{}%{}", host.reach, host.interface)];
+    for name in longer {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for host in hosts.iter() {
+            *counts.entry(host.name.clone()).or_default() += 1;
+        }
+        for host in hosts.iter_mut().filter(|host| counts[&host.name] > 1) {
+            host.name = name(host);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    match hosts.iter().find(|host| !seen.insert(&host.name)) {
+        None => Ok(()),
+        Some(host) => {
+            let problem = format!("two hosts are called `{}`: give one another name", host.name);
+            Err(InventoryError::new(problem))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        schema = 1
+        [group.web]
+        hosts = ["ssh://root@web1", { name = "w2", target = "ssh://root@web2", interface = "eth1" }]
+        interface = "eth0"
+        driver = "ixgbe"
+        settings = { rx-usecs = "50us", gro = true, mtu = 9000 }
+        [group.db]
+        hosts = ["ssh://db1%ens1"]
+    "#;
+
+    #[test]
+    fn groups_of_hosts_are_read_with_their_wishes() {
+        let hosts = parse(GOOD).unwrap();
+        let words: Vec<&str> = hosts.iter().map(|host| host.word.as_str()).collect();
+        assert_eq!(words, ["ssh://db1%ens1", "ssh://root@web1", "ssh://root@web2"]);
+        assert_eq!((hosts[0].interface.as_deref(), hosts[0].setting.len()), (None, 0));
+        assert_eq!(hosts[1].interface.as_deref(), Some("eth0"));
+        let (name, interface) = (hosts[2].name.as_deref(), hosts[2].interface.as_deref());
+        assert_eq!((name, interface), (Some("w2"), Some("eth1")));
+        let setting: Vec<String> =
+            hosts[2].setting.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+        assert_eq!(setting, ["mtu=9000", "gro=on", "rx-usecs=50us"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_meant_is_refused() {
+        for (text, problem) in [
+            ("", "missing field `schema`"),
+            ("schema = 2", "schema must be 1"),
+            ("schema = 1", "names no host"),
+            ("schema = 1\n[group.a]\nhosts = []", "names no host"),
+            ("schema = 1\n[group.a]\nhosts = [1]", "hosts"),
+            ("schema = 1\n[group.a]\nhost = ['ssh://a']", "unknown field `host`"),
+            ("schema = 1\n[group.\"\"]\nhosts = ['ssh://a']", "is no name"),
+            (&GOOD.replace("rx-usecs", "rx-usec"), "did you mean `rx-usecs`"),
+            (&GOOD.replace("9000", "1"), "group `web`: settings: mtu: `1` is too small"),
+            (&GOOD.replace("9000", "[1]"), "neither a text"),
+        ] {
+            let said = parse(text).unwrap_err().to_string();
+            assert!(said.contains(problem), "{text}: {said}");
+        }
+        let many = vec!["'ssh://a'"; HOSTS_MOST + 1].join(",");
+        let said = parse(&format!("schema = 1\n[group.a]\nhosts = [{many}]")).unwrap_err();
+        assert!(said.problem.contains("at most 10000"), "{said}");
+    }
+
+    #[test]
+    fn one_word_a_line_is_a_list() {
+        let hosts = parse_lines("# mine\n\n ssh://a%eth0 \nnetns://b\n").unwrap();
+        let words: Vec<&str> = hosts.iter().map(|host| host.word.as_str()).collect();
+        assert_eq!(words, ["ssh://a%eth0", "netns://b"]);
+        assert!(hosts.iter().all(|host| host.group == UNGROUPED));
+        assert!(parse_lines("\n#\n").is_err());
+    }
+
+    fn host(name: &str, reach: &str, interface: &str) -> FleetHost {
+        FleetHost {
+            name: name.to_owned(),
+            group: "web".to_owned(),
+            reach: reach.to_owned(),
+            interface: interface.to_owned(),
+            driver: None,
+            setting: Setting::new(),
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_named_twice_is_taken_once() {
+        let a = || host("a", "ssh://a", "eth0");
+        let (hosts, remarks) = once_each(vec![a(), host("b", "ssh://b", "eth0"), a()]).unwrap();
+        assert_eq!((hosts.len(), remarks.len()), (2, 1));
+        assert!(remarks[0].contains("`a` of group `web` is also `a`"), "{remarks:?}");
+        let other = FleetHost { driver: Some("ice".to_owned()), ..a() };
+        let said = once_each(vec![a(), other]).unwrap_err().to_string();
+        assert!(said.contains("different wishes"), "{said}");
+    }
+
+    #[test]
+    fn hosts_that_are_called_alike_get_longer_names() {
+        let hosts = vec![
+            host("a", "ssh://root@a", "eth0"),
+            host("a", "ssh://me@a", "eth0"),
+            host("b", "ssh://b", "eth0"),
+            host("b", "ssh://b", "eth1"),
+        ];
+        let (hosts, _) = once_each(hosts).unwrap();
+        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["ssh://root@a", "ssh://me@a", "ssh://b%eth0", "ssh://b%eth1"]);
+    }
+}

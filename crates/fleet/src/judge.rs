@@ -1,0 +1,367 @@
+//! What the answers of a fleet's hosts mean: each host is in one of a few states.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, Value};
+
+use crate::inventory::FleetHost;
+use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook};
+
+/// What came of asking a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It answered.
+    Look(Box<HostLook>),
+    /// Its latput says that it cannot, and why.
+    Failed(String),
+    /// Nothing of latput was heard of, and why.
+    Unreachable(String),
+    /// It was not done in time.
+    TimedOut(String),
+    /// It was not asked, or not to the end: the command was interrupted.
+    NotAsked,
+}
+
+/// The state of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostState {
+    /// Every wanted value is there.
+    Same,
+    /// These are not.
+    Drifted(Vec<Difference>),
+    /// It is not the host or interface that the inventory means.
+    Other(String),
+    /// As [`Answered::Failed`].
+    Failed(String),
+    /// As [`Answered::Unreachable`].
+    Unreachable(String),
+    /// As [`Answered::TimedOut`].
+    TimedOut(String),
+    /// As [`Answered::NotAsked`].
+    NotAsked,
+}
+
+/// A wanted value that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The knob.
+    pub knob: Knob,
+    /// Where: `device`, `rx-0`; empty if the knob could not be read at all.
+    pub place: String,
+    /// The wanted value.
+    pub wanted: String,
+    /// The value of now; `None` if it could not be read.
+    pub value: Option<String>,
+    /// Why it could not be read.
+    pub problem: Option<String>,
+}
+
+/// A host with what is thought of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// The host.
+    pub host: FleetHost,
+    /// Its state.
+    pub state: HostState,
+    /// What it answered of its interface, if it is the one that is meant.
+    pub look: Option<InterfaceLook>,
+}
+
+impl HostState {
+    /// Every state's name, in the order of tables.
+    pub const NAMES: [&str; 7] =
+        ["same", "drifted", "other", "failed", "unreachable", "timed-out", "not-asked"];
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Drifted(_) => "drifted",
+            Self::Other(_) => "other",
+            Self::Failed(_) => "failed",
+            Self::Unreachable(_) => "unreachable",
+            Self::TimedOut(_) => "timed-out",
+            Self::NotAsked => "not-asked",
+        }
+    }
+
+    /// The reason in a sentence; empty where there is nothing to say.
+    pub fn why(&self) -> String {
+        match self {
+            Self::Same => String::new(),
+            Self::Drifted(differences) => told(differences),
+            Self::NotAsked => "the command was interrupted before it had answered".to_owned(),
+            Self::Other(why) | Self::Failed(why) | Self::Unreachable(why) | Self::TimedOut(why) => {
+                why.clone()
+            }
+        }
+    }
+
+    /// Whether the host was looked at and is not as it is to be.
+    pub const fn is_wrong(&self) -> bool {
+        matches!(self, Self::Drifted(_) | Self::Other(_))
+    }
+
+    /// Whether nothing is known of the host.
+    pub const fn is_unknown(&self) -> bool {
+        !matches!(self, Self::Same | Self::Drifted(_) | Self::Other(_))
+    }
+}
+
+/// The differences in one sentence; places of one knob that differ alike are told once.
+pub fn told(differences: &[Difference]) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for Difference { knob, wanted, value, problem, .. } in differences {
+        let is = match (value, problem) {
+            (Some(value), _) => format!("{knob} is {value}, wanted {wanted}"),
+            (None, why) => {
+                let why = why.as_deref().unwrap_or("it was not answered for");
+                format!("{knob} cannot be read, wanted {wanted}: {why}")
+            }
+        };
+        if !said.contains(&is) {
+            said.push(is);
+        }
+    }
+    said.join("; ")
+}
+
+/// Judges every host by its answer, and by those of its group: hosts of one kind have one driver, and one host has one
+/// name. Without a `driver` in the inventory it is that of more than half of the group's hosts that answered.
+pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
+    assert_eq!(hosts.len(), answers.len(), "an answer for each host");
+    let drivers = usual_drivers(hosts, &answers);
+    let mut seen: BTreeMap<(String, u64, u32), String> = BTreeMap::new();
+    let mut judged = Vec::new();
+    for (host, answer) in hosts.iter().zip(answers) {
+        let host = host.clone();
+        let mut look = None;
+        let state = match answer {
+            Answered::Failed(why) => HostState::Failed(why),
+            Answered::Unreachable(why) => HostState::Unreachable(why),
+            Answered::TimedOut(why) => HostState::TimedOut(why),
+            Answered::NotAsked => HostState::NotAsked,
+            Answered::Look(answered) => {
+                let HostLook { boot_id, network_namespace, interface, others, .. } = *answered;
+                match interface {
+                    None => HostState::Other(no_interface(&host.interface, &others)),
+                    Some(found) => {
+                        let wanted = host.driver.as_ref().or(drivers.get(host.group.as_str()));
+                        let key = (boot_id, network_namespace, found.index);
+                        let state = match (wanted, seen.get(&key)) {
+                            (_, Some(other)) => HostState::Other(format!(
+                                "it is the host that is also called {other}: name it once"
+                            )),
+                            (Some(wanted), _) if *wanted != found.driver => {
+                                HostState::Other(other_driver(&host, &found.driver, wanted))
+                            }
+                            _ => compared(&host, &found),
+                        };
+                        seen.entry(key).or_insert_with(|| host.name.clone());
+                        look = Some(found);
+                        state
+                    }
+                }
+            }
+        };
+        judged.push(Judged { host, state, look });
+    }
+    judged
+}
+
+fn no_interface(wanted: &str, others: &[String]) -> String {
+    let shown: Vec<&str> = others.iter().map(String::as_str).take(8).collect();
+    let more = if others.len() > shown.len() { " and more" } else { "" };
+    format!("it has no interface {wanted}, but {}{more}", shown.join(", "))
+}
+
+fn other_driver(host: &FleetHost, found: &str, wanted: &str) -> String {
+    let whose =
+        if host.driver.is_some() { "the inventory wants" } else { "most of its group have" };
+    format!("{} is another interface: its driver is {found}, and {whose} {wanted}", host.interface)
+}
+
+/// The driver of more than half of the hosts of each group that answered.
+fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[Answered]) -> BTreeMap<&'a str, String> {
+    let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (host, answer) in hosts.iter().zip(answers) {
+        if let Answered::Look(look) = answer
+            && let Some(found) = &look.interface
+        {
+            let of_group = counts.entry(&host.group).or_default();
+            *of_group.entry(&found.driver).or_default() += 1;
+        }
+    }
+    let most = |drivers: BTreeMap<&str, usize>| {
+        let all: usize = drivers.values().sum();
+        drivers.into_iter().find(|(_, count)| 2 * count > all).map(|(name, _)| name.to_owned())
+    };
+    counts.into_iter().filter_map(|(group, drivers)| Some((group, most(drivers)?))).collect()
+}
+
+/// Groups whose hosts that answered have several drivers, of which the inventory says nothing and no one is usual.
+pub fn undecided_groups(judged: &[Judged]) -> Vec<String> {
+    let mut drivers: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for Judged { host, look, .. } in judged.iter().filter(|judged| judged.host.driver.is_none()) {
+        if let Some(found) = look {
+            let of_group = drivers.entry(&host.group).or_default();
+            *of_group.entry(&found.driver).or_default() += 1;
+        }
+    }
+    let is_undecided = |counts: &BTreeMap<&str, usize>| {
+        let all: usize = counts.values().sum();
+        counts.values().all(|count| 2 * count <= all)
+    };
+    drivers
+        .into_iter()
+        .filter(|(_, counts)| is_undecided(counts))
+        .map(|(group, counts)| {
+            let names: Vec<&str> = counts.into_keys().collect();
+            format!("group `{group}` has interfaces of the drivers {}", names.join(" and "))
+        })
+        .collect()
+}
+
+/// Compares the wanted values with those of now.
+fn compared(host: &FleetHost, found: &InterfaceLook) -> HostState {
+    let differences = differences(host, found);
+    if differences.is_empty() { HostState::Same } else { HostState::Drifted(differences) }
+}
+
+/// The wanted values that an interface does not have. A value that the device has rounded as its knob declares is there.
+pub fn differences(host: &FleetHost, found: &InterfaceLook) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for (&knob, wanted) in &host.setting {
+        let difference = |place: &str, wanted: String, value: Option<&str>| Difference {
+            knob,
+            place: place.to_owned(),
+            wanted,
+            value: value.map(str::to_owned),
+            problem: None,
+        };
+        let Some(KnobLook { values, problem, .. }) =
+            found.knob(knob).filter(|look| !look.values.is_empty())
+        else {
+            let problem = found.knob(knob).and_then(|look| look.problem.clone());
+            let missing = difference("", wanted.to_string(), None);
+            differences.push(Difference { problem, ..missing });
+            continue;
+        };
+        debug_assert!(problem.is_none(), "checked when it was read");
+        for PlaceLook { place, value, word } in values {
+            let wanted = match (wanted, word) {
+                (Value::Named(_), Some(word)) => word.clone(),
+                (wanted, _) => wanted.to_string(),
+            };
+            if !is_there(knob, &wanted, value) {
+                differences.push(difference(place, wanted, Some(value)));
+            }
+        }
+    }
+    differences
+}
+
+fn is_there(knob: Knob, wanted: &str, value: &str) -> bool {
+    if wanted == value {
+        return true;
+    }
+    let values = (knob.parse_value(wanted), knob.parse_value(value));
+    matches!(values, (Ok(wanted), Ok(value)) if knob.spec().takes(&wanted, &value))
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::Setting;
+
+    use super::*;
+    use crate::look::tests::sample;
+
+    pub(crate) fn host(name: &str, wanted: &[(Knob, &str)]) -> FleetHost {
+        let value = |(knob, text): &(Knob, &str)| (*knob, knob.parse_value(text).unwrap());
+        FleetHost {
+            name: name.to_owned(),
+            group: "web".to_owned(),
+            reach: format!("ssh://{name}"),
+            interface: "eth0".to_owned(),
+            driver: None,
+            setting: wanted.iter().map(value).collect::<Setting>(),
+        }
+    }
+
+    fn look(namespace: u64, driver: &str, knob: Knob, value: &str) -> Answered {
+        let mut look = sample(knob, value);
+        look.network_namespace = namespace;
+        look.interface.as_mut().unwrap().driver = driver.to_owned();
+        Answered::Look(Box::new(look))
+    }
+
+    #[test]
+    fn each_host_gets_its_state() {
+        let wanted = [(Knob::RxUsecs, "50us")];
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let hosts: Vec<FleetHost> = names.iter().map(|name| host(name, &wanted)).collect();
+        let nowhere =
+            HostLook { interface: None, others: vec!["ens1".into()], ..sample(Knob::Mtu, "1") };
+        let answers = vec![
+            look(1, "ice", Knob::RxUsecs, "50us"),
+            look(2, "ice", Knob::RxUsecs, "48us"),
+            look(3, "ice", Knob::RxUsecs, "8us"),
+            look(4, "veth", Knob::RxUsecs, "50us"),
+            look(1, "ice", Knob::RxUsecs, "50us"),
+            Answered::Look(Box::new(nowhere)),
+            Answered::TimedOut("20 s".into()),
+            look(5, "ice", Knob::RxUsecs, "50us"),
+        ];
+        let judged = judge(&hosts, answers);
+        let states: Vec<&str> = judged.iter().map(|judged| judged.state.name()).collect();
+        let expected = ["same", "same", "drifted", "other", "other", "other", "timed-out", "same"];
+        assert_eq!(states, expected);
+        let why = |idx: usize| judged[idx].state.why();
+        assert_eq!(why(2), "rx-usecs is 8us, wanted 50us");
+        assert!(
+            why(3).contains("its driver is veth, and most of its group have ice"),
+            "{}",
+            why(3)
+        );
+        assert!(why(4).contains("also called a"), "{}", why(4));
+        assert!(why(5).contains("no interface eth0, but ens1"), "{}", why(5));
+        assert!(judged[5].look.is_none());
+    }
+
+    #[test]
+    fn a_driver_of_the_inventory_decides_and_without_a_usual_one_none_is_wrong() {
+        let hosts = ["a", "b"].map(|name| host(name, &[]));
+        let answers =
+            || vec![look(1, "ice", Knob::Mtu, "1500"), look(2, "veth", Knob::Mtu, "1500")];
+        let judged = judge(&hosts, answers());
+        assert!(judged.iter().all(|judged| judged.state == HostState::Same), "{judged:?}");
+        assert_eq!(
+            undecided_groups(&judged),
+            ["group `web` has interfaces of the drivers ice and veth"]
+        );
+        let hosts = hosts.map(|host| FleetHost { driver: Some("veth".into()), ..host });
+        let judged = judge(&hosts, answers());
+        assert!(judged[0].state.why().contains("the inventory wants veth"), "{judged:?}");
+        assert_eq!(judged[1].state, HostState::Same);
+        assert!(undecided_groups(&judged).is_empty());
+    }
+
+    #[test]
+    fn a_word_is_what_the_host_says_it_stands_for_and_what_cannot_be_read_differs() {
+        let max = host("a", &[(Knob::RxRing, "max"), (Knob::Gro, "on")]);
+        let mut found = sample(Knob::RxRing, "512").interface.unwrap();
+        let problem = Some("no such feature".to_owned());
+        found.knobs.push(KnobLook { knob: "gro".into(), values: Vec::new(), problem });
+        found.knobs[0].values[0].word = Some("4096".into());
+        let said = told(&differences(&max, &found));
+        assert_eq!(
+            said,
+            "rx-ring is 512, wanted 4096; gro cannot be read, wanted on: no such feature"
+        );
+        found.knobs[0].values[0].value = "4096".into();
+        assert_eq!(differences(&max, &found).len(), 1);
+        // A host that does not say what the word stands for has not what is wanted.
+        found.knobs[0].values[0].word = None;
+        assert_eq!(differences(&max, &found).len(), 2);
+    }
+}

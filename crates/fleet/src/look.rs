@@ -1,0 +1,255 @@
+//! What a host answers when a fleet looks at it: one JSON document.
+
+use std::collections::BTreeSet;
+
+use latput_knobs::Knob;
+use serde::{Deserialize, Serialize};
+
+/// The version of the document's form.
+pub const SCHEMA: u32 = 1;
+/// Most bytes of an answer.
+pub const ANSWER_BYTES_MOST: usize = 1 << 20;
+/// Most bytes of a text in it.
+const TEXT_BYTES_MOST: usize = 16 << 10;
+
+/// The answer of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostLook {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of its latput.
+    pub version: String,
+    /// Its boot; two names with the same boot, namespace and interface are one host.
+    pub boot_id: String,
+    /// The network namespace, by its inode number.
+    pub network_namespace: u64,
+    /// The interface; `None` if there is no such interface.
+    pub interface: Option<InterfaceLook>,
+    /// The names of the others, if there is no such interface.
+    pub others: Vec<String>,
+}
+
+/// An interface of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceLook {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of it.
+    pub index: u32,
+    /// Its driver; of a virtual one the kind (`veth`).
+    pub driver: String,
+    /// Whether it is administratively up.
+    pub is_up: bool,
+    /// Whether it has carrier; `None` where the driver does not say.
+    pub has_carrier: Option<bool>,
+    /// Errors and drops of both directions since it was made, packets.
+    pub faults: u64,
+    /// The knobs that were asked for.
+    pub knobs: Vec<KnobLook>,
+    /// A change of it that is under way or waits to be confirmed.
+    pub waiting: Option<WaitingChange>,
+}
+
+/// A knob of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnobLook {
+    /// Its name.
+    pub knob: String,
+    /// Its value at each place; empty if it could not be read.
+    pub values: Vec<PlaceLook>,
+    /// Why it could not be read.
+    pub problem: Option<String>,
+}
+
+/// The value of a knob at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceLook {
+    /// `device`, `rx-0`, `napi of rx-0`.
+    pub place: String,
+    /// The value, as `latput set` takes it.
+    pub value: String,
+    /// What a wanted word (`max`, `hint`) stands for here; absent where a value is wanted, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+}
+
+/// A change that is not final.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitingChange {
+    /// Who makes it: `set by uid 0`.
+    pub by: String,
+    /// The time until it goes back, in milliseconds; `None` if it is incomplete.
+    pub left_ms: Option<u64>,
+}
+
+impl HostLook {
+    /// Reads the answer to a question about `knobs` of `interface`; `None` asks for all that can be set. The error says
+    /// what is wrong with the answer.
+    pub fn read(
+        bytes: &[u8],
+        interface: &str,
+        knobs: Option<&BTreeSet<Knob>>,
+    ) -> Result<Self, String> {
+        if bytes.len() > ANSWER_BYTES_MOST {
+            return Err(format!("its answer is longer than {ANSWER_BYTES_MOST} bytes"));
+        }
+        let look: Self = serde_json::from_slice(bytes)
+            .map_err(|error| format!("its answer is not what latput says: {error}"))?;
+        if look.schema != SCHEMA {
+            return Err(format!(
+                "its latput {} answers in form {}, not {SCHEMA}: give both ends the same version",
+                look.version.escape_debug(),
+                look.schema
+            ));
+        }
+        if look.texts().any(|text| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control))
+        {
+            return Err("its answer has a text that no latput sends".to_owned());
+        }
+        let Some(found) = &look.interface else { return Ok(look) };
+        if found.name != interface {
+            return Err(format!("it was asked for {interface} and answers for {}", found.name));
+        }
+        let all = || Knob::ALL.iter().copied().collect();
+        let mut left: BTreeSet<Knob> = knobs.cloned().unwrap_or_else(all);
+        for answered in &found.knobs {
+            let is_asked = answered.knob.parse().is_ok_and(|knob: Knob| left.remove(&knob));
+            if !is_asked {
+                return Err(format!("it answers for `{}`, which was not asked", answered.knob));
+            }
+            if answered.values.is_empty() == answered.problem.is_none() {
+                return Err(format!(
+                    "its answer for {} is neither value nor reason",
+                    answered.knob
+                ));
+            }
+        }
+        match left.first().filter(|_| knobs.is_some()) {
+            Some(knob) => Err(format!("it does not answer for {knob}")),
+            None => Ok(look),
+        }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let of_interface = self.interface.iter().flat_map(|found| {
+            let of_knobs = found.knobs.iter().flat_map(|knob| {
+                let of_places = knob.values.iter();
+                let of_places =
+                    of_places.flat_map(|at| [&at.place, &at.value].into_iter().chain(&at.word));
+                [&knob.knob].into_iter().chain(&knob.problem).chain(of_places)
+            });
+            let by = found.waiting.iter().map(|waiting| &waiting.by);
+            [&found.name, &found.driver].into_iter().chain(by).chain(of_knobs)
+        });
+        [&self.version, &self.boot_id].into_iter().chain(&self.others).chain(of_interface)
+    }
+}
+
+impl InterfaceLook {
+    /// The look at a knob, if it was asked for.
+    pub fn knob(&self, knob: Knob) -> Option<&KnobLook> {
+        self.knobs.iter().find(|look| look.knob == knob.name())
+    }
+}
+
+impl KnobLook {
+    /// The value in a few words: one for all places if it is the same, else each.
+    pub fn brief(&self) -> String {
+        match self.values.as_slice() {
+            [] => "-".to_owned(),
+            [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
+                first.value.clone()
+            }
+            many => {
+                let places = many.iter().map(|at| format!("{}: {}", at.place, at.value));
+                places.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A look at `eth0` of a veth with one knob.
+    pub(crate) fn sample(knob: Knob, value: &str) -> HostLook {
+        let at = |place: &str| PlaceLook { place: place.into(), value: value.into(), word: None };
+        HostLook {
+            schema: SCHEMA,
+            version: "0.1.0".into(),
+            boot_id: "boot".into(),
+            network_namespace: 7,
+            interface: Some(InterfaceLook {
+                name: "eth0".into(),
+                index: 2,
+                driver: "veth".into(),
+                is_up: true,
+                has_carrier: Some(true),
+                knobs: vec![KnobLook {
+                    knob: knob.name().into(),
+                    values: vec![at("device")],
+                    problem: None,
+                }],
+                ..InterfaceLook::default()
+            }),
+            others: Vec::new(),
+        }
+    }
+
+    fn read(text: &str) -> Result<HostLook, String> {
+        HostLook::read(text.as_bytes(), "eth0", Some(&BTreeSet::from([Knob::Mtu])))
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_was_sent() {
+        let look = sample(Knob::Mtu, "1500");
+        assert_eq!(read(&serde_json::to_string(&look).unwrap()).unwrap(), look);
+    }
+
+    #[test]
+    fn an_answer_that_no_latput_sends_is_refused() {
+        let text = serde_json::to_string(&sample(Knob::Mtu, "1500")).unwrap();
+        for (from, to, problem) in [
+            ("\"schema\":1", "\"schema\":2", "answers in form 2"),
+            ("eth0", "eth1", "asked for eth0 and answers for eth1"),
+            ("\"mtu\"", "\"gro\"", "`gro`, which was not asked"),
+            ("\"mtu\"", "\"mut\"", "`mut`, which was not asked"),
+            ("1500", "15\\u001b[2J", "a text that no latput sends"),
+            ("\"is_up\":true", "\"is_up\":7", "not what latput says"),
+            ("\"is_up\"", "\"more\":1,\"is_up\"", "unknown field `more`"),
+        ] {
+            let said = read(&text.replace(from, to)).unwrap_err();
+            assert!(said.contains(problem), "{to}: {said}");
+        }
+        let mut look = sample(Knob::Mtu, "1500");
+        look.interface.as_mut().unwrap().knobs[0].values.clear();
+        let said = read(&serde_json::to_string(&look).unwrap()).unwrap_err();
+        assert!(said.contains("neither value nor reason"), "{said}");
+        look.interface.as_mut().unwrap().knobs.clear();
+        let said = read(&serde_json::to_string(&look).unwrap()).unwrap_err();
+        assert!(said.contains("does not answer for mtu"), "{said}");
+        assert!(HostLook::read(text.as_bytes(), "eth0", None).is_ok(), "some of all");
+        let huge = format!("{text}{}", " ".repeat(ANSWER_BYTES_MOST));
+        assert!(read(&huge).unwrap_err().contains("longer than"));
+        for text in ["", "y\ny\n", "{}", "null", &"[".repeat(100_000), &text[..text.len() / 2]] {
+            assert!(read(text).is_err(), "{text:.40}");
+        }
+    }
+
+    #[test]
+    fn places_that_agree_are_told_once() {
+        let mut knob = sample(Knob::Mtu, "9").interface.unwrap().knobs.remove(0);
+        knob.values.push(PlaceLook { place: "rx-0".into(), ..knob.values[0].clone() });
+        assert_eq!(knob.brief(), "9");
+        knob.values[1].value = "8".into();
+        assert_eq!(knob.brief(), "device: 9, rx-0: 8");
+        knob.values.clear();
+        assert_eq!(knob.brief(), "-");
+    }
+}

@@ -1,0 +1,122 @@
+//! A text file for `node_exporter`'s textfile collector, in the Prometheus text format 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use latput_units::Nanos;
+
+use crate::judge::{HostState, Judged};
+
+/// The states of hosts as metrics. `ended_unix_s` is the end of the look in seconds since 1970.
+pub fn text(judged: &[Judged], ended_unix_s: u64, took: Nanos) -> String {
+    let mut text = String::new();
+    head(&mut text, "latput_fleet_hosts", "Hosts of a group by state.");
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for Judged { host, .. } in judged {
+        for state in HostState::NAMES {
+            counts.entry((&host.group, state)).or_default();
+        }
+    }
+    for Judged { host, state, .. } in judged {
+        *counts.entry((&host.group, state.name())).or_default() += 1;
+    }
+    for ((group, state), count) in counts {
+        let group = label(group);
+        let _ = writeln!(text, "latput_fleet_hosts{{group=\"{group}\",state=\"{state}\"}} {count}");
+    }
+    head(&mut text, "latput_fleet_host_state", "The state of a host: 1 for the one that it is in.");
+    for Judged { host, state, .. } in judged {
+        let labels = labels(&host.group, &host.name, &host.interface);
+        let state = state.name();
+        let _ = writeln!(text, "latput_fleet_host_state{{{labels},state=\"{state}\"}} 1");
+    }
+    head(
+        &mut text,
+        "latput_fleet_knob_drifted",
+        "Places at which a knob has not its wanted value.",
+    );
+    for Judged { host, state, .. } in judged {
+        let HostState::Drifted(differences) = state else { continue };
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for difference in differences {
+            *places.entry(difference.knob.name()).or_default() += 1;
+        }
+        let labels = labels(&host.group, &host.name, &host.interface);
+        for (knob, count) in places {
+            let _ = writeln!(text, "latput_fleet_knob_drifted{{{labels},knob=\"{knob}\"}} {count}");
+        }
+    }
+    head(
+        &mut text,
+        "latput_fleet_last_look_timestamp_seconds",
+        "End of the last look at the fleet.",
+    );
+    let _ = writeln!(text, "latput_fleet_last_look_timestamp_seconds {ended_unix_s}");
+    head(
+        &mut text,
+        "latput_fleet_look_duration_seconds",
+        "Duration of the last look at the fleet.",
+    );
+    let _ = writeln!(text, "latput_fleet_look_duration_seconds {:.3}", took.as_secs_f64());
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+}
+
+fn labels(group: &str, host: &str, interface: &str) -> String {
+    let (group, host, interface) = (label(group), label(host), label(interface));
+    format!("group=\"{group}\",host=\"{host}\",interface=\"{interface}\"")
+}
+
+/// A label's value: backslash, quote and line feed are escaped.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::{Knob, Setting};
+
+    use super::*;
+    use crate::inventory::FleetHost;
+    use crate::judge::Difference;
+
+    #[test]
+    fn every_state_is_counted_also_where_no_host_is_in_it() {
+        let host = |name: &str, state| Judged {
+            host: FleetHost {
+                name: name.into(),
+                group: "we\"b".into(),
+                reach: "ssh://a".into(),
+                interface: "eth0".into(),
+                driver: None,
+                setting: Setting::new(),
+            },
+            state,
+            look: None,
+        };
+        let difference = |place: &str| Difference {
+            knob: Knob::Mtu,
+            place: place.into(),
+            wanted: "1500".into(),
+            value: None,
+            problem: None,
+        };
+        let drifted = HostState::Drifted(vec![difference("device"), difference("rx-0")]);
+        let judged = [host("a", HostState::Same), host("b", drifted), host("c", HostState::Same)];
+        let text = text(&judged, 1_790_000_000, Nanos::from_ms(1500));
+        for line in [
+            "latput_fleet_hosts{group=\"we\\\"b\",state=\"same\"} 2",
+            "latput_fleet_hosts{group=\"we\\\"b\",state=\"unreachable\"} 0",
+            "latput_fleet_host_state{group=\"we\\\"b\",host=\"b\",interface=\"eth0\",state=\"drifted\"} 1",
+            "latput_fleet_knob_drifted{group=\"we\\\"b\",host=\"b\",interface=\"eth0\",knob=\"mtu\"} 2",
+            "latput_fleet_last_look_timestamp_seconds 1790000000",
+            "latput_fleet_look_duration_seconds 1.500",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert_eq!(text.matches("# TYPE").count(), 5);
+    }
+}

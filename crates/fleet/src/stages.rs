@@ -1,0 +1,117 @@
+//! The stages in which a setting comes to a fleet: a few hosts first, then more, then all.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many hosts of each group have the setting after a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageStep {
+    /// So many.
+    Count(usize),
+    /// So many of a hundred, rounded up.
+    Percent(u8),
+    /// All of them.
+    All,
+}
+
+impl FromStr for StageStep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let step = match text.strip_suffix('%') {
+            None if text == "all" => Some(Self::All),
+            None => text.parse().ok().filter(|count| *count > 0).map(Self::Count),
+            Some(percent) => {
+                percent.parse().ok().filter(|it| (1..=100).contains(it)).map(Self::Percent)
+            }
+        };
+        step.ok_or_else(|| "give a number of hosts, a share such as 10%, or `all`".to_owned())
+    }
+}
+
+impl fmt::Display for StageStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+impl StageStep {
+    /// Hosts of a group of `size`.
+    fn of(self, size: usize) -> usize {
+        match self {
+            Self::Count(count) => count.min(size),
+            Self::Percent(percent) => (size * usize::from(percent)).div_ceil(100),
+            Self::All => size,
+        }
+    }
+}
+
+/// The hosts of each stage, as places in `groups`, which has the group of every host. A step is of each group, with the
+/// hosts of earlier steps counted; stages without a host are left out.
+pub fn stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
+    let size = |group: &str| groups.iter().filter(|other| **other == group).count();
+    let rank = |idx: usize| groups[..idx].iter().filter(|other| **other == groups[idx]).count();
+    let places: Vec<(usize, usize)> =
+        groups.iter().enumerate().map(|(idx, group)| (rank(idx), size(group))).collect();
+    let mut is_taken = vec![false; groups.len()];
+    let mut stages = Vec::new();
+    for step in steps {
+        let mut stage = Vec::new();
+        for (idx, &(rank, size)) in places.iter().enumerate() {
+            if !is_taken[idx] && rank < step.of(size) {
+                is_taken[idx] = true;
+                stage.push(idx);
+            }
+        }
+        if !stage.is_empty() {
+            stages.push(stage);
+        }
+    }
+    stages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_number_a_share_or_all() {
+        for (text, step) in [
+            ("1", StageStep::Count(1)),
+            ("10%", StageStep::Percent(10)),
+            ("100%", StageStep::Percent(100)),
+            ("all", StageStep::All),
+        ] {
+            assert_eq!(text.parse(), Ok(step));
+            assert_eq!(step.to_string(), text);
+        }
+        for text in ["", "0", "-1", "0%", "101%", "1.5", "10 %", "every", "%"] {
+            assert!(text.parse::<StageStep>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_group_has_its_canary_and_no_host_comes_twice() {
+        let groups: Vec<&str> = [["db"; 3].as_slice(), &["web"; 21]].concat();
+        let found = stages(&groups, &[StageStep::Count(1), StageStep::Percent(10), StageStep::All]);
+        assert_eq!(found[0], [0, 3]);
+        assert_eq!(found[1], [4, 5], "3 of 21 are 10 %, and 1 of 3 db");
+        assert_eq!(found[2].len(), 20);
+        let mut all = found.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..24).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn stages_without_a_host_are_left_out_and_without_all_some_stay() {
+        let groups = ["web"; 4];
+        let found =
+            stages(&groups, &[StageStep::Count(2), StageStep::Percent(50), StageStep::Count(1)]);
+        assert_eq!(found, [[0, 1]]);
+        assert!(stages(&[], &[StageStep::All]).is_empty());
+    }
+}
