@@ -303,7 +303,7 @@ fn a_value_of_somebody_else_breaks_a_guard_and_is_left_alone() {
 #[test]
 fn a_host_that_refuses_stops_the_others() {
     let Some(rack) = Rack::up(4) else { return };
-    // The kernel takes no MTU above 65535 of a veth.
+    // A veth takes an MTU of at most 65535.
     let args = ["apply", "txqueuelen=501", "mtu=65536", "--soak", "0s"];
     let ran = rack.fleet(&args);
     assert!([1, 4].contains(&ran.code.unwrap()), "{ran:?}");
