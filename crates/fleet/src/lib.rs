@@ -1,7 +1,7 @@
 //! A fleet: many hosts, the setting that each is to have, and what is thought of what they answer.
 //!
 //! Pure: texts and answers in, verdicts out; no I/O, no clock, no threads. Read [`inventory`] first (which hosts), then
-//! [`look`] (what a host answers), [`judge`] (what that means), [`stages`] and [`guard`] (how a setting is brought to all).
+//! [`look`] (what a host answers), [`mod@judge`] (what that means), [`mod@stages`] and [`guard`] (how a setting is brought to all).
 //! Answers come from other hosts and are treated as hostile: each is bounded and checked before it is used.
 
 pub mod ansible;
