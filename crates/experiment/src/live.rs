@@ -192,6 +192,16 @@ impl Guard {
     }
 }
 
+/// Puts a value at its tick; ticks before it that were left out, because a reading took long, have none.
+pub(crate) fn put_at(values: &mut Vec<Option<f64>>, tick: usize, value: Option<f64>) {
+    /// A block has fewer ticks.
+    const MOST: usize = 20_000;
+    if tick < MOST {
+        values.resize(values.len().max(tick + 1), None);
+        values[tick] = value;
+    }
+}
+
 /// What became of a block. Today's setting is in force again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

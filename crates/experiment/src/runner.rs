@@ -1,9 +1,9 @@
 //! The interface between a run and its testbed: the trait that runs trials, and its events.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::{Knob, Setting};
+use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
@@ -256,10 +256,3 @@ pub(crate) fn run_stint(
 
 /// Receives events; an error from it ends the run.
 pub(crate) type Tell<'a> = dyn FnMut(TrialEvent) -> Result<(), Error> + 'a;
-
-/// The time now, milliseconds since 1970.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}

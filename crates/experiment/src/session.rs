@@ -9,6 +9,7 @@ mod suggested;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
 use latput_trial::plan::{Design, MAX_TRIALS, OnUnsupported};
@@ -26,7 +27,7 @@ use crate::error::Error;
 use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
 use crate::results_db::{ResultsDb, WITHOUT};
-use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
+use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner};
 use crate::shard::Shard;
 use crate::testbed::Testbed;
 use crate::unsupported::{By, without_unsupported};

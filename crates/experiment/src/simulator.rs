@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use latput_knobs::Knob;
 use latput_linux::files;
+use latput_linux::process::unix_ms;
 use latput_load::Stop;
 pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
@@ -28,7 +29,7 @@ use crate::checks;
 use crate::error::Error;
 use crate::refusal::refusals;
 use crate::runner::Wanted;
-use crate::runner::{Done, Trial, TrialEvent, TrialRunner, unix_ms};
+use crate::runner::{Done, Trial, TrialEvent, TrialRunner};
 
 /// A small workload that shows whether a setting can be simulated.
 const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };

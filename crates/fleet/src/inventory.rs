@@ -61,6 +61,14 @@ pub struct FleetHost {
     pub setting: Setting,
 }
 
+impl FleetHost {
+    /// The wanted values as text: `KNOB=VALUE`, a line each.
+    pub fn setting_lines(&self) -> String {
+        let lines = self.setting.iter().map(|(knob, value)| format!("{knob}={value}\n"));
+        lines.collect::<Vec<_>>().concat()
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InventoryFile {

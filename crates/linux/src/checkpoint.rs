@@ -10,7 +10,6 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 
@@ -208,13 +207,12 @@ impl CheckpointStore for FileCheckpoints {
 /// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
 /// are refused; the command is still to be named.
 pub fn context() -> Result<Context, Error> {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Context {
         boot_id: process::boot_id()?,
         namespace: Namespace::current()?.inode()?,
         namespace_cookie: Namespace::current_cookie(),
         pid: std::process::id(),
-        now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+        now_unix_ms: process::unix_ms(),
         link_resets: LinkResets::Refused,
         by: Maker { command: String::new(), user: user() },
         undoes: None,
@@ -265,7 +263,7 @@ mod tests {
     fn a_claim_removes_what_a_killed_save_left() {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join(".latput-1-0123456789abcdef.part");
-        let hour_ago = SystemTime::now() - std::time::Duration::from_secs(3600);
+        let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         File::create(&left).unwrap().set_modified(hour_ago).unwrap();
         let mut store = FileCheckpoints::new(folder.path());
         store.claim(SLOT, "eth0").unwrap();

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_units::{Clock, CpuId, CpuSet, Nanos};
 use rustix::io::FdFlags;
@@ -31,6 +32,12 @@ impl Clock for OsClock {
 /// Time since the boot, which goes on while the machine sleeps (`CLOCK_BOOTTIME`).
 pub fn since_boot() -> Nanos {
     read_clock(ClockId::Boottime)
+}
+
+/// The time on the wall clock, milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// CPU time that the calling thread has used.

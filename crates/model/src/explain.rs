@@ -474,22 +474,28 @@ mod tests {
     use super::*;
     use crate::synthetic::{Figures, results};
 
-    #[test]
-    fn a_round_trip_is_its_timer_its_queue_its_cpu_and_the_rest() {
+    /// Results of one request in flight and of seventeen, under delays of 0 and 50 us.
+    fn delayed(blocks: u32, figures: impl FnMut(usize, usize) -> Figures) -> Results {
         let loads = [
             Workload::plain("one", Traffic::tcp_rr(0)),
             Workload::plain("many", Traffic::tcp_rr(16)),
         ];
-        let mut made = results(&["0", "50"], &loads, 6, |setting, workload| Figures {
+        let mut made = results(&["0", "50"], &loads, blocks, figures);
+        for (idx, set) in made.settings.iter_mut().enumerate() {
+            let value = Value::Time(Nanos::from_us(50 * idx as u64));
+            set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
+        }
+        made
+    }
+
+    #[test]
+    fn a_round_trip_is_its_timer_its_queue_its_cpu_and_the_rest() {
+        let made = delayed(6, |setting, workload| Figures {
             rate: 1000.0,
             // The mean of the made-up round trips is 0.51 of their 99th percentile.
             p99_us: Some((20.0 + 50.0 * setting as f64 + 30.0 * workload as f64) / 0.51),
             service_demand_us: 5.0,
         });
-        for (idx, set) in made.settings.iter_mut().enumerate() {
-            let value = Value::Time(Nanos::from_us(50 * idx as u64));
-            set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
-        }
         let explained = explain(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check(many, Stage::Timer, Some(50_000.0));
@@ -503,20 +509,12 @@ mod tests {
 
     #[test]
     fn a_delay_that_saves_time_is_no_part_of_a_round_trip() {
-        let loads = [
-            Workload::plain("one", Traffic::tcp_rr(0)),
-            Workload::plain("many", Traffic::tcp_rr(16)),
-        ];
         // Under many requests in flight the delay of 50 us shortens the round trip from 80 to 60 us.
-        let mut made = results(&["0", "50"], &loads, 6, |setting, workload| Figures {
+        let made = delayed(6, |setting, workload| Figures {
             rate: 1000.0,
             p99_us: Some([[20.0, 80.0], [70.0, 60.0]][setting][workload] / 0.51),
             service_demand_us: 5.0,
         });
-        for (idx, set) in made.settings.iter_mut().enumerate() {
-            let value = Value::Time(Nanos::from_us(50 * idx as u64));
-            set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
-        }
         let explained = explain(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check(many, Stage::Timer, Some(0.0));
@@ -528,22 +526,14 @@ mod tests {
     #[test]
     fn no_part_is_larger_than_the_whole_or_below_nothing() {
         let mut rng = latput_units::Rng::from_seed(7);
-        let loads = [
-            Workload::plain("one", Traffic::tcp_rr(0)),
-            Workload::plain("many", Traffic::tcp_rr(16)),
-        ];
         let (mut known, mut unknown) = (0, 0);
         for seed in 0..60 {
             let blocks = 1 + seed % 6;
-            let mut made = results(&["0", "50"], &loads, blocks, |_, _| Figures {
+            let made = delayed(blocks, |_, _| Figures {
                 rate: 1000.0,
                 p99_us: Some(100.0 * crate::synthetic::noise(&mut rng, 0.8)),
                 service_demand_us: 5.0 * crate::synthetic::noise(&mut rng, 2.0),
             });
-            for (idx, set) in made.settings.iter_mut().enumerate() {
-                let value = Value::Time(Nanos::from_us(50 * idx as u64));
-                set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
-            }
             let models = models(&made, |_| true).unwrap();
             for it in explain(&made, &models) {
                 let time = it.time.iter().map(|(_, amount)| (amount, it.round_trip_ns.unwrap()));

@@ -6,14 +6,14 @@
 
 use latput_stats::mean::critical_t;
 
+use crate::recommend::smallest::Z_OF_POWER;
+
 /// Fewest pairs of today with itself from which noise is known.
 pub const FEWEST: usize = 4;
 /// The chance, each time that a guard is judged, that noise alone breaks it for a setting that is exactly at its limit.
 pub const LEVEL: f64 = 0.001;
 /// The normal deviate of [`LEVEL`], for what is only counted.
 const Z_OF_LEVEL: f64 = 3.090_232;
-/// The normal deviate of 80 %: the chance that an effect of the told size is proven.
-const Z_OF_POWER: f64 = 0.841_621;
 /// More pairs than any run makes.
 const MOST_PAIRS: usize = 1_000_000;
 

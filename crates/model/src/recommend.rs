@@ -25,7 +25,7 @@ mod elimination;
 mod headline;
 mod reason;
 mod recommendation;
-mod smallest;
+pub(crate) mod smallest;
 
 pub use self::recommendation::{Headline, ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, corrected};

@@ -3,10 +3,10 @@
 mod health;
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::{ApplyError, ChangeOutcome, Restored};
 use latput_linux::netdev::Netdev;
+use latput_linux::process::unix_ms;
 use latput_linux::route::Route;
 use latput_linux::{
     Capability, CounterSnapshot, CpuMeter, Namespace, OsClock, ProtocolMeter, Protocols,
@@ -318,10 +318,9 @@ impl Daemon {
     }
 
     fn record(&mut self, from: Nanos, to: Nanos, reason: &str) {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.status.changes += 1;
         self.status.last_change = Some(Change {
-            unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+            unix_ms: unix_ms(),
             from_ns: from.as_ns(),
             to_ns: to.as_ns(),
             reason: reason.to_owned(),

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
-use latput_knobs::{self as knobs, Checkpoint, LinkResets, Maker, Setting};
+use latput_knobs::{self as knobs, Checkpoint, LinkResets, Maker, Setting, parse_assignment};
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
@@ -20,6 +20,19 @@ const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(2
 pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
     let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
     CONFIRM_WITHIN.contains(&time).then_some(time).ok_or_else(|| "must be 1s to 24h".to_owned())
+}
+
+/// Reads KNOB=VALUE words.
+pub(super) fn setting_of(words: &[String]) -> Result<Setting, CliError> {
+    let mut setting = Setting::new();
+    for word in words {
+        let (knob, value) =
+            parse_assignment(word).map_err(|error| CliError::usage(error.to_string()))?;
+        if setting.insert(knob, value).is_some() {
+            return Err(CliError::usage(format!("`{knob}` is given twice")));
+        }
+    }
+    Ok(setting)
 }
 
 /// What tells a measured interface from another of its name: its driver and its place on its bus, of the facts of a

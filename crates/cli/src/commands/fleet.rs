@@ -9,11 +9,12 @@ mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use latput_fleet::judge::{Judged, undecided_groups};
 use latput_fleet::{judge, prometheus, twins};
 use latput_knobs::Knob;
+use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
 use self::hosts::{Fleet, FleetArgs};
@@ -133,8 +134,7 @@ impl Verify {
             output::remark(&format!("latput: warning: {problem}: say which is meant by `driver`"));
         }
         if let Some(path) = &self.prometheus {
-            let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let text = prometheus::text(&looked.judged, ended.as_secs(), looked.took);
+            let text = prometheus::text(&looked.judged, unix_ms() / 1000, looked.took);
             output::write_file(path, &text)?;
         }
         if context.json {

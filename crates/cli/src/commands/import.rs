@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_experiment::ResultsDb;
 use latput_formats::{ImportFormat, LARGEST, import};
 use latput_linux::files;
+use latput_linux::process::unix_ms;
 use latput_model::Summary;
 use latput_report::{LARGEST_REPORT, read_report};
 use latput_trial::Results;
@@ -89,10 +89,8 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
 /// Stores the results as a finished run; returns its number.
 fn keep(results: &Results, output: &Path) -> Result<i64, CliError> {
     let mut results_db = ResultsDb::create(output)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let header = Results { rows: Vec::new(), ..results.clone() };
-    let run = results_db.begin(&results.name, &results.testbed, now, &header)?;
+    let run = results_db.begin(&results.name, &results.testbed, unix_ms(), &header)?;
     for row in &results.rows {
         results_db.append(run, &header, row)?;
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use latput_knobs::Setting;
 use latput_knobs::transaction::{self, ApplyError, Change};
-use latput_knobs::{Setting, parse_assignment};
 use latput_linux::{LinuxKernel, facts, interfaces};
 use latput_units::Nanos;
 
@@ -73,14 +73,7 @@ impl Args {
     }
 
     fn change(&self, context: &Context) -> Result<ExitCode, CliError> {
-        let mut setting = Setting::new();
-        for text in &self.texts()? {
-            let (knob, value) =
-                parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?;
-            if setting.insert(knob, value).is_some() {
-                return Err(CliError::usage(format!("`{knob}` is given twice")));
-            }
-        }
+        let setting = change::setting_of(&self.texts()?)?;
         let interface = &self.interface;
         if let Some(measured) = &self.only_if {
             let found = change::fingerprint(&facts::collect(interface));

@@ -174,8 +174,8 @@ pub(crate) struct RolloutHostPart {
     pub(crate) target: String,
     /// The interface.
     pub(crate) interface: String,
-    /// `confirmed`, `same` (it had the wanted values), `left-out` (it could not be used), `unchanged` (its stage did not
-    /// come), `put-back`, `goes-back` (it was not reached, and goes back by itself), `stranded` or `would-change`.
+    /// `confirmed`, `put-back`, `stranded` or `would-change`. `same`: it had the wanted values. `left-out`: it could not
+    /// be used. `unchanged`: its stage did not come. `goes-back`: it was not reached. It goes back by itself.
     pub(crate) outcome: String,
     /// The reason; empty where the outcome says all.
     pub(crate) why: String,

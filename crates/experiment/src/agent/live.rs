@@ -16,7 +16,7 @@ use latput_trial::metric::CustomMetric;
 use latput_units::Nanos;
 
 use super::{Prepared, Service};
-use crate::live::{Broken, LiveBlock, LiveSeen, Span, TICK, TimedFigure};
+use crate::live::{Broken, LiveBlock, LiveSeen, Span, TICK, TimedFigure, put_at};
 use crate::protocol::{Answer, Failure, failed};
 
 /// Interval at which the endpoint is asked,
@@ -133,8 +133,8 @@ impl Asking<'_> {
         if self.ends_slice.load(Ordering::Relaxed) || !self.has_guards() {
             return;
         }
-        let todays = self.growth(&heard.told[..1]);
-        let so_far = self.growth(&heard.told[1..2]);
+        let todays = self.growth(&[&heard.told[0]]);
+        let so_far = self.growth(&[&heard.told[1]]);
         if missing >= MOST_MISSING {
             heard.ended =
                 Some("the endpoint does not answer, and a guard is on its figures".to_owned());
@@ -173,14 +173,9 @@ impl Asking<'_> {
     }
 
     /// The figures of what was told in these spans.
-    fn growth(&self, spans: &[Vec<Told>]) -> BTreeMap<CustomMetric, f64> {
+    fn growth(&self, spans: &[&[Told]]) -> BTreeMap<CustomMetric, f64> {
         let mut growth = Growth::of(&self.endpoint.figures);
-        for told in spans {
-            for pair in told.windows(2) {
-                let seconds = pair[1].0.saturating_sub(pair[0].0).as_secs_f64();
-                let _told_of_below = growth.add(&pair[0].1, &pair[1].1, seconds);
-            }
-        }
+        spans.iter().flat_map(|told| told.windows(2)).for_each(|pair| add(&mut growth, pair));
         growth.figures()
     }
 
@@ -193,16 +188,16 @@ impl Asking<'_> {
         in_span: usize,
     ) -> Vec<Option<f64>> {
         let span = self.block.spans()[in_span];
-        let todays = self.growth(&heard.told[..1]);
+        let todays = self.growth(&[&heard.told[0]]);
         let today = figure(todays.get(&metric).copied(), &heard.told[0]);
         let told = &heard.told[in_span];
+        let mut growth = Growth::of(&self.endpoint.figures);
         let mut logs = Vec::new();
-        for count in 2..=told.len() {
-            let so_far = self.growth(&[told[..count].to_vec()]);
-            let now = figure(so_far.get(&metric).copied(), &told[..count]);
-            let place = tick(span, told[count - 1].0);
-            logs.resize(logs.len().max(place + 1), None);
-            logs[place] = self.block.guards[idx].judge(place, now, today).log;
+        for (before, pair) in told.windows(2).enumerate() {
+            add(&mut growth, pair);
+            let now = figure(growth.figures().get(&metric).copied(), &told[..before + 2]);
+            let tick = tick(span, pair[1].0);
+            put_at(&mut logs, tick, self.block.guards[idx].judge(tick, now, today).log);
         }
         logs
     }
@@ -218,17 +213,16 @@ impl Asking<'_> {
             // The last answer before the measured part began is its start.
             let told = &heard.told[idx];
             let first = told.iter().rposition(|(at, _)| *at <= span.measured_from).unwrap_or(0);
-            told[first..].to_vec()
+            &told[first..]
         };
-        let is_today = self.block.setting.is_empty();
-        seen.figures = self.growth(&[measured(1, slice)]);
-        let others = if is_today { vec![measured(1, slice)] } else { Vec::new() };
-        let todays = [vec![measured(0, before), measured(2, after)], others].concat();
-        seen.todays_figures = self.growth(&todays);
+        let of_slice = measured(1, slice);
+        seen.figures = self.growth(&[of_slice]);
+        let of_today = if self.block.setting.is_empty() { of_slice } else { &[] };
+        seen.todays_figures = self.growth(&[measured(0, before), measured(2, after), of_today]);
         if let (Some((guard, value, at)), None) = (heard.broken, &seen.broken)
             && seen.slice.is_some()
         {
-            let todays = self.growth(&heard.told[..1]);
+            let todays = self.growth(&[&heard.told[0]]);
             seen.ended = None;
             seen.broken = Some(Broken {
                 guard,
@@ -260,7 +254,13 @@ impl Heard {
 fn tick(span: Span, at: Nanos) -> usize {
     let asked = at.saturating_sub(span.from).as_ns() / ASK_EVERY.as_ns();
     let ticks = asked * (ASK_EVERY.as_ns() / TICK.as_ns()) + 3;
-    usize::try_from(ticks).unwrap_or(usize::MAX).min(20_000)
+    usize::try_from(ticks).unwrap_or(usize::MAX)
+}
+
+/// Adds what happened between two answers. A figure that was reset between them gets nothing of it.
+fn add(growth: &mut Growth<'_>, pair: &[Told]) {
+    let [(earlier, first), (later, second)] = pair else { return };
+    growth.add(first, second, later.saturating_sub(*earlier).as_secs_f64());
 }
 
 /// A figure with the time that it is of.

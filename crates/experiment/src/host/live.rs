@@ -12,7 +12,7 @@ use latput_units::{Clock, Nanos};
 
 use super::connections::Connections;
 use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
-use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure};
+use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure, put_at};
 use crate::protocol::{Failure, failed};
 
 /// Most share of a CPU that readings take: they become rarer where one takes long.
@@ -322,14 +322,4 @@ fn step(tick: &HostObservation) -> TickSeen {
 
 fn packets(tick: &HostObservation) -> u64 {
     tick.interface.rx_packets.saturating_add(tick.interface.tx_packets)
-}
-
-/// Puts a value at its place; places before it that were left out, because a reading took long, have none.
-fn put_at(values: &mut Vec<Option<f64>>, place: usize, value: Option<f64>) {
-    /// A block has fewer ticks.
-    const MOST: usize = 20_000;
-    if place < MOST {
-        values.resize(values.len().max(place + 1), None);
-        values[place] = value;
-    }
 }

@@ -10,6 +10,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::live::{pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
@@ -24,7 +25,7 @@ use super::{Session, TrialRunner};
 use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::live::{Broken, Guard, LiveBlock, LiveSeen};
-use crate::runner::{Done, LiveRunner, unix_ms};
+use crate::runner::{Done, LiveRunner};
 
 /// Blocks of today alone, from which the noise is known.
 const NOISE_BLOCKS: u32 = 12;
@@ -73,7 +74,7 @@ impl Session<'_> {
             .map_err(|problem| Error::LiveTraffic { problem })?;
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
-        let evidence = Evidence::begin(guards, &self.results);
+        let evidence = Evidence::begin(guards, &self.results.rows);
         let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
         self.noise(run)?;
         if run.live.observe {

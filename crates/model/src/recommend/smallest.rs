@@ -12,7 +12,7 @@ use crate::runs::AVERAGE;
 
 /// The normal deviate of 80 %, the chance that an effect of the reported size is proven: the
 /// convention of Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
-const Z_OF_POWER: f64 = 0.841_621;
+pub(crate) const Z_OF_POWER: f64 = 0.841_621;
 /// Factor of the number of blocks in the second figure; it halves the standard error.
 const TIMES: usize = 4;
 

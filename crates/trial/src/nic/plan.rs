@@ -67,7 +67,7 @@ impl Nic {
     /// error tells why there is nothing to vary.
     pub fn plan(&self) -> Result<String, String> {
         let (kept, beyond) = self.factors(MOST_SETTINGS, |_| true);
-        let settings = kept.iter().map(|factor| factor.levels.len()).product();
+        let settings: usize = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {
             let why: Vec<&str> = left_out.iter().map(String::as_str).collect();
@@ -78,21 +78,7 @@ impl Nic {
                 why.join("; ")
             ));
         }
-        let mut text = self.heading(settings, GOAL);
-        text.push_str("[factors]\n");
-        for factor in &kept {
-            text += &self.factor_text(factor);
-        }
-        if !beyond.is_empty() {
-            let _ = writeln!(
-                text,
-                "\n# Worth a try too, but then the plan has more than {MOST_SETTINGS} settings: take one instead of \
-                 another."
-            );
-            for factor in &beyond {
-                text += &commented(&self.factor_text(factor));
-            }
-        }
+        let mut text = self.head(&kept, &beyond, MOST_SETTINGS, GOAL);
         if !left_out.is_empty() {
             text.push_str("\n# Not varied, and why:\n");
             text.extend(left_out.iter().map(|why| format!("# - {why}\n")));
@@ -122,19 +108,23 @@ impl Nic {
                 "{interface} has nothing that could be varied without disturbing its traffic"
             ));
         }
-        let settings = kept.iter().map(|factor| factor.levels.len()).product();
-        let mut text = self.heading(settings, LIVE_GOAL);
+        Ok(self.head(&kept, &beyond, MOST_LIVE_SETTINGS, LIVE_GOAL) + LIVE_WORKLOAD)
+    }
+
+    /// The plan's text down to its factors: those that are varied, and as comments those that would make more than `most`
+    /// settings.
+    fn head(&self, kept: &[Factor], beyond: &[Factor], most: usize, goal: &str) -> String {
+        let mut text = self.heading(kept.iter().map(|factor| factor.levels.len()).product(), goal);
         text.push_str("[factors]\n");
         text.extend(kept.iter().map(|factor| self.factor_text(factor)));
         if !beyond.is_empty() {
             let _ = writeln!(
                 text,
-                "\n# Worth a try too, but then the plan has more than {MOST_LIVE_SETTINGS} settings: take one instead of \
-                 another."
+                "\n# Worth a try too, but then the plan has more than {most} settings: take one instead of another."
             );
             text.extend(beyond.iter().map(|factor| commented(&self.factor_text(factor))));
         }
-        Ok(text + LIVE_WORKLOAD)
+        text
     }
 
     /// The factors that together make at most so many settings, and those that would make more.

@@ -25,7 +25,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AskEnding {
     /// By itself.
-    RolloutEnded {
+    Ended {
         /// Its exit code; `None` after a signal.
         code: Option<i32>,
         /// What it wrote to stdout.
@@ -39,6 +39,11 @@ pub(super) enum AskEnding {
     TooLong,
     /// It was killed because nobody wants the answer any more.
     Stopped,
+}
+
+/// `ended with 3`, `ended by a signal`.
+pub(super) fn ended_in_words(code: Option<i32>) -> String {
+    code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("ended with {code}"))
 }
 
 /// Who waits for a command.
@@ -89,7 +94,7 @@ pub(super) fn ask(
     let code = child.try_wait()?.and_then(|status| status.code());
     let Pipes { out, err, .. } = pipes;
     let err = String::from_utf8_lossy(&err).into_owned();
-    Ok(problem.unwrap_or(AskEnding::RolloutEnded { code, out, err }))
+    Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
 }
 
 /// Whether it has ended; it is not reaped.
@@ -210,14 +215,11 @@ mod tests {
         let input = "x".repeat(200_000);
         let ending = run("cat; echo no >&2; exit 3", &input, LONG, false);
         let expected =
-            AskEnding::RolloutEnded { code: Some(3), out: input.into(), err: "no\n".to_owned() };
+            AskEnding::Ended { code: Some(3), out: input.into(), err: "no\n".to_owned() };
         assert!(ending == expected);
         // Who does not read is no reason to wait.
         let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
-        assert_eq!(
-            ending,
-            AskEnding::RolloutEnded { code: Some(0), out: Vec::new(), err: String::new() }
-        );
+        assert_eq!(ending, AskEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
     }
 
     #[test]
@@ -230,12 +232,10 @@ mod tests {
         let ending = run("sleep 100 & echo done", "", LONG, false);
         assert_eq!(
             ending,
-            AskEnding::RolloutEnded { code: Some(0), out: "done\n".into(), err: String::new() }
+            AskEnding::Ended { code: Some(0), out: "done\n".into(), err: String::new() }
         );
         let ending = run("yes e >&2 & sleep 0.1; kill $!; exit 1", "", LONG, false);
-        let AskEnding::RolloutEnded { code: Some(1), err, .. } = ending else {
-            panic!("{ending:?}")
-        };
+        let AskEnding::Ended { code: Some(1), err, .. } = ending else { panic!("{ending:?}") };
         assert!(err.len() <= ERRORS_BYTES_MOST, "{}", err.len());
         assert!(begun.elapsed() < LONG, "nothing was waited for");
     }

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
+use crate::parallel;
 
 /// How long a host may be silent and keep its place.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -64,14 +64,15 @@ impl Drop for HostSlot<'_> {
 }
 
 /// Does `job` for each of `jobs`, and returns the results in their order. Once `is_over`, no job begins, and those that
-/// did not have no result.
+/// did not have no result. A bar counts them on a terminal, as `what`.
 pub(super) fn side_by_side<J: Sync, R: Send>(
     jobs: &[J],
     parallel: usize,
     is_over: impl Fn() -> bool + Sync,
-    bar: Option<&ProgressBar>,
+    what: &str,
     job: impl Fn(&J, &mut HostSlot<'_>) -> R + Sync,
 ) -> Vec<Option<R>> {
+    let bar = parallel::bar(jobs.len(), what);
     let places = HostSlots { free: Mutex::new(parallel), freed: Condvar::new() };
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
@@ -82,7 +83,7 @@ pub(super) fn side_by_side<J: Sync, R: Send>(
             let Some(one) = jobs.get(idx).filter(|_| !is_over()) else { break };
             let result = job(one, &mut place);
             *results[idx].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            if let Some(bar) = bar {
+            if let Some(bar) = &bar {
                 bar.inc(1);
             }
         }
@@ -97,6 +98,9 @@ pub(super) fn side_by_side<J: Sync, R: Send>(
         }
         work();
     });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
     let results = results.into_iter();
     results.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
@@ -115,7 +119,7 @@ mod tests {
             &jobs,
             3,
             || false,
-            None,
+            "",
             |job, _| {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 thread::sleep(Duration::from_millis(1));
@@ -137,7 +141,7 @@ mod tests {
             &jobs,
             1,
             || false,
-            None,
+            "",
             |job, place| {
                 while *job == 0 && !is_last_done.load(Ordering::SeqCst) {
                     place.has_waited(PATIENCE + Duration::from_millis(1));
@@ -157,7 +161,7 @@ mod tests {
             &jobs,
             1,
             || is_over.load(Ordering::SeqCst),
-            None,
+            "",
             |job, _| {
                 is_over.fetch_or(*job == 4, Ordering::SeqCst);
                 *job
@@ -165,6 +169,6 @@ mod tests {
         );
         assert_eq!(results.iter().flatten().count(), 5);
         assert_eq!(results[4], Some(4));
-        assert!(side_by_side(&[(); 0], 4, || false, None, |(), _| ()).is_empty());
+        assert!(side_by_side(&[(); 0], 4, || false, "", |(), _| ()).is_empty());
     }
 }

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use latput_experiment::target::{At, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
-use latput_knobs::{Setting, parse_assignment};
+use latput_knobs::Setting;
 use latput_linux::files;
 use latput_load::Stop;
 use latput_trial::program::split;
 use latput_units::Nanos;
+use rustix::io::Errno;
 
-use super::ask::{AskEnding, Waiting, ask};
+use super::ask::{AskEnding, Waiting, ask, ended_in_words};
 use super::crew::{HostSlot, WAITED_FOR_MOST};
+use crate::commands::change::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -95,7 +97,8 @@ impl FleetArgs {
         };
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
         let listed = listed.map_err(wrong)?;
-        let wanted = setting(wanted)?;
+        let wanted = setting_of(wanted)?;
+        let wanted = Some(wanted).filter(|wanted| !wanted.is_empty());
         let mut hosts = Vec::new();
         for host in listed {
             if self.group.is_empty() || self.group.contains(&host.group) {
@@ -158,19 +161,6 @@ impl FleetArgs {
     }
 }
 
-/// The values of the command line; `None` if there are none.
-fn setting(texts: &[String]) -> Result<Option<Setting>, CliError> {
-    let mut setting = Setting::new();
-    for text in texts {
-        let (knob, value) =
-            parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?;
-        if setting.insert(knob, value).is_some() {
-            return Err(CliError::usage(format!("`{knob}` is given twice")));
-        }
-    }
-    Ok(Some(setting).filter(|setting| !setting.is_empty()))
-}
-
 type Listed = Result<Vec<ListedHost>, InventoryError>;
 
 fn hosts_of_file(path: &Path, stop: &Stop) -> Result<Listed, CliError> {
@@ -212,12 +202,11 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
 fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
     let ending = ask(command, b"", LIST_WITHIN, &mut Unless(stop));
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
-        AskEnding::RolloutEnded { code: Some(0), out, .. } => {
+        AskEnding::Ended { code: Some(0), out, .. } => {
             String::from_utf8(out).map_err(|_| format!("`{program}` printed what is no text"))
         }
-        AskEnding::RolloutEnded { code, err, .. } => {
-            let code = code.map_or_else(|| "by a signal".to_owned(), |code| format!("with {code}"));
-            Err(format!("`{program}` ended {code}: {}", last_line(&err)))
+        AskEnding::Ended { code, err, .. } => {
+            Err(format!("`{program}` {}: {}", ended_in_words(code), last_line(&err)))
         }
         AskEnding::TimedOut => Err(format!("`{program}` took longer than {LIST_WITHIN:?}")),
         AskEnding::TooLong => Err(format!("`{program}` printed too much")),
@@ -307,7 +296,10 @@ impl Member {
             command.args(&words[1..]);
             let asked = ask(&mut command, input.as_bytes(), timeout.as_duration(), waiting);
             // Too many processes or open files for a moment: others end.
-            let is_for_now = |error: &io::Error| matches!(error.raw_os_error(), Some(libc_eagain) if [11, 12, 23, 24].contains(&libc_eagain));
+            let is_for_now = |error: &io::Error| {
+                let few = [Errno::AGAIN, Errno::NOMEM, Errno::NFILE, Errno::MFILE];
+                Errno::from_io_error(error).is_some_and(|errno| few.contains(&errno))
+            };
             match asked {
                 Err(error) if is_for_now(&error) && begun.elapsed() < timeout.as_duration() => {
                     std::thread::sleep(Duration::from_millis(50));

@@ -19,7 +19,7 @@ use super::crew;
 use super::hosts::{Fleet, InPlace, Member, Until, last_line};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
-use crate::{output, parallel};
+use crate::output;
 
 /// Most that is read of a question, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
@@ -164,21 +164,12 @@ fn waiting(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
 
 /// Looks at every host of a fleet, side by side; see [`one`] for `knobs`.
 pub(super) fn all(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Vec<Answered> {
-    let bar = parallel::bar(fleet.members.len(), "hosts");
     let is_over = || context.stop.is_raised();
-    let answers = crew::side_by_side(
-        &fleet.members,
-        fleet.parallel,
-        is_over,
-        bar.as_ref(),
-        |member, place| {
+    let answers =
+        crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", |member, place| {
             let mut waiting = InPlace { place, until: Until::Stop(&context.stop) };
             one(fleet, member, knobs, &mut waiting)
-        },
-    );
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+        });
     answers.into_iter().map(|answer| answer.unwrap_or(Answered::NotAsked)).collect()
 }
 
@@ -196,10 +187,7 @@ pub(super) fn one(
             (lines.collect(), Some(knobs.iter().copied().collect()))
         }
         None if setting.is_empty() => (ALL.to_owned(), None),
-        None => {
-            let lines = setting.iter().map(|(knob, value)| format!("{knob}={value}\n"));
-            (lines.collect(), Some(setting.keys().copied().collect()))
-        }
+        None => (member.host.setting_lines(), Some(setting.keys().copied().collect())),
     };
     let args = ["fleet", "look", interface, "--json"];
     match member.ask(&args, &question, fleet.timeout, waiting) {
@@ -209,13 +197,13 @@ pub(super) fn one(
             Answered::TimedOut(format!("it has not answered within {}", fleet.timeout))
         }
         Ok(AskEnding::TooLong) => Answered::Failed("its answer does not end".to_owned()),
-        Ok(AskEnding::RolloutEnded { code: Some(0), out, .. }) => {
+        Ok(AskEnding::Ended { code: Some(0), out, .. }) => {
             match HostLook::read(&out, interface, asked.as_ref()) {
                 Ok(look) => Answered::Look(Box::new(look)),
                 Err(why) => Answered::Failed(why),
             }
         }
-        Ok(AskEnding::RolloutEnded { err, .. }) => match said_by_latput(&err) {
+        Ok(AskEnding::Ended { err, .. }) => match said_by_latput(&err) {
             Some(said) => Answered::Failed(said.message),
             None => Answered::Unreachable(last_line(&err)),
         },

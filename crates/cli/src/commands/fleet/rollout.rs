@@ -9,11 +9,12 @@ mod watch;
 
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
 use latput_fleet::{Answered, Guards, StageStep, judge, stages};
+use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_trial::program::split;
 use latput_units::Nanos;
@@ -25,7 +26,7 @@ use super::{look, table};
 use crate::commands::change as local_change;
 use crate::context::Context;
 use crate::exit::CliError;
-use crate::{output, parallel};
+use crate::output;
 
 /// The least time between the two looks before a change: the rate of faults is taken over it.
 const BASELINE: Duration = Duration::from_secs(1);
@@ -88,7 +89,7 @@ fn soak(text: &str) -> Result<Nanos, String> {
 
 /// How far a host has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum HostPhase {
     /// It had the wanted values.
     Same,
     /// It is of no use, and why.
@@ -118,9 +119,9 @@ pub(super) struct Lease {
 
 /// A host with what happened to it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RolloutHost {
     member: Member,
-    phase: Phase,
+    phase: HostPhase,
     /// The looks before the change.
     before: Vec<TimedLook>,
     /// The first look after it.
@@ -151,7 +152,7 @@ pub(super) struct Rollout<'a> {
     /// The words of each guard.
     commands: Vec<Vec<String>>,
     begun: Instant,
-    parts: Vec<Part>,
+    parts: Vec<RolloutHost>,
     stages: Vec<Vec<usize>>,
 }
 
@@ -234,16 +235,16 @@ impl<'a> Rollout<'a> {
         let parts = self.fleet.members.iter().zip(judged).map(|(member, judged)| {
             let phase = first_phase(&judged);
             let before = judged.look.into_iter().map(|look| TimedLook { at: now, look }).collect();
-            Part { member: member.clone(), phase, before, since: None }
+            RolloutHost { member: member.clone(), phase, before, since: None }
         });
         self.parts = parts.collect();
-        let planned: Vec<usize> = self.in_phase(|phase| *phase == Phase::Planned);
+        let planned: Vec<usize> = self.in_phase(|phase| *phase == HostPhase::Planned);
         let groups: Vec<&str> =
             planned.iter().map(|idx| self.parts[*idx].member.host.group.as_str()).collect();
         let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();
         self.stages = stages(&groups, &self.args.steps()).into_iter().map(of_planned).collect();
-        let left_out = self.in_phase(|phase| matches!(phase, Phase::LeftOut(_))).len();
-        let same = self.in_phase(|phase| *phase == Phase::Same).len();
+        let left_out = self.in_phase(|phase| matches!(phase, HostPhase::LeftOut(_))).len();
+        let same = self.in_phase(|phase| *phase == HostPhase::Same).len();
         output::remark(&format!(
             "latput: {}: {} to change, {same} as wanted, {left_out} left out",
             self.name,
@@ -252,12 +253,12 @@ impl<'a> Rollout<'a> {
         Ok(())
     }
 
-    fn in_phase(&self, is_meant: impl Fn(&Phase) -> bool) -> Vec<usize> {
+    fn in_phase(&self, is_meant: impl Fn(&HostPhase) -> bool) -> Vec<usize> {
         (0..self.parts.len()).filter(|idx| is_meant(&self.parts[*idx].phase)).collect()
     }
 
     fn changed(&self) -> Vec<usize> {
-        self.in_phase(|phase| matches!(phase, Phase::Changed(_)))
+        self.in_phase(|phase| matches!(phase, HostPhase::Changed(_)))
     }
 
     /// Changes stage after stage; confirms all, or puts all back.
@@ -288,7 +289,7 @@ impl<'a> Rollout<'a> {
         self.has_time()?;
         self.wait_until(Instant::now() + BASELINE)?;
         self.look_again(number)?;
-        let stage = self.stage_of(number, &Phase::Planned);
+        let stage = self.stage_of(number, &HostPhase::Planned);
         if stage.is_empty() {
             return Ok(());
         }
@@ -300,7 +301,7 @@ impl<'a> Rollout<'a> {
         Ok(())
     }
 
-    fn stage_of(&self, number: usize, phase: &Phase) -> Vec<usize> {
+    fn stage_of(&self, number: usize, phase: &HostPhase) -> Vec<usize> {
         let stage = self.stages[number].iter().copied();
         stage.filter(|idx| self.parts[*idx].phase == *phase).collect()
     }
@@ -308,7 +309,7 @@ impl<'a> Rollout<'a> {
     /// Whether the time of the first change lasts for another stage.
     fn has_time(&self) -> Result<(), String> {
         let leases = self.parts.iter().filter_map(|part| match part.phase {
-            Phase::Changed(lease) => Some(lease.ends_at),
+            HostPhase::Changed(lease) => Some(lease.ends_at),
             _ => None,
         });
         let needed = Instant::now() + self.args.stage_within().as_duration();
@@ -336,7 +337,7 @@ impl<'a> Rollout<'a> {
 
     /// Looks at a stage's hosts right before they are changed.
     fn look_again(&mut self, number: usize) -> Result<(), String> {
-        let stage = self.stage_of(number, &Phase::Planned);
+        let stage = self.stage_of(number, &HostPhase::Planned);
         let answers =
             self.each(&stage, Until::Stop(self.stop()), "hosts looked at", |part, waiting| {
                 look::one(&self.fleet, &part.member, None, waiting)
@@ -371,21 +372,21 @@ impl<'a> Rollout<'a> {
         let mut problems = Vec::new();
         for (idx, result) in results {
             let Some((lease, result)) = result else { continue }; // it was not begun
-            let Part { member, phase, .. } = &mut self.parts[idx];
+            let RolloutHost { member, phase, .. } = &mut self.parts[idx];
             match result {
-                SettingEnded::Done => *phase = Phase::Changed(lease),
-                SettingEnded::Nothing => *phase = Phase::Same,
+                SettingEnded::Done => *phase = HostPhase::Changed(lease),
+                SettingEnded::Nothing => *phase = HostPhase::Same,
                 SettingEnded::Refused(why) => {
                     problems.push(format!("{}: {why}", member.host.name));
-                    *phase = Phase::LeftOut(why);
+                    *phase = HostPhase::LeftOut(why);
                 }
                 SettingEnded::Stranded(why) => {
                     problems.push(format!("{}: {why}", member.host.name));
-                    *phase = Phase::Stranded(why);
+                    *phase = HostPhase::Stranded(why);
                 }
                 SettingEnded::Lost(why) => {
                     problems.push(format!("{}: {why}", member.host.name));
-                    *phase = Phase::Changed(lease);
+                    *phase = HostPhase::Changed(lease);
                 }
             }
         }
@@ -399,17 +400,13 @@ impl<'a> Rollout<'a> {
         which: &[usize],
         until: Until<'_>,
         what: &str,
-        job: impl Fn(&Part, &mut InPlace<'_, '_>) -> R + Sync,
+        job: impl Fn(&RolloutHost, &mut InPlace<'_, '_>) -> R + Sync,
     ) -> Vec<(usize, Option<R>)> {
-        let bar = parallel::bar(which.len(), what);
         let is_over = || until.is_over();
         let one = |idx: &usize, place: &mut HostSlot<'_>| {
             job(&self.parts[*idx], &mut InPlace { place, until })
         };
-        let results = crew::side_by_side(which, self.fleet.parallel, is_over, bar.as_ref(), one);
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        let results = crew::side_by_side(which, self.fleet.parallel, is_over, what, one);
         which.iter().copied().zip(results).collect()
     }
 }
@@ -427,15 +424,15 @@ fn first_of(problems: Vec<String>) -> Result<(), String> {
 }
 
 /// Whether a host is to be changed, by a look at it.
-fn first_phase(judged: &Judged) -> Phase {
+fn first_phase(judged: &Judged) -> HostPhase {
     let waiting = judged.look.as_ref().and_then(|found| found.waiting.as_ref());
     match (&judged.state, waiting) {
-        (HostState::Same, None) => Phase::Same,
+        (HostState::Same, None) => HostPhase::Same,
         (HostState::Drifted(missing), None) => {
             let unreadable = missing.iter().find(|missing| missing.value.is_none());
             match unreadable {
-                Some(_) => Phase::LeftOut(judged.state.why()),
-                None => Phase::Planned,
+                Some(_) => HostPhase::LeftOut(judged.state.why()),
+                None => HostPhase::Planned,
             }
         }
         (HostState::Same | HostState::Drifted(_), Some(waiting)) => {
@@ -443,13 +440,8 @@ fn first_phase(judged: &Judged) -> Phase {
                 || "is under way".to_owned(),
                 |ms| format!("waits to be confirmed for another {} s", ms.div_ceil(1000)),
             );
-            Phase::LeftOut(format!("a change ({}) {left}", waiting.by))
+            HostPhase::LeftOut(format!("a change ({}) {left}", waiting.by))
         }
-        (state, _) => Phase::LeftOut(format!("{}: {}", state.name(), state.why())),
+        (state, _) => HostPhase::LeftOut(format!("{}: {}", state.name(), state.why())),
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_model::live::{is_proven_above, margin, scale};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
-use latput_trial::{Metric, Observation, Results, Traffic};
+use latput_trial::{Metric, Observation, Row, Traffic};
 use latput_units::Nanos;
 
 use crate::live::{Guard, LiveSeen, TICK, TickSeen};
@@ -44,14 +44,14 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    pub(super) fn begin(guards: Vec<Guard>, results: &Results) -> Self {
-        let banned = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
+    pub(super) fn begin(guards: Vec<Guard>, rows: &[Row]) -> Self {
+        let banned = rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
         let mut strikes: BTreeMap<usize, u32> = BTreeMap::new();
-        for row in results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK)) {
+        for row in rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK)) {
             *strikes.entry(row.setting).or_default() += 1;
         }
         let mut used: BTreeMap<usize, Nanos> = BTreeMap::new();
-        for row in results.rows.iter().filter(|row| row.setting != 0) {
+        for row in rows.iter().filter(|row| row.setting != 0) {
             let windows = row.observation.hosts.iter().map(|host| host.window);
             let spent = used.entry(row.setting).or_default();
             *spent = windows.fold(*spent, Nanos::saturating_add);
@@ -216,26 +216,7 @@ mod tests {
     use super::*;
 
     fn no_evidence() -> Evidence {
-        let results = latput_trial::Results {
-            name: String::new(),
-            goal: None,
-            confidence: 0.99,
-            half_width: 0.025,
-            testbed: String::new(),
-            latput_version: String::new(),
-            seed: 0,
-            hosts: Vec::new(),
-            settings: Vec::new(),
-            workloads: Vec::new(),
-            rows: Vec::new(),
-            planned_trials: 0,
-            notes: Vec::new(),
-            confirmed_from: None,
-            source: None,
-            today: Vec::new(),
-            findings: Vec::new(),
-        };
-        Evidence::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &results)
+        Evidence::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &[])
     }
 
     #[test]

@@ -9,7 +9,7 @@ use latput_units::Nanos;
 use super::super::ask::AskEnding;
 use super::super::hosts::{Fleet, InPlace, Member, last_line};
 use super::super::look::{self, FarError, said_by_latput};
-use super::{Lease, Part, Phase, Rollout, Until, unix_ms};
+use super::{HostPhase, Lease, Rollout, RolloutHost, Until, unix_ms};
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.
@@ -60,8 +60,7 @@ impl HostChange<'_> {
         let made_by = format!("--made-by={}", self.made_by);
         args.push(&made_by);
         args.extend(self.allow_link_reset.then_some("--allow-link-reset"));
-        let lines = member.host.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
-        let values = lines.collect::<Vec<_>>().join("\n") + "\n";
+        let values = member.host.setting_lines();
         let ends_at = Instant::now() + self.within.as_duration();
         let heard = tell(self.fleet, member, &args, &values, waiting);
         let latest = self.within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
@@ -100,8 +99,13 @@ impl Rollout<'_> {
         self.note(results, "its confirmation was interrupted");
     }
 
-    fn confirm_one(&self, part: &Part, made_by: &str, waiting: &mut InPlace<'_, '_>) -> Phase {
-        let Phase::Changed(lease) = part.phase else { return part.phase.clone() };
+    fn confirm_one(
+        &self,
+        part: &RolloutHost,
+        made_by: &str,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> HostPhase {
+        let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let interface = part.member.host.interface.as_str();
         let args = ["confirm", interface, "--json", made_by];
         let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
@@ -109,10 +113,10 @@ impl Rollout<'_> {
             heard = tell(&self.fleet, &part.member, &args, "", waiting);
         }
         let why = match heard {
-            Heard::Done(document) => return Phase::Confirmed(document["journal"][0].as_u64()),
+            Heard::Done(document) => return HostPhase::Confirmed(document["journal"][0].as_u64()),
             Heard::Refused(FarError { message, kind }) => match kind.as_str() {
-                "rolled_back" => return Phase::PutBack(message),
-                "stranded" => return Phase::Stranded(message),
+                "rolled_back" => return HostPhase::PutBack(message),
+                "stranded" => return HostPhase::Stranded(message),
                 _ => message,
             },
             Heard::Lost(why) => why,
@@ -124,9 +128,9 @@ impl Rollout<'_> {
                     found.waiting.is_none() && differences(&part.member.host, found).is_empty()
                 }) =>
             {
-                Phase::Confirmed(None)
+                HostPhase::Confirmed(None)
             }
-            _ => Phase::GoesBack(why, lease),
+            _ => HostPhase::GoesBack(why, lease),
         }
     }
 
@@ -143,8 +147,13 @@ impl Rollout<'_> {
         self.note(results, "it was not waited for");
     }
 
-    fn put_back_one(&self, part: &Part, made_by: &str, waiting: &mut InPlace<'_, '_>) -> Phase {
-        let Phase::Changed(lease) = part.phase else { return part.phase.clone() };
+    fn put_back_one(
+        &self,
+        part: &RolloutHost,
+        made_by: &str,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> HostPhase {
+        let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let interface = part.member.host.interface.as_str();
         let args = ["restore", interface, "--json", made_by];
         let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
@@ -154,42 +163,47 @@ impl Rollout<'_> {
         match heard {
             Heard::Done(_) => self.as_before(part, lease, waiting),
             Heard::Refused(FarError { message, kind }) if kind == "stranded" => {
-                Phase::Stranded(message)
+                HostPhase::Stranded(message)
             }
             Heard::Refused(FarError { message, .. }) | Heard::Lost(message) => {
-                Phase::GoesBack(message, lease)
+                HostPhase::GoesBack(message, lease)
             }
         }
     }
 
     /// Compares a host that went back with what it was.
-    fn as_before(&self, part: &Part, lease: Lease, waiting: &mut InPlace<'_, '_>) -> Phase {
+    fn as_before(
+        &self,
+        part: &RolloutHost,
+        lease: Lease,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> HostPhase {
         let found = match look::one(&self.fleet, &part.member, None, waiting) {
             Answered::Look(found) => found.interface,
             _ => None,
         };
         let (Some(found), Some(before)) = (found, part.before.last()) else {
-            return Phase::PutBack("it could not be looked at once more".to_owned());
+            return HostPhase::PutBack("it could not be looked at once more".to_owned());
         };
         if let Some(waiting) = found.waiting {
-            return Phase::GoesBack(format!("a change ({}) still waits", waiting.by), lease);
+            return HostPhase::GoesBack(format!("a change ({}) still waits", waiting.by), lease);
         }
         let differ = before.look.knobs.iter().zip(&found.knobs).filter(|(was, is)| was != is);
         let differ: Vec<String> = differ
             .map(|(was, is)| format!("{} is {}, and was {}", was.knob, is.brief(), was.brief()))
             .collect();
         if differ.is_empty() {
-            return Phase::PutBack(String::new());
+            return HostPhase::PutBack(String::new());
         }
-        Phase::PutBack(format!("somebody else has changed it: {}", differ.join("; ")))
+        HostPhase::PutBack(format!("somebody else has changed it: {}", differ.join("; ")))
     }
 
     /// Keeps what became of hosts. One without a result goes back by itself.
-    fn note(&mut self, results: Vec<(usize, Option<Phase>)>, otherwise: &str) {
+    fn note(&mut self, results: Vec<(usize, Option<HostPhase>)>, otherwise: &str) {
         for (idx, result) in results {
-            let Part { phase, .. } = &mut self.parts[idx];
-            let Phase::Changed(lease) = *phase else { continue };
-            *phase = result.unwrap_or_else(|| Phase::GoesBack(otherwise.to_owned(), lease));
+            let RolloutHost { phase, .. } = &mut self.parts[idx];
+            let HostPhase::Changed(lease) = *phase else { continue };
+            *phase = result.unwrap_or_else(|| HostPhase::GoesBack(otherwise.to_owned(), lease));
         }
     }
 }
@@ -210,11 +224,11 @@ fn tell(
         AskEnding::Stopped => Heard::Lost("it was not waited for".to_owned()),
         AskEnding::TimedOut => Heard::Lost(format!("it has not answered within {}", fleet.timeout)),
         AskEnding::TooLong => Heard::Lost("its answer does not end".to_owned()),
-        AskEnding::RolloutEnded { code: Some(0), out, .. } => match serde_json::from_slice(&out) {
+        AskEnding::Ended { code: Some(0), out, .. } => match serde_json::from_slice(&out) {
             Ok(document) => Heard::Done(document),
             Err(_) => Heard::Lost("its answer is not what latput says".to_owned()),
         },
-        AskEnding::RolloutEnded { err, .. } => match said_by_latput(&err) {
+        AskEnding::Ended { err, .. } => match said_by_latput(&err) {
             Some(error) => Heard::Refused(error),
             None => Heard::Lost(last_line(&err)),
         },

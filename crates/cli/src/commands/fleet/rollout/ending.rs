@@ -7,7 +7,7 @@ use latput_experiment::error::LeftChanged;
 use latput_units::text::utc;
 
 use super::super::table::hosts_in_words;
-use super::{Part, Phase, Rollout, RolloutEnded, differences};
+use super::{HostPhase, Rollout, RolloutEnded, RolloutHost, differences};
 use crate::document::fleet::{RolloutDocument, RolloutHostPart};
 use crate::exit::{CliError, Code, CutShort};
 use crate::output;
@@ -24,7 +24,7 @@ const OUTCOMES: [&str; 8] = [
     "stranded",
 ];
 
-impl Phase {
+impl HostPhase {
     /// The name of a host's outcome.
     fn outcome(&self, ended: &RolloutEnded) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Rollout<'_> {
 
     fn failure(&self, why: &str) -> CliError {
         let left: Vec<LeftChanged> = self.parts.iter().filter_map(Self::left).collect();
-        let back = self.in_phase(|phase| matches!(phase, Phase::PutBack(_))).len();
+        let back = self.in_phase(|phase| matches!(phase, HostPhase::PutBack(_))).len();
         if left.is_empty() && back == 0 {
             return CliError::new(Code::Failed, format!("{why}: nothing was changed"));
         }
@@ -99,8 +99,8 @@ impl Rollout<'_> {
         CliError { code: Code::Stranded, error: CutShort { message, left }.into() }
     }
 
-    fn left(part: &Part) -> Option<LeftChanged> {
-        let Part { member, phase, .. } = part;
+    fn left(part: &RolloutHost) -> Option<LeftChanged> {
+        let RolloutHost { member, phase, .. } = part;
         phase.is_left().then(|| LeftChanged {
             host: member.host.name.clone(),
             why: phase.why(),
@@ -118,7 +118,7 @@ impl Rollout<'_> {
             }
         }
         for outcome in OUTCOMES {
-            let parts: Vec<&Part> =
+            let parts: Vec<&RolloutHost> =
                 self.parts.iter().filter(|part| part.phase.outcome(ended) == outcome).collect();
             if parts.is_empty() {
                 continue;
@@ -135,9 +135,9 @@ impl Rollout<'_> {
         text
     }
 
-    fn why(part: &Part, ended: &RolloutEnded) -> String {
+    fn why(part: &RolloutHost, ended: &RolloutEnded) -> String {
         if *ended == RolloutEnded::Rehearsed
-            && part.phase == Phase::Planned
+            && part.phase == HostPhase::Planned
             && let Some(found) = part.before.first()
         {
             return latput_fleet::judge::told(&differences(&part.member.host, &found.look));
@@ -154,7 +154,7 @@ impl Rollout<'_> {
             interface: part.member.host.interface.clone(),
             outcome: part.phase.outcome(ended).to_owned(),
             why: Self::why(part, ended),
-            journal: if let Phase::Confirmed(number) = part.phase { number } else { None },
+            journal: if let HostPhase::Confirmed(number) = part.phase { number } else { None },
             back_by_unix_ms: part.phase.back_by_unix_ms(),
         });
         RolloutDocument {
@@ -175,11 +175,11 @@ impl Rollout<'_> {
 }
 
 /// Whether a host is as it is to be at the end.
-const fn is_well(phase: &Phase, ended: &RolloutEnded) -> bool {
+const fn is_well(phase: &HostPhase, ended: &RolloutEnded) -> bool {
     match phase {
-        Phase::Same | Phase::Confirmed(_) => true,
+        HostPhase::Same | HostPhase::Confirmed(_) => true,
         // Stages need not reach all.
-        Phase::Planned => !matches!(ended, RolloutEnded::Broken(_)),
+        HostPhase::Planned => !matches!(ended, RolloutEnded::Broken(_)),
         _ => false,
     }
 }

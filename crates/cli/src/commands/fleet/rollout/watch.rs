@@ -7,10 +7,10 @@ use latput_fleet::Answered;
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, judge};
 
-use super::super::ask::{AskEnding, ask};
+use super::super::ask::{AskEnding, ask, ended_in_words};
 use super::super::hosts::{InPlace, Until, last_line};
 use super::super::look;
-use super::{INTERRUPTED, Part, Rollout, first_of};
+use super::{INTERRUPTED, Rollout, RolloutHost, first_of};
 
 /// Parts of a soak after each of which the hosts are looked at.
 const PARTS: u32 = 4;
@@ -61,7 +61,11 @@ impl Rollout<'_> {
     }
 
     /// A look, and a second one where the first fails: one lost packet is no reason to go back.
-    fn look_twice(&self, part: &Part, waiting: &mut InPlace<'_, '_>) -> Result<TimedLook, String> {
+    fn look_twice(
+        &self,
+        part: &RolloutHost,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> Result<TimedLook, String> {
         let mut why = String::new();
         for _ in 0..2 {
             let answer: Answered = look::one(&self.fleet, &part.member, None, waiting);
@@ -79,7 +83,7 @@ impl Rollout<'_> {
     /// What is broken on a host, if anything is.
     fn broken(
         &self,
-        part: &Part,
+        part: &RolloutHost,
         now: &TimedLook,
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
@@ -97,7 +101,7 @@ impl Rollout<'_> {
     fn breaks(
         &self,
         words: &[String],
-        part: &Part,
+        part: &RolloutHost,
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
         let host = &part.member.host;
@@ -111,16 +115,14 @@ impl Rollout<'_> {
         let ending =
             ask(Command::new(&words[0]).args(&words[1..]), b"", within.as_duration(), waiting);
         let why = match ending {
-            Ok(AskEnding::RolloutEnded { code: Some(0), .. }) => return None,
-            Ok(AskEnding::RolloutEnded { code, out, err }) => {
+            Ok(AskEnding::Ended { code: Some(0), .. }) => return None,
+            Ok(AskEnding::Ended { code, out, err }) => {
                 let said = if err.trim().is_empty() {
                     String::from_utf8_lossy(&out).into_owned()
                 } else {
                     err
                 };
-                let code =
-                    code.map_or_else(|| "by a signal".to_owned(), |code| format!("with {code}"));
-                format!("ended {code}: {}", last_line(&said))
+                format!("{}: {}", ended_in_words(code), last_line(&said))
             }
             Ok(AskEnding::TimedOut) => format!("has not ended within {within}"),
             Ok(AskEnding::TooLong) => "printed too much".to_owned(),
