@@ -5,8 +5,11 @@
 //! starts the other again when it dies. They act on the checkpoint: an incomplete change is put
 //! back as soon as its maker is gone, a complete one at the end of its time. A maker that is not
 //! done by then, because it hangs or was stopped, is killed first, so that it never writes again.
+//!
+//! Where systemd runs, a timer of its own starts a third one after the deadline.
 
 mod peer;
+mod timer;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -56,6 +59,9 @@ pub(crate) struct Args {
     /// The watcher that has started this one; without it, this one starts another.
     #[arg(long)]
     peer: Option<u32>,
+    /// Set by systemd's timer: the maker and both watchers are done or dead.
+    #[arg(long = "late")]
+    is_late: bool,
 }
 
 /// The running watchers. When this is dropped, they treat the change as finished, complete or not.
@@ -83,28 +89,42 @@ impl Watcher {
             created_unix_ms: origin.now_unix_ms,
             by_ns: process::since_boot().saturating_add(within).as_ns(),
             peer: None,
+            is_late: false,
         };
         let started = args.start(Stdio::piped()).map_err(|problem| {
             let message = format!("cannot start what would put the change back: {problem}");
             CliError::new(Code::Failed, message)
         })?;
+        if let Err(why) = timer::start(&args, within) {
+            tracing::debug!("no timer of systemd watches this change: {why}");
+        }
         Ok(Self { _process: started })
     }
 }
 
 impl Args {
+    /// The words that start a watcher with these arguments.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            "watcher".to_owned(),
+            self.interface.clone(),
+            format!("--index={}", self.index),
+            format!("--pid={}", self.pid),
+            format!("--created-unix-ms={}", self.created_unix_ms),
+            format!("--by-ns={}", self.by_ns),
+        ];
+        words.extend(self.peer.map(|pid| format!("--peer={pid}")));
+        words.extend(self.is_late.then(|| "--late".to_owned()));
+        words
+    }
+
     /// Starts a watcher with these arguments, and waits until it is ready.
     fn start(&self, stdin: Stdio) -> Result<Child, String> {
         let state = std::path::absolute(state_dir()).map_err(|error| error.to_string())?;
         // The binary may have been replaced or deleted since this process began.
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["watcher", &self.interface])
-            .args(["--index", &self.index.to_string()])
-            .args(["--pid", &self.pid.to_string()])
-            .args(["--created-unix-ms", &self.created_unix_ms.to_string()])
-            .args(["--by-ns", &self.by_ns.to_string()])
-            .args(self.peer.map(|pid| format!("--peer={pid}")))
+            .args(self.words())
             .env("LATPUT_STATE_DIR", state)
             .current_dir("/")
             .stdin(stdin)
@@ -143,10 +163,11 @@ impl Args {
         let device = Device { index: self.index, ..Device::default() };
         Ok(ConfirmDeadline {
             change: Checkpoint::new(&maker, &self.interface, device),
-            maker: Maker::find(self.pid)?,
+            maker: if self.is_late { Maker::gone() } else { Maker::find(self.pid)? },
             by: Nanos::from_ns(self.by_ns),
             end_by: None,
             peer: match self.peer {
+                _ if self.is_late => Peer::none(),
                 Some(pid) => Peer::above(pid),
                 None => {
                     Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?
@@ -172,6 +193,8 @@ fn say(line: &str) {
 struct Maker {
     /// `None` if it had ended before.
     process: Option<OwnedFd>,
+    /// Whether it was given the other end; a timer of systemd has none to give.
+    has_pipe: bool,
 }
 
 impl Maker {
@@ -180,33 +203,43 @@ impl Maker {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| CliError::usage("--pid is no process id"))?;
         let process = pidfd_open(pid, PidfdFlags::empty());
-        if Self::is_done() {
-            return Ok(Self { process: None });
+        if hung_up() {
+            return Ok(Self { process: None, has_pipe: true });
         }
         let process = process.map_err(|errno| {
             CliError::new(Code::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
         })?;
-        Ok(Self { process: Some(process) })
+        Ok(Self { process: Some(process), has_pipe: true })
+    }
+
+    /// One that is done or dead, for sure.
+    const fn gone() -> Self {
+        Self { process: None, has_pipe: false }
     }
 
     /// Whether it is done, or dead.
-    fn is_done() -> bool {
-        let stdin = std::io::stdin();
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = poll(&mut fds, Some(&at_once));
-        ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::HUP)
+    fn is_done(&self) -> bool {
+        !self.has_pipe || hung_up()
     }
 
     /// Kills it unless it is done; returns whether it did.
     fn end(&self) -> bool {
-        let Some(process) = self.process.as_ref().filter(|_| !Self::is_done()) else {
+        let Some(process) = self.process.as_ref().filter(|_| !self.is_done()) else {
             return false;
         };
         let _gone = pidfd_send_signal(process, Signal::KILL);
         peer::wait_for(&[process], MAKER_WITHIN); // with it its lock goes
         true
     }
+}
+
+/// Whether the other end of stdin is closed.
+fn hung_up() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = poll(&mut fds, Some(&at_once));
+    ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::HUP)
 }
 
 /// A watcher at work.
@@ -234,7 +267,7 @@ impl ConfirmDeadline<'_> {
                 return self.put_back(&store);
             }
             self.peer.keep(&self.args);
-            self.peer.wait(left.min(LOOK_EVERY), !Maker::is_done());
+            self.peer.wait(left.min(LOOK_EVERY), !self.maker.is_done());
         }
     }
 
@@ -242,7 +275,7 @@ impl ConfirmDeadline<'_> {
     /// never made.
     fn time_left(&mut self, store: &FileCheckpoints) -> Option<Nanos> {
         // Checked before the store, which is final once the maker is done.
-        let is_done = Maker::is_done();
+        let is_done = self.maker.is_done();
         let now = process::since_boot();
         let kept = match store.kept(self.change.slot()) {
             Ok(kept) => kept.filter(|kept| kept.is_of_the_change(&self.change)),

@@ -45,40 +45,10 @@ fn the_unit_holds_an_interface_under_systemd_with_few_rights() {
     {
         return;
     }
-    let place = Place::new();
-    place.write(
-        "latput-moderate@.service",
-        &UNIT
-            .replace("/usr/bin/latput", &format!("{LATPUT}/latput"))
-            .replace("--goal standard", "--goal standard --metrics unix:/run/latput/metrics.sock"),
-    );
-    place.write("script", &format!("PATH=$PATH:{LATPUT}{SCRIPT}"));
-    place.write(
-        "try.service",
-        "[Service]\nType=oneshot\nExecStart=/bin/sh /opt/try/script\nStandardOutput=journal+console\n",
-    );
-    let bind = |from: &Path, to: &str| format!("--bind-ro={}:{to}", from.display());
-    let binary = Path::new(env!("CARGO_BIN_EXE_latput"));
-    let mut command = Command::new("timeout");
-    command.args([
-        "-k",
-        "5",
-        "90",
-        "systemd-nspawn",
-        "--quiet",
-        "-D",
-        "/",
-        "--volatile=yes",
-        "--private-network",
-    ]);
-    command.args(["--register=no", "--keep-unit", "-b"]);
-    command.arg(bind(binary, &format!("{LATPUT}/latput")));
-    command.arg(bind(&place.path("script"), "/opt/try/script"));
-    for unit in ["latput-moderate@.service", "try.service"] {
-        command.arg(bind(&place.path(unit), &format!("/etc/systemd/system/{unit}")));
-    }
-    command.args(["systemd.mask=systemd-firstboot.service", "systemd.wants=try.service"]);
-    let ran = Ran::from(command.output().unwrap());
+    let unit = UNIT
+        .replace("/usr/bin/latput", &format!("{LATPUT}/latput"))
+        .replace("--goal standard", "--goal standard --metrics unix:/run/latput/metrics.sock");
+    let ran = in_container(SCRIPT, &[("latput-moderate@.service", &unit)]);
     let said = |words: &str| {
         assert!(ran.out.contains(words), "{words}: {ran:#?}");
     };
@@ -95,6 +65,65 @@ fn the_unit_holds_an_interface_under_systemd_with_few_rights() {
     said("again active");
     said("stopped 0 inactive");
     said("nothing to restore");
+}
+
+/// Both watchers are stopped before they are killed, so that neither starts the other again.
+const WITHOUT_WATCHERS: &str = r#"
+ip link add lat0 type veth peer name lat1
+mtu() { cat /sys/class/net/lat0/mtu; }
+timers() { systemctl list-units --all --plain --no-legend 'latput-watcher-*.timer' | wc -l; }
+latput set lat0 mtu=1400 --confirm-within 3s
+echo "waits: mtu $(mtu), $(timers) timer"
+watchers=$(pgrep -f 'latput watcher|exe watcher'); set -- $watchers; echo "$# watchers"
+kill -STOP $watchers; kill -9 $watchers
+echo "killed: mtu $(mtu)"
+for _ in $(seq 300); do [ $(mtu) = 1500 ] && break; sleep 0.1; done
+echo "at last: mtu $(mtu)"
+latput restore
+latput set lat0 mtu=1300 --confirm-within 1s && latput confirm lat0
+for _ in $(seq 300); do [ $(timers) = 0 ] && break; sleep 0.1; done
+echo "confirmed: mtu $(mtu), $(timers) timer"
+systemctl --failed --plain --no-legend 'latput-*' | wc -l | sed 's/$/ failed/'
+systemctl poweroff
+"#;
+
+#[test]
+fn a_timer_of_systemd_puts_a_change_back_when_both_watchers_are_killed() {
+    if needs_root() || ["systemd-nspawn", "ip", "timeout", "pgrep"].into_iter().any(needs_program) {
+        return;
+    }
+    let ran = in_container(WITHOUT_WATCHERS, &[]);
+    for words in [
+        "waits: mtu 1400, 1 timer",
+        "2 watchers",
+        "killed: mtu 1400",
+        "at last: mtu 1500",
+        "nothing to restore",
+        "confirmed: mtu 1300, 0 timer",
+        "0 failed",
+    ] {
+        assert!(ran.out.contains(words), "{words}: {ran:#?}");
+    }
+}
+
+/// Runs `script` as a service under a systemd of its own, with these `units` beside it.
+fn in_container(script: &str, units: &[(&str, &str)]) -> Ran {
+    let place = Place::new();
+    place.write("script", &format!("PATH=$PATH:{LATPUT}\n{script}"));
+    let service = "[Service]\nType=oneshot\nExecStart=/bin/sh /opt/try/script\nStandardOutput=journal+console\n";
+    let bind = |from: &Path, to: &str| format!("--bind-ro={}:{to}", from.display());
+    let binary = Path::new(env!("CARGO_BIN_EXE_latput"));
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "90", "systemd-nspawn", "--quiet", "-D", "/", "--volatile=yes"]);
+    command.args(["--private-network", "--register=no", "--keep-unit", "-b"]);
+    command.arg(bind(binary, &format!("{LATPUT}/latput")));
+    command.arg(bind(&place.path("script"), "/opt/try/script"));
+    for (name, text) in [("try.service", service)].iter().chain(units) {
+        place.write(name, text);
+        command.arg(bind(&place.path(name), &format!("/etc/systemd/system/{name}")));
+    }
+    command.args(["systemd.mask=systemd-firstboot.service", "systemd.wants=try.service"]);
+    Ran::from(command.output().unwrap())
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) struct Peer {
     process: Option<OwnedFd>,
     /// The child process, if this watcher started it.
     child: Option<Child>,
+    /// Whether it is started again when it is dead.
+    is_wanted: bool,
 }
 
 impl Peer {
@@ -26,7 +28,7 @@ impl Peer {
         // It has not been reaped, so no other process has its id.
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
         let process = process.map_err(|errno| format!("pidfd_open: {errno}"))?;
-        Ok(Self { process: Some(process), child: Some(child) })
+        Ok(Self { process: Some(process), child: Some(child), is_wanted: true })
     }
 
     /// The watcher that started this one, if it is still alive.
@@ -37,12 +39,18 @@ impl Peer {
             .and_then(|above| pidfd_open(above, PidfdFlags::empty()).ok())
             // It was alive when it was opened: the parent of this process is unchanged.
             .filter(|_| getppid().as_ref().is_some_and(is_above));
-        Self { process, child: None }
+        Self { process, child: None, is_wanted: true }
+    }
+
+    /// No other watcher: process 1 owns this one's timer.
+    pub(super) const fn none() -> Self {
+        Self { process: None, child: None, is_wanted: false }
     }
 
     /// Starts it again if it is dead. After a failure the next call tries again.
     pub(super) fn keep(&mut self, args: &Args) {
-        if self.process.as_ref().is_some_and(|process| !wait_for(&[process], Nanos::ZERO)) {
+        let lives = self.process.as_ref().is_some_and(|process| !wait_for(&[process], Nanos::ZERO));
+        if lives || !self.is_wanted {
             return;
         }
         if let Some(mut child) = self.child.take() {
