@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::two_hosts::{ip, make_keys, start_sshd};
 use crate::{Place, agents_of, is_told_of_a_killed_agent, kill, needs_program, wait_until};
 
 const PLAN: &str = r#"
@@ -181,7 +182,8 @@ impl Rack {
             let set = place.wrapped(&inside, &["set", "eth0", "gro=on"]).output().unwrap();
             assert!(set.status.success(), "{set:?}");
         }
-        let sshd = start_sshd(&place, "load2");
+        make_keys(&place, &["198.18.7.3"]);
+        let sshd = start_sshd(&place, "load2", "");
         let rack = Self { place, sshd };
         rack.place.write("rack.toml", &rack.testbed());
         wait_until("sshd", || rack.over_ssh().status().is_ok_and(|status| status.success()));
@@ -261,58 +263,4 @@ impl Drop for Rack {
         let _ = self.sshd.kill();
         let _ = self.sshd.wait();
     }
-}
-
-/// An sshd that listens on one address inside one namespace, for keys that live as long as the test.
-fn start_sshd(place: &Place, namespace: &str) -> Child {
-    let path = |name: &str| place.path(name).display().to_string();
-    for key in ["host_key", "user_key"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)])
-            .status();
-        assert!(made.unwrap().success());
-    }
-    std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
-    let host_key = std::fs::read_to_string(path("host_key.pub")).unwrap();
-    place.write("known_hosts", &format!("198.18.7.3 {host_key}"));
-    place.write(
-        "sshd_config",
-        &format!(
-            "ListenAddress 198.18.7.3\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
-             PermitRootLogin prohibit-password\nPasswordAuthentication no\n\
-             KbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\n",
-            path("host_key"),
-            path("authorized_keys")
-        ),
-    );
-    place.write(
-        "ssh_config",
-        &format!(
-            "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\nBatchMode yes\n\
-             StrictHostKeyChecking yes\nConnectTimeout 5\n",
-            path("user_key"),
-            path("known_hosts")
-        ),
-    );
-    Command::new("ip")
-        .args([
-            "netns",
-            "exec",
-            namespace,
-            "/usr/sbin/sshd",
-            "-D",
-            "-e",
-            "-f",
-            &path("sshd_config"),
-        ])
-        .stdin(Stdio::null())
-        .stderr(std::fs::File::create(path("sshd_log")).unwrap())
-        .spawn()
-        .unwrap()
-}
-
-#[track_caller]
-fn ip(args: &[&str]) {
-    let ran = Command::new("ip").args(args).output().unwrap();
-    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }

@@ -58,7 +58,7 @@ impl Hosts {
             join_bridge(host, number);
             ip(&["-n", host, "link", "set", "lo", "up"]);
         }
-        make_keys(&place);
+        make_keys(&place, &["198.18.9.1", "198.18.9.2"]);
         let folder = place.path("bin");
         std::fs::create_dir(&folder).unwrap();
         let config = place.path("ssh_config");
@@ -90,7 +90,7 @@ impl Hosts {
     /// The same with the configuration of sshd as it is now.
     pub(crate) fn with_sshds_again(mut self) -> Self {
         self.end_sshds();
-        self.sshds = ["server", "client"].map(|host| self.sshd(host, "")).into();
+        self.sshds = ["server", "client"].map(|host| start_sshd(&self.place, host, "")).into();
         Self::wait_for_sshds();
         self
     }
@@ -135,19 +135,7 @@ impl Hosts {
         let mounts = format!(
             "mount -t tmpfs none /run && mkdir /run/sshd && mount --bind {file} /proc/sys/kernel/random/boot_id && "
         );
-        self.sshd(host, &mounts)
-    }
-
-    /// An sshd in a host, after `before`.
-    fn sshd(&self, host: &str, before: &str) -> Child {
-        let config = self.place.path("sshd_config").display().to_string();
-        let command = format!("{before}exec /usr/sbin/sshd -D -e -f {config}");
-        Command::new("ip")
-            .args(["netns", "exec", host, "sh", "-c", &command])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        start_sshd(&self.place, host, &mounts)
     }
 
     fn wait_for_sshds() {
@@ -198,8 +186,20 @@ fn join_bridge(host: &str, number: u8) {
     ip(&["-n", host, "link", "set", "eth0", "up"]);
 }
 
-/// Keys that live as long as the test, and the configurations that name them.
-fn make_keys(place: &Place) {
+/// An sshd in a namespace, after the shell's `before`, with the configuration of [`make_keys`].
+pub(crate) fn start_sshd(place: &Place, namespace: &str, before: &str) -> Child {
+    let config = place.path("sshd_config").display().to_string();
+    let command = format!("{before}exec /usr/sbin/sshd -D -e -f {config}");
+    Command::new("ip")
+        .args(["netns", "exec", namespace, "sh", "-c", &command])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Keys that live as long as the test, and the configurations of ssh and sshd that name them, for hosts at `addresses`.
+pub(crate) fn make_keys(place: &Place, addresses: &[&str]) {
     let path = |name: &str| place.path(name).display().to_string();
     for key in ["host_key", "user_key"] {
         let made = Command::new("ssh-keygen")
@@ -209,7 +209,8 @@ fn make_keys(place: &Place) {
     }
     std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
     let key = std::fs::read_to_string(path("host_key.pub")).unwrap();
-    place.write("known_hosts", &format!("198.18.9.1 {key}198.18.9.2 {key}"));
+    let known: String = addresses.iter().map(|address| format!("{address} {key}")).collect();
+    place.write("known_hosts", &known);
     place.write(
         "sshd_config",
         &format!(
