@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use latput_linux::confine;
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::exit::CliError;
 use crate::output;
 
+const LOG_VARIABLE: &str = "LATPUT_LOG";
 /// The default of `LATPUT_LOG`: errors, and each change of the daemon.
 const LOG: &str = "error,latput_moderate=info";
 
@@ -25,12 +28,9 @@ pub(crate) struct Context {
 impl Context {
     /// Installs the signal handlers and the log.
     pub(crate) fn new(json: bool) -> Result<Self, CliError> {
-        tracing_subscriber::fmt()
-            .with_env_filter(
-                tracing_subscriber::EnvFilter::try_from_env("LATPUT_LOG")
-                    .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG)),
-            )
-            .with_writer(|| output::Stderr)
+        tracing_subscriber::registry()
+            .with(tracing_subscriber::fmt::layer().with_writer(|| output::Stderr))
+            .with(log_filter()?)
             .init();
         let stop = Stop::new();
         // The first signal only requests the end, because ending at once would leave settings
@@ -42,6 +42,16 @@ impl Context {
         signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
         Ok(Self { json, stop })
     }
+}
+
+/// What is logged: `LATPUT_LOG`, such as `latput_moderate=debug,error`.
+fn log_filter() -> Result<Targets, CliError> {
+    let asked = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG.to_owned());
+    asked.parse().map_err(|error| {
+        CliError::usage(format!(
+            "{LOG_VARIABLE}: {error}: write levels, such as `debug` or `{LOG}`"
+        ))
+    })
 }
 
 /// Gives up the rights that a command on files has no use for: all but reading files, and writing in the folders of `files`.
