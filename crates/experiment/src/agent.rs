@@ -9,6 +9,7 @@
 mod keeper_line;
 mod line;
 mod live;
+mod peer;
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, chain};
 use crate::interval::HostInterval;
 use crate::keeper;
-use crate::keeper::operation::{Count, Counted};
+use crate::keeper::operation::{Count, Counted, EarlyEnd};
 use crate::keeper::rights::KeepersRights;
 use crate::protocol::{
     Answer, Failure, Finished, HostSlice, LineError, Look, Open, Opened, Part, Request, SCHEMA,
@@ -73,12 +74,14 @@ where
         Ok((address, mut opened)) => {
             opened.notes.extend(remark(barriers));
             let cpus = opened.cpus.clone();
+            let cpus_at_start = process::allowed_cpus().unwrap_or_else(|_| cpus.clone());
             let _noted_by_the_keeper = process::bind_thread(&cpus);
             line.send(&Answer::Opened(Box::new(opened)));
             Service {
                 keeper,
                 address,
                 cpus,
+                cpus_at_start,
                 stop,
                 prepared: Prepared::default(),
                 has_connected: false,
@@ -163,6 +166,8 @@ struct Service<'a> {
     /// The address that the data ports are bound to.
     address: IpAddr,
     cpus: CpuSet,
+    /// The CPUs that this process was started on, by `taskset` for example.
+    cpus_at_start: CpuSet,
     stop: &'a Stop,
     prepared: Prepared,
     /// Whether this host has connected to the system under test before.
@@ -233,9 +238,11 @@ impl Service<'_> {
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
             Request::Go { at, warmup, duration, interval, turns, may_end_early } => {
-                let wanted = Count { at, warmup, duration, turns, may_end_early };
+                let early_end = EarlyEnd::at_count(may_end_early);
+                let wanted = Count { at, warmup, duration, turns, early_end };
                 self.go(keeper::window(&wanted)?, wanted, interval, line)
             }
+            Request::Peer(trial) => self.peer(&trial),
             Request::Live(block) => self.live(*block),
             Request::Abort => {
                 self.prepared = Prepared::default();
@@ -324,8 +331,9 @@ impl Service<'_> {
             let mut tell = |interval| line.send(&Answer::Progress(interval));
             let mut watch = IntervalReporter::new(window, interval, &units, &mut tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
-            let is_told = wanted.may_end_early;
-            let may_end_early = is_told || progress.iter().any(|part| part.goal().is_some());
+            let is_told = wanted.early_end != EarlyEnd::Never;
+            let has_count = is_told || progress.iter().any(|part| part.goal().is_some());
+            let early_end = EarlyEnd::at_count(has_count);
             let is_over = || {
                 if is_told {
                     line.ends_window()
@@ -333,7 +341,7 @@ impl Service<'_> {
                     progress.iter().all(|part| part.ended_early().is_some())
                 }
             };
-            let counted = self.keeper.count(Count { may_end_early, ..wanted }, &is_over, &mut look);
+            let counted = self.keeper.count(Count { early_end, ..wanted }, &is_over, &mut look);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, counted))
         })?;

@@ -173,9 +173,19 @@ pub enum Error {
         /// Whether another attempt may succeed.
         is_transient: bool,
     },
-    /// The third-party program at the far end could not be used.
+    /// The third-party program at the far end cannot be used so.
     #[error(transparent)]
-    Peer(latput_peers::Error),
+    Peer(#[from] latput_peers::Error),
+    /// There was no trial with the third-party program at the far end.
+    #[error("{message}")]
+    PeerTrial {
+        /// What the agent says of it.
+        message: String,
+        /// Whether the request was wrong.
+        outcome: ChangeOutcome,
+        /// Whether only the traffic broke, so that another trial may succeed.
+        is_transient: bool,
+    },
     /// The run ended normally, but some trials are missing because their traffic broke each time.
     #[error("{trials} trials were lost, the last for this: {why}")]
     TrialsLost {
@@ -211,8 +221,9 @@ impl Error {
     /// Whether a trial's traffic broke while every host stayed ready for another trial.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Host { is_transient, .. } | Self::Program { is_transient, .. } => *is_transient,
-            Self::Peer(error) => error.is_transient(),
+            Self::Host { is_transient, .. }
+            | Self::Program { is_transient, .. }
+            | Self::PeerTrial { is_transient, .. } => *is_transient,
             _ => false,
         }
     }
@@ -221,7 +232,7 @@ impl Error {
     pub const fn outcome(&self) -> ChangeOutcome {
         let refusal = match self {
             Self::Changed { .. } => return ChangeOutcome::Stranded,
-            Self::Host { outcome, .. } => return *outcome,
+            Self::Host { outcome, .. } | Self::PeerTrial { outcome, .. } => return *outcome,
             Self::Plan(_)
             | Self::Search { .. }
             | Self::Optimiser { .. }
@@ -242,14 +253,5 @@ impl Error {
             _ => Refusal::Failure,
         };
         ChangeOutcome::Refused(refusal)
-    }
-}
-
-impl From<latput_peers::Error> for Error {
-    fn from(error: latput_peers::Error) -> Self {
-        match error {
-            latput_peers::Error::Stopped => Self::Interrupted,
-            other => Self::Peer(other),
-        }
     }
 }

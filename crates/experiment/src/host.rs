@@ -27,10 +27,10 @@ use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, r
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
 /// two ends.
-const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
+pub(crate) const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
 /// Interval of reading the traffic's count if a count may end the window early.
-const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
+pub(crate) const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
 /// Most time to wait for a link that went down: the negotiation of 10GBASE-T takes some 5 s, a
 /// switch port with spanning tree 30 s.
@@ -54,6 +54,13 @@ pub fn checkpoints_dir() -> PathBuf {
 
 /// A slice's counters, and the duration of the change to its setting.
 pub(crate) type CountedSlice = (HostObservation, Nanos);
+
+/// A window that may end before its time.
+#[derive(Clone, Copy)]
+pub(crate) struct EndsEarly<'a> {
+    pub(crate) is_over: &'a dyn Fn() -> bool,
+    pub(crate) look_every: Nanos,
+}
 
 /// The host that an agent is for.
 #[derive(Debug)]
@@ -251,20 +258,19 @@ impl HostSession {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts over the window, and reports the knobs that changed in it. The window ends early when
-    /// the traffic has reached its count, if it has one: `is_reached`. `watch` receives each snapshot of the
+    /// Counts over the window, and reports the knobs that changed in it. The window may end `early`. `watch` receives each snapshot of the
     /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
-        is_reached: Option<&dyn Fn() -> bool>,
+        early: Option<EndsEarly<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
-        let piece = if is_reached.is_some() { COUNT_LOOK_EVERY } else { GLANCE_EVERY };
-        let is_over = || is_reached.is_some_and(|is_reached| is_reached()) || stop.is_raised();
+        let piece = early.map_or(GLANCE_EVERY, |early| early.look_every);
+        let is_over = || early.is_some_and(|early| (early.is_over)()) || stop.is_raised();
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);

@@ -26,8 +26,8 @@ use latput_units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::agent_line::AgentLine;
-use self::operation::{Count, Counted, Operation, Reply};
-use crate::host::{HostSession, chain};
+use self::operation::{Count, Counted, EarlyEnd, Operation, Reply};
+use crate::host::{COUNT_LOOK_EVERY, EndsEarly, GLANCE_EVERY, HostSession, chain};
 use crate::protocol::{Answer, Failure, Request, failed};
 
 /// Most time of an agent to end after its host is put back: it writes its last answer.
@@ -179,7 +179,13 @@ fn count(
         line.send(&Reply::Snapshot { at, interface });
     };
     let is_reached = || line.has_reached_count();
-    let is_over = wanted.may_end_early.then_some(&is_reached as &dyn Fn() -> bool);
+    let is_over = (wanted.early_end != EarlyEnd::Never).then_some(EndsEarly {
+        is_over: &is_reached,
+        look_every: match wanted.early_end {
+            EarlyEnd::AtCount => COUNT_LOOK_EVERY,
+            _ => GLANCE_EVERY,
+        },
+    });
     let (slices, drift) = if let Some(turns) = &wanted.turns {
         host.take_turns(window, turns, line.halt(), &mut tell)?
     } else {
@@ -233,7 +239,7 @@ mod tests {
         let host = |request: Request| json!({ "do": { "host": request } });
         let set = Request::Set { setting: latput_knobs::Setting::default() };
         let count = json!({ "do": { "count": {
-            "at": 0, "warmup": 0, "duration": 1, "turns": null, "may_end_early": false
+            "at": 0, "warmup": 0, "duration": 1, "turns": null, "early_end": "never"
         } } });
         for message in [host(send), host(Request::Ping), host(Request::Clock), host(set), count] {
             write_line(&mut line, &message).unwrap();

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting, State};
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
+use latput_peers::{Peer, PeerResult};
 use latput_trial::nic::Nic;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::overrun::ReceiveSide;
@@ -19,8 +20,8 @@ use crate::interval::HostInterval;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 12;
-/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Live`], [`Request::Read`] or
+pub const SCHEMA: u32 = 13;
+/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
@@ -107,6 +108,8 @@ pub enum Request {
     /// End the window of the last [`Request::Go`] now; it has no answer of its own. The traffic of this window is not the
     /// agent's.
     EndWindow,
+    /// Make the traffic of a trial with a third-party program at the far end, and count over its window.
+    Peer(Box<PeerTrial>),
     /// Count live traffic under today's setting, under another, and under today's again.
     Live(Box<LiveBlock>),
     /// Drop the prepared traffic.
@@ -134,7 +137,9 @@ impl Request {
     /// Most bytes of the lines before the next request.
     pub const fn max_answer_bytes(&self) -> usize {
         match self {
-            Self::Go { .. } | Self::Live(_) | Self::Read { .. } | Self::Survey => MAX_LINE_BYTES,
+            Self::Go { .. } | Self::Peer(_) | Self::Live(_) | Self::Read { .. } | Self::Survey => {
+                MAX_LINE_BYTES
+            }
             _ => MAX_ANSWER_BYTES,
         }
     }
@@ -168,6 +173,34 @@ pub struct Part {
     pub workload: Workload,
     /// The key that a connection must prove.
     pub key: Key,
+}
+
+/// A trial with a third-party program at the far end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerTrial {
+    /// The program.
+    pub peer: Peer,
+    /// Its address.
+    pub address: std::net::SocketAddr,
+    /// The traffic to make.
+    pub workload: Workload,
+    /// Duration of traffic before the window.
+    pub warmup: Nanos,
+    /// Duration of the window.
+    pub duration: Nanos,
+}
+
+/// One end of a trial with a third-party program, and what that program told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerFinished {
+    /// The traffic, and the program's own figures.
+    pub result: PeerResult,
+    /// The counters of this host.
+    pub host: HostObservation,
+    /// Knobs that changed during the trial, in sentences.
+    pub drift: Vec<String>,
 }
 
 /// What to look for on a host.
@@ -267,6 +300,10 @@ pub enum Answer {
     Progress(HostInterval),
     /// Answer to [`Request::Go`], after the window and its drain.
     Finished(Box<Finished>),
+    /// Answer to [`Request::Peer`], after the window and the program's results.
+    PeerFinished(Box<PeerFinished>),
+    /// Answer to [`Request::Peer`]: there was no trial with the program. This host is ready for another.
+    PeerFailed(Failure),
     /// Answer to [`Request::Live`]. Today's setting is in force.
     Lived(Box<LiveSeen>),
     /// Answer to [`Request::Abort`].

@@ -90,7 +90,7 @@ impl Testbed {
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
-            TestbedKind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan)?)),
+            TestbedKind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan, stop)?)),
         }
     }
 

@@ -1,30 +1,30 @@
-//! Trials against a third-party program at the far end: this host is the generator, and no agent runs.
+//! Trials against a third-party program at the far end: this host is the generator, and has the only agent.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
-use std::thread;
+use std::time::Duration;
 
 use latput_knobs::Knob;
 use latput_linux::process;
 use latput_linux::route::Route;
-use latput_load::{Stop, Window};
-use latput_peers::{Peer, PeerResult, PeerSession};
-use latput_trial::observation::{HostObservation, Role};
+use latput_load::Stop;
+use latput_peers::{Peer, PeerResult};
+use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Workload};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
+use crate::controller::AgentPool;
 use crate::error::Error;
-use crate::host::{HostSession, chain};
-use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
-use crate::runner::Wanted;
-use crate::runner::{Trial, TrialEvent, TrialRunner, run_trial};
+use crate::host::chain;
+use crate::host_spec::{HostSpec, own_program};
+use crate::protocol::{Answer, PeerFinished, PeerTrial, Request};
+use crate::runner::{Trial, TrialEvent, TrialRunner, Wanted, run_trial};
 
-/// Time for the traffic's threads and the counters to get ready before the window.
-const START_AHEAD: Nanos = Nanos::from_ms(5);
+/// Most time of the dialogue with the program beside the traffic. Each of its steps has a shorter deadline of its own.
+const DIALOGUE_WITHIN: Duration = Duration::from_secs(120);
 /// Name of this host in results.
 const HERE: &str = "generator";
 
@@ -33,45 +33,35 @@ const HERE: &str = "generator";
 pub(crate) struct ThirdParty {
     peer: Peer,
     address: SocketAddr,
-    host: HostSession,
-    opened: Opened,
+    /// The agent of this host alone: it speaks to the program, without rights, and its keeper counts.
+    pool: AgentPool,
     notes: Vec<String>,
 }
 
 impl ThirdParty {
-    /// Refuses plans that the program does not support, and reads this host. No connection to the
+    /// Refuses plans that the program does not support, and starts the agent of this host. No connection to the
     /// program is made yet.
-    pub(crate) fn start(peer: &Peer, plan: &Plan) -> Result<Self, Error> {
+    pub(crate) fn start(peer: &Peer, plan: &Plan, stop: &Stop) -> Result<Self, Error> {
         check(peer, plan)?;
         let address = peer.resolve()?;
         let broken = |error: latput_linux::Error| here(&chain(&error));
         let toward = Route::open().and_then(|route| route.toward(address.ip())).map_err(broken)?;
-        let allowed = process::allowed_cpus().map_err(broken)?;
-        let open = Open {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: HERE.to_owned(),
-            role: Role::Generator,
+        let host = HostSpec {
             interface: toward.interface,
             address: address.ip(),
             // The whole host is counted, since the kernel may do network work on any CPU.
             cpus: Some(process::online_cpus().map_err(broken)?),
-            binds_napi_threads: false,
-            will_set: false,
-            link_reset: LinkReset::Refused,
-            lease: LEASE,
+            ..HostSpec::unknown(HERE, Role::Generator, (Vec::new(), own_program()))
         };
-        let (host, opened) =
-            HostSession::open(open).map_err(|failure: Failure| here(&failure.message))?;
-        // The traffic stays on the CPUs that this process was given, by `taskset` for example.
-        process::bind_thread(&allowed).map_err(broken)?;
-        let mut notes = opened.notes.clone();
+        let pool = AgentPool::start(&[host], &BTreeSet::new(), stop)?;
+        let mut notes: Vec<String> =
+            pool.opened().flat_map(|opened| opened.notes.clone()).collect();
         if toward.is_local {
             notes.push(format!(
                 "{peer} is on this host: the CPU time of both ends is in the figures of each"
             ));
         }
-        Ok(Self { peer: peer.clone(), address, host, opened, notes })
+        Ok(Self { peer: peer.clone(), address, pool, notes })
     }
 
     fn trial(
@@ -80,13 +70,23 @@ impl ThirdParty {
         method: &Method,
         stop: &Stop,
     ) -> Result<Observation, Error> {
-        let session =
-            self.peer.open(self.address, workload, method.warmup, method.duration, stop)?;
-        let ahead = session.warmup().max(START_AHEAD);
-        let window =
-            Window::starting_in(ahead, method.duration).map_err(latput_peers::Error::from)?;
-        let (outcome, (host, drift)) = run(session, window, &mut self.host, stop)?;
-        Ok(observation(workload, outcome, host, &drift, &self.opened.boot_id))
+        let Method { warmup, duration, .. } = *method;
+        let (peer, workload, address) = (self.peer.clone(), workload.clone(), self.address);
+        let trial = PeerTrial { peer, address, workload, warmup, duration };
+        let agent = self.pool.agents().first_mut().expect("this host has an agent");
+        let traffic = (warmup + duration).as_duration();
+        let request = Request::Peer(Box::new(trial.clone()));
+        match agent.call(&request, DIALOGUE_WITHIN + 2 * traffic, stop)? {
+            Answer::PeerFinished(finished) => {
+                Ok(observation(&trial.workload, *finished, &agent.opened().boot_id))
+            }
+            Answer::PeerFailed(failure) => Err(Error::PeerTrial {
+                message: failure.message,
+                outcome: failure.outcome,
+                is_transient: failure.is_transient,
+            }),
+            other => Err(agent.unexpected(other)),
+        }
     }
 }
 
@@ -99,44 +99,13 @@ pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
     plan.workloads.iter().try_for_each(|workload| Ok(peer.check(workload)?))
 }
 
-/// Runs the traffic on another thread, and reads the counters on this one.
-fn run(
-    session: PeerSession,
-    window: Window,
-    host: &mut HostSession,
-    stop: &Stop,
-) -> Result<(PeerResult, (HostObservation, Vec<String>)), Error> {
-    let halt = Stop::new();
-    thread::scope(|scope| {
-        let traffic = scope.spawn(|| {
-            let outcome = session.run(window, stop);
-            if outcome.is_err() {
-                halt.raise();
-            }
-            outcome
-        });
-        let observed = host.observe(window, &halt, None, &mut |_| {});
-        let outcome = traffic.join().unwrap_or_else(|panic| resume_unwind(panic));
-        match outcome {
-            Err(latput_peers::Error::Stopped) => Err(Error::Interrupted),
-            Err(error) => Err(error.into()),
-            Ok(outcome) => Ok((outcome, observed.map_err(|failure| here(&failure.message))?)),
-        }
-    })
-}
-
-fn observation(
-    workload: &Workload,
-    outcome: PeerResult,
-    host: HostObservation,
-    drift: &[String],
-    boot_id: &str,
-) -> Observation {
-    let PeerResult { traffic, reported_metrics, programs, mut checks } = outcome;
+fn observation(workload: &Workload, finished: PeerFinished, boot_id: &str) -> Observation {
+    let PeerFinished { result, host, drift } = finished;
+    let PeerResult { traffic, reported_metrics, programs, mut checks } = result;
     let hosts = vec![host];
     let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
     checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));
-    checks.push(checks::knob_drift(drift));
+    checks.push(checks::knob_drift(&drift));
     Observation { traffic, hosts, checks, reported_metrics, programs, ..Observation::default() }
 }
 
@@ -146,11 +115,11 @@ fn here(problem: &str) -> Error {
 
 impl TrialRunner for ThirdParty {
     fn hosts(&self) -> Vec<HostFacts> {
-        vec![self.opened.facts.clone()]
+        self.pool.hosts()
     }
 
     fn machine(&self) -> String {
-        format!("{HERE} {}", self.opened.boot_id)
+        self.pool.machine()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -163,11 +132,7 @@ impl TrialRunner for ThirdParty {
     }
 
     fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
-        match self.host.look(span, stop) {
-            Ok(seen) => Ok(vec![seen]),
-            Err(_) if stop.is_raised() => Err(Error::Interrupted),
-            Err(failure) => Err(here(&failure.message)),
-        }
+        self.pool.look(span, stop)
     }
 
     fn trials(
@@ -196,11 +161,11 @@ impl TrialRunner for ThirdParty {
         Ok(None)
     }
 
-    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        Ok(())
+    fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.pool.close(stop, tell)
     }
 
-    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
-        cause
+    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        self.pool.abandon(cause, stop, tell)
     }
 }

@@ -49,6 +49,6 @@ pub use peer_traffic::{Exchange, PeerTraffic};
 pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
-pub use rights::{PrivilegedOption, Rights, open_echo_socket, use_rights_of};
+pub use rights::{PrivilegedOption, Rights, open_echo_socket, set_with_rights, use_rights_of};
 pub use stop::Stop;
 pub use workers::bind_to as bind_thread;

@@ -79,7 +79,7 @@ fn set_congestion(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 }
 
 /// Sets an option with the rights of this process, or else with those of somebody.
-pub(crate) fn set(socket: BorrowedFd<'_>, option: &PrivilegedOption) -> io::Result<()> {
+pub fn set_with_rights(socket: BorrowedFd<'_>, option: &PrivilegedOption) -> io::Result<()> {
     match (option.set(socket), RIGHTS.get()) {
         (Err(error), Some(rights)) if error.kind() == io::ErrorKind::PermissionDenied => {
             rights.set(socket, option)

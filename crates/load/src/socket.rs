@@ -92,7 +92,7 @@ fn buffer(
     write_option(raw, libc::SOL_SOCKET, plain, bytes).map_err(failed)?;
     if granted() < asked.get() {
         // Without the right the smaller size stays, and is reported.
-        let _refused = rights::set(fd, &forced(bytes.unsigned_abs()));
+        let _refused = rights::set_with_rights(fd, &forced(bytes.unsigned_abs()));
     }
     if granted() < asked.get() {
         let granted = Bytes::new(granted());
@@ -102,7 +102,7 @@ fn buffer(
 }
 
 fn congestion(fd: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
-    rights::set(fd, &PrivilegedOption::Congestion(name.to_owned())).map_err(|source| {
+    rights::set_with_rights(fd, &PrivilegedOption::Congestion(name.to_owned())).map_err(|source| {
         match Errno::from_io_error(&source) {
             Some(Errno::NOENT | Errno::INVAL) => {
                 Error::NoCongestionControl { name: name.to_owned() }
@@ -121,7 +121,7 @@ fn set_permitted(
     option: &PrivilegedOption,
     (name, otherwise): (&'static str, &'static str),
 ) -> Result<(), Error> {
-    rights::set(fd, option).map_err(|source| match Errno::from_io_error(&source) {
+    rights::set_with_rights(fd, option).map_err(|source| match Errno::from_io_error(&source) {
         Some(Errno::PERM) => Error::OptionPermission { option: name, otherwise },
         Some(Errno::NOPROTOOPT) => Error::NoOption { option: name },
         _ => Error::io("set a socket's busy polling", source),
@@ -134,12 +134,15 @@ pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
     use rustix::net::sockopt;
     let failed = |source| Error::io("set the options of a UDP socket", source);
     // Only CAP_NET_ADMIN may exceed net.core.rmem_max. Drops at a small buffer are reported.
-    rights::set(socket.as_fd(), &PrivilegedOption::ReceiveBuffer(DATAGRAM_BUFFER_BYTES))
-        .or_else(|_| {
-            let bytes = DATAGRAM_BUFFER_BYTES as usize;
-            Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
-        })
-        .map_err(failed)?;
+    rights::set_with_rights(
+        socket.as_fd(),
+        &PrivilegedOption::ReceiveBuffer(DATAGRAM_BUFFER_BYTES),
+    )
+    .or_else(|_| {
+        let bytes = DATAGRAM_BUFFER_BYTES as usize;
+        Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
+    })
+    .map_err(failed)?;
     socket.set_read_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
     socket.set_write_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
     let (level, name, value) = if socket.local_addr().map_err(failed)?.is_ipv6() {

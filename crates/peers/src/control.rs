@@ -3,8 +3,9 @@
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 
-use latput_load::{Stop, now};
+use latput_load::{PrivilegedOption, Stop, now, set_with_rights};
 use latput_trial::workload::SocketOptions;
 use latput_units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -127,7 +128,8 @@ pub(crate) fn connect_with(
         socket.set_recv_buffer_size(size(bytes)).map_err(failed)?;
     }
     if let Some(name) = &options.congestion {
-        socket.set_tcp_congestion(name.as_bytes()).map_err(|source| {
+        let option = PrivilegedOption::Congestion(name.clone());
+        set_with_rights(socket.as_fd(), &option).map_err(|source| {
             Error::io("set the congestion control (is its kernel module there?)", source)
         })?;
     }

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use latput_trial::Metric;
 use latput_trial::observation::{Check, ProgramCpu, TrafficObservation};
+use serde::{Deserialize, Serialize};
 
 /// One trial against a third-party peer.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PeerResult {
     /// The traffic.
     pub traffic: TrafficObservation,

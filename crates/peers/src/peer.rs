@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use latput_load::{Stop, Window};
 use latput_trial::Workload;
 use latput_units::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::outcome::PeerResult;
@@ -13,7 +14,8 @@ pub use crate::program::PeerProgram;
 use crate::{iperf3, netperf, support};
 
 /// A third-party program that serves tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Peer {
     program: PeerProgram,
     host: String,

@@ -1,9 +1,12 @@
 //! The programs that latput can measure against.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{iperf3, netperf};
 
 /// The programs that latput can measure against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PeerProgram {
     /// An unmodified `iperf3 -s`.
     Iperf3,

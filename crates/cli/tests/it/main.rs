@@ -244,6 +244,22 @@ pub(crate) fn descendants_of(pid: u32) -> Vec<u32> {
     found
 }
 
+/// What `/proc/PID/status` has behind a name, such as `Uid:`; empty when there is no such process.
+pub(crate) fn status_of(pid: u32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Fails the test if a process has a capability, or could get one by running a program.
+#[track_caller]
+pub(crate) fn assert_no_capability(pid: u32) {
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(status_of(pid, set), "0000000000000000", "{set} of {pid}");
+    }
+    assert_eq!(status_of(pid, "NoNewPrivs:"), "1");
+}
+
 /// Whether latput said that the agent of a host was killed. The two processes of an agent tell of each other's end;
 /// which line comes first is open.
 pub(crate) fn is_told_of_a_killed_agent(said: &str, host: &str) -> bool {

@@ -2,7 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use crate::{Place, json, needs_program};
+use crate::{
+    Place, assert_no_capability, descendants_of, interrupt, json, kill, needs_program, status_of,
+    wait_until,
+};
 
 const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version":"iperf 3.12",
     "timestamp":{"timesecs":1795304069},"test_start":{"protocol":"TCP","num_streams":1,"blksize":131072,
@@ -65,6 +68,96 @@ fn an_unmodified_iperf3_server_is_measured() {
     );
     ended.unwrap();
     place.run(&["report", "stock.db", "--json"]).expect(0, &["\"method\":\"its own process only"]);
+}
+
+/// An iperf3 server; ended with the test.
+struct Server(std::process::Child, u16);
+
+impl Server {
+    fn start() -> Option<Self> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("iperf3");
+        command.args(["-s", "-B", "127.0.0.1", "-p", &port.to_string()]);
+        let server = Self(command.stdout(Stdio::null()).spawn().ok()?, port);
+        let listens = format!("0100007F:{port:04X} 00000000:0000 0A");
+        wait_until("iperf3 to listen", || {
+            std::fs::read_to_string("/proc/net/tcp").unwrap().contains(&listens)
+        });
+        Some(server)
+    }
+
+    /// The inodes of the sockets at the other ends of its connections.
+    fn clients(&self) -> Vec<String> {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let to_it = format!("0100007F:{:04X}", self.1);
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let rows = rows.filter(|row| row.get(2) == Some(&to_it.as_str()) && row[3] == "01");
+        rows.filter(|row| row[9] != "0").map(|row| format!("socket:[{}]", row[9])).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Whether a process has one of these sockets open.
+fn holds(pid: u32, sockets: &[String]) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    links.into_iter().any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
+}
+
+#[test]
+fn who_speaks_to_the_program_at_the_far_end_has_no_rights_and_leaves_nothing() {
+    let Some(server) = Server::start() else {
+        println!("skipped: iperf3 is not installed");
+        return;
+    };
+    let place = Place::new();
+    let url = format!("iperf3://127.0.0.1:{}", server.1);
+    let args = ["measure", &url, "--workload", "tcp_stream", "--duration", "60s", "-o", "long.db"];
+    let begin = || {
+        let run = place.start(&args);
+        let mut ends = (Vec::new(), 0);
+        wait_until("the traffic", || {
+            let sockets = server.clients();
+            let all = [vec![run.id()], descendants_of(run.id())].concat();
+            let holders: Vec<u32> = all.into_iter().filter(|&pid| holds(pid, &sockets)).collect();
+            let has_one = sockets.len() >= 2 && holders.len() == 1;
+            ends = (descendants_of(run.id()), holders.first().copied().unwrap_or(0));
+            has_one
+        });
+        (run, ends)
+    };
+    let all_gone = |pids: &[u32]| {
+        wait_until("every process to end", || {
+            server.clients().is_empty()
+                && pids.iter().all(|pid| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)"))
+        });
+    };
+    let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
+
+    let (mut run, (others, speaker)) = begin();
+    assert_ne!(speaker, run.id());
+    assert_no_capability(speaker);
+    assert!(!status_of(speaker, "Uid:").split(' ').any(|user| user == "0"));
+    kill(speaker);
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert!(said().contains("host `generator`"), "{}", said());
+    all_gone(&others);
+
+    let (mut run, (others, _)) = begin();
+    interrupt(run.id());
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert!(said().contains("interrupted"), "{}", said());
+    all_gone(&others);
+
+    let (mut run, (others, _)) = begin();
+    kill(run.id());
+    run.wait().unwrap();
+    all_gone(&others);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use latput_linux::CounterSnapshot;
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use crate::keeper::operation::{Count, Counted, Message, Operation, Reply};
+use crate::keeper::operation::{Count, Counted, EarlyEnd, Message, Operation, Reply};
 use crate::lease::Lease;
 use crate::live::{LiveBlock, LiveSeen};
 use crate::protocol::{self, Answer, Failure, LineError, Request, failed};
@@ -106,7 +106,11 @@ impl KeeperLine {
         is_over: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Counted, Failure> {
-        let is_over = wanted.may_end_early.then_some(is_over);
+        let is_over = match wanted.early_end {
+            EarlyEnd::Never => None,
+            EarlyEnd::AtCount => Some((is_over, COUNT_LOOK_EVERY)),
+            EarlyEnd::AtBreak => Some((is_over, LOOK_EVERY)),
+        };
         send(&self.to, &Message::Do(Box::new(Operation::Count(wanted))));
         match self.reply(is_over, watch)? {
             Reply::Counted(counted) => Ok(counted),
@@ -123,17 +127,17 @@ impl KeeperLine {
     ) -> Result<LiveSeen, Failure> {
         let request = Request::Live(Box::new(block));
         send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
-        match self.reply(Some(is_over), &mut |_| {})? {
+        match self.reply(Some((is_over, COUNT_LOOK_EVERY)), &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not told of the live traffic")),
         }
     }
 
-    /// Waits for the reply to the last operation.
+    /// Waits for the reply to the last operation. `is_over` is looked at this often.
     fn reply(
         &mut self,
-        mut is_over: Option<&dyn Fn() -> bool>,
+        mut is_over: Option<(&dyn Fn() -> bool, Duration)>,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Reply, Failure> {
         let mut is_halted = false;
@@ -141,7 +145,7 @@ impl KeeperLine {
             if let Some(failure) = &self.lost {
                 return Err(failure.clone());
             }
-            if is_over.is_some_and(|is_over| is_over()) {
+            if is_over.is_some_and(|(is_over, _)| is_over()) {
                 is_over = None;
                 send(&self.to, &Message::CountReached);
             }
@@ -149,7 +153,7 @@ impl KeeperLine {
                 is_halted = true;
                 send(&self.to, &Message::Halt);
             }
-            let wait = if is_over.is_some() { COUNT_LOOK_EVERY } else { LOOK_EVERY };
+            let wait = is_over.map_or(LOOK_EVERY, |(_, look_every)| look_every);
             match self.replies.recv_timeout(wait) {
                 Ok(Ok(Reply::Snapshot { at, interface })) => {
                     watch(&CounterSnapshot { at, interface });
