@@ -1,6 +1,5 @@
 //! The context of every command: the output format and the stop flag.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use latput_linux::confine;
@@ -59,13 +58,7 @@ fn log_filter() -> Result<Targets, CliError> {
 pub(crate) fn keep_only_files<'a>(
     files: impl IntoIterator<Item = &'a Path>,
 ) -> Result<(), CliError> {
-    let folder = |file: &Path| match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    // A name may be a link's: the file beside which SQLite writes is elsewhere.
-    let both =
-        |file: &Path| [Some(folder(file)), file.canonicalize().ok().map(|file| folder(&file))];
-    let folders: BTreeSet<PathBuf> = files.into_iter().flat_map(both).flatten().collect();
+    let files: Vec<&Path> = files.into_iter().collect();
+    let folders = confine::folders_of(&files);
     Ok(confine::keep_files(&folders.iter().map(PathBuf::as_path).collect::<Vec<_>>())?)
 }

@@ -5,15 +5,17 @@
 
 mod landlock;
 
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, geteuid, set_parent_process_death_signal};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
-    set_thread_res_gid, set_thread_res_uid,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 use self::landlock::{Access, Ruleset};
@@ -22,6 +24,8 @@ use crate::error::Error;
 /// A user that owns nothing and is nobody's: from the range that systemd's table of users leaves unused
 /// (<https://systemd.io/UIDS-GIDS>). User 65534 would be shared with other programs, which could end the process.
 const NOBODYS: u32 = 2_147_445_857;
+/// Another such user, for controllers: their agents on this host cannot end or trace them.
+const CONTROLLERS: u32 = NOBODYS + 1;
 /// `nobody`, for user namespaces that map no other.
 const NOBODY: u32 = 65_534;
 
@@ -77,6 +81,78 @@ pub fn keep_files(folders: &[&Path]) -> Result<(), Error> {
     keep_only(CapabilitySet::DAC_OVERRIDE)
 }
 
+/// Whether this process has a capability, or may take one.
+pub fn has_capabilities() -> bool {
+    own_capabilities().is_ok_and(|sets| !(sets.permitted | sets.effective).is_empty())
+}
+
+/// Keeps of this process's rights only those to read files, and to write the files of `outputs` and what lies beside
+/// them. It runs no program, and signals no other process. To be called before another thread is started, and before the
+/// first byte of a stranger is read.
+///
+/// User 0 becomes another user for all but files. For files it is the owner of the outputs, so that they need no
+/// capability. Where several users own them it stays user 0 for files, and keeps `CAP_DAC_OVERRIDE`.
+pub fn keep_outputs(outputs: &[&Path]) -> Result<Barriers, Error> {
+    require_one_thread()?;
+    set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
+    let folders = folders_of(outputs);
+    let owner = owner_of(outputs, &folders);
+    let denied = Access::writes().and(Access::specials()).and(Access::execute());
+    let ruleset = Ruleset::new(denied.and(Access::device_ioctl()));
+    let ruleset =
+        folders.iter().fold(ruleset, |ruleset, folder| ruleset.allow(folder, Access::writes()));
+    let has_landlock = ruleset.enforce()?;
+    let kept = match owner {
+        Some(_) => CapabilitySet::empty(),
+        None => CapabilitySet::DAC_OVERRIDE,
+    };
+    drop_from_bounding_set(kept)?;
+    if geteuid().is_root() {
+        become_controller(owner.unwrap_or((0, 0)), kept)?;
+    }
+    keep_only(kept)?;
+    Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
+}
+
+/// The folders of files, also of those that the names are links to.
+pub fn folders_of(files: &[&Path]) -> BTreeSet<PathBuf> {
+    let folder = |file: &Path| match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    // A name may be a link's: the file beside which SQLite writes is elsewhere.
+    let both =
+        |file: &&Path| [Some(folder(file)), file.canonicalize().ok().map(|file| folder(&file))];
+    files.iter().flat_map(both).flatten().collect()
+}
+
+/// The one user, with a group, who owns the folders and what is there of the files, may write both, and can reach them;
+/// user 0 where there is none. `None` where no user is all that.
+fn owner_of(files: &[&Path], folders: &BTreeSet<PathBuf>) -> Option<(u32, u32)> {
+    let all = folders.iter().map(PathBuf::as_path).chain(files.iter().copied());
+    let all: Vec<Metadata> = all.filter_map(|path| fs::metadata(path).ok()).collect();
+    let Some(first) = all.first() else { return Some((0, 0)) };
+    let user = first.uid();
+    let above = folders.iter().filter_map(|folder| folder.canonicalize().ok());
+    let above: BTreeSet<PathBuf> = above
+        .flat_map(|folder| folder.ancestors().map(Path::to_owned).collect::<Vec<_>>())
+        .collect();
+    let is_open = |folder: &PathBuf| {
+        let search = |meta: &Metadata| if meta.uid() == user { 0o100 } else { 0o001 };
+        fs::metadata(folder).is_ok_and(|meta| meta.mode() & search(&meta) != 0)
+    };
+    let is_theirs = all.iter().all(|meta| meta.uid() == user && meta.mode() & 0o200 != 0);
+    (is_theirs && above.iter().all(is_open)).then_some((user, first.gid()))
+}
+
+/// The user whose files the calling thread makes and may write. It differs from the effective user after
+/// [`keep_outputs`].
+pub(crate) fn file_user() -> u32 {
+    // SAFETY: the call takes a number. This one is no user, so nothing is changed and the one in force is returned.
+    let user = unsafe { libc::setfsuid(u32::MAX) };
+    u32::try_from(user).unwrap_or_else(|_| geteuid().as_raw())
+}
+
 /// The calls below change one thread, and those that it starts later.
 fn require_one_thread() -> Result<(), Error> {
     // Without /proc nobody can tell.
@@ -128,6 +204,39 @@ fn become_nobody() -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Becomes a user that owns nothing, who has the files of `owner`.
+fn become_controller((user, group): (u32, u32), kept: CapabilitySet) -> Result<(), Error> {
+    let sets = own_capabilities()?;
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    if !sets.effective.contains(needed) {
+        return Ok(());
+    }
+    let failed = |errno| Error::system("become a user without rights", errno);
+    set_thread_groups(&[])
+        .or_else(|errno| refused_in_namespace(errno).ok_or(errno))
+        .map_err(failed)?;
+    set_keep_capabilities(true).map_err(failed)?;
+    for number in [CONTROLLERS, NOBODY] {
+        let (other_user, other_group) = (Uid::from_raw(number), Gid::from_raw(number));
+        if set_thread_res_gid(other_group, other_group, other_group).is_err() {
+            continue; // not in the map of this user namespace
+        }
+        // SAFETY: the call takes a number.
+        unsafe { libc::setfsgid(group) };
+        set_thread_res_uid(other_user, other_user, other_user).map_err(failed)?;
+        let sets = own_capabilities()?;
+        let effective = sets.permitted & (needed | kept);
+        set_capabilities(None, CapabilitySets { effective, ..sets }).map_err(failed)?;
+        // SAFETY: the call takes a number.
+        unsafe { libc::setfsuid(user) };
+        if file_user() != user {
+            return Err(Error::Other(format!("files cannot be those of user {user}")));
+        }
+        break;
+    }
+    set_keep_capabilities(false).map_err(failed)
 }
 
 /// A user namespace may deny `setgroups`; then the groups stay.

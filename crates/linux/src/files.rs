@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
-use rustix::process::{geteuid, getpid};
+use rustix::process::getpid;
+
+use crate::confine::file_user;
 
 /// Most that is read of a plan, a testbed or a profile, bytes.
 pub const TEXT_BYTES_MOST: u64 = 16 << 20;
@@ -95,7 +97,7 @@ impl Owner {
     /// Of a file of whoever runs latput.
     pub fn ours(mode: u32) -> Self {
         let gid = rustix::process::getegid().as_raw();
-        Self { mode, uid: geteuid().as_raw(), gid }
+        Self { mode, uid: file_user(), gid }
     }
 }
 
@@ -187,7 +189,7 @@ pub(crate) fn remove_abandoned_parts(folder: &Path) {
         };
         let is_ours_and_old = file.metadata().is_ok_and(|meta| {
             let age = meta.modified().ok().and_then(|modified| modified.elapsed().ok());
-            meta.uid() == geteuid().as_raw() && age.is_some_and(|age| age >= PART_MIN_AGE)
+            meta.uid() == file_user() && age.is_some_and(|age| age >= PART_MIN_AGE)
         });
         if is_ours_and_old && file.try_lock().is_ok() {
             let _removed = fs::remove_file(entry.path());
@@ -366,7 +368,7 @@ fn check_target(path: &Path) -> Result<(), FileError> {
 
 fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     let owner = meta.uid();
-    let us = geteuid().as_raw();
+    let us = file_user();
     if owner == us {
         return Ok(());
     }
@@ -382,7 +384,7 @@ fn open_folder(path: &Path) -> Result<File, FileError> {
     let opened = opened.map_err(failed)?;
     let meta = opened.metadata().map_err(failed)?;
     let is_shared = meta.mode() & WORLD_WRITABLE != 0 && meta.mode() & STICKY == 0;
-    if is_shared && geteuid().is_root() && meta.uid() != 0 {
+    if is_shared && file_user() == 0 && meta.uid() != 0 {
         let problem = "root does not write here: anybody may replace files in this folder; \
                        name another folder, or `chmod o-w` (or +t) this one";
         return Err(FileError::new(folder, problem));
@@ -500,7 +502,7 @@ mod tests {
 
     #[test]
     fn root_shares_no_folder_with_everybody() {
-        if !geteuid().is_root() {
+        if file_user() != 0 {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -561,7 +563,7 @@ mod tests {
         for folder in [path.as_path(), path.parent().unwrap()] {
             assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700);
         }
-        if geteuid().is_root() {
+        if file_user() == 0 {
             std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
             let error = private_folder(&path).unwrap_err().to_string();
             assert!(error.contains("belongs to user 65534"), "{error}");

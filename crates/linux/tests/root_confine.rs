@@ -138,6 +138,90 @@ fn who_keeps_files_reads_all_and_writes_beneath_its_folders_only() {
     });
 }
 
+/// No set of capabilities, another user than 0 but for files, and no way back.
+fn is_without_rights(owner: &str) -> Result<(), String> {
+    for name in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        if status_line(name) != "0000000000000000" {
+            return Err(format!("{name} {}", status_line(name)));
+        }
+    }
+    let users: Vec<String> = status_line("Uid:").split_whitespace().map(str::to_owned).collect();
+    if users[..3].contains(&"0".to_owned()) || users[3] != owner {
+        return Err(format!("users {users:?}"));
+    }
+    // SAFETY: the calls take numbers.
+    let (to_root, to_init) = unsafe { (libc::setuid(0), libc::kill(1, 0)) };
+    if to_root == 0 || to_init == 0 {
+        return Err("it becomes root, or may signal its processes".to_owned());
+    }
+    Ok(())
+}
+
+#[test]
+fn who_keeps_outputs_has_no_capability_and_writes_as_their_owner_and_nowhere_else() {
+    if needs_root() {
+        return;
+    }
+    let (own, users, other) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::chown(users.path(), Some(1234), Some(1234)).unwrap();
+    let ours = own.path().join("out");
+    let theirs = users.path().join("out");
+    let error = |error: std::io::Error| error.to_string();
+    for (output, owner) in [(&ours, "0"), (&theirs, "1234")] {
+        in_a_child(|| {
+            let barriers = confine::keep_outputs(&[output]).map_err(|error| error.to_string())?;
+            is_without_rights(owner)?;
+            latput_linux::files::replace(output, b"x").map_err(|error| error.to_string())?;
+            latput_linux::files::FileLock::take(&output.with_extension("lock"))
+                .map_err(|error| error.to_string())?
+                .map_err(|holder| format!("locked by {holder}"))?;
+            let written = fs::metadata(output).map_err(error)?;
+            if std::os::unix::fs::MetadataExt::uid(&written).to_string() != owner {
+                return Err("the output has another owner".to_owned());
+            }
+            if !barriers.has_landlock {
+                return Ok(());
+            }
+            let mut write = OpenOptions::new();
+            write.write(true);
+            for path in ["/proc/sys/kernel/core_pattern", "/sys/power/state", "/etc/passwd"] {
+                is_denied(path, &mut write)?;
+            }
+            let elsewhere = other.path().join("new").display().to_string();
+            is_denied(&elsewhere, OpenOptions::new().write(true).create_new(true))?;
+            match Command::new("/bin/true").status() {
+                Ok(status) => Err(format!("a program ran: {status}")),
+                Err(_) => Ok(()),
+            }
+        });
+    }
+}
+
+/// Several owners: only root's right over all files reaches both, and Landlock bounds it.
+#[test]
+fn who_keeps_outputs_of_two_users_keeps_one_capability() {
+    if needs_root() {
+        return;
+    }
+    let (own, users) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::chown(users.path(), Some(1234), Some(1234)).unwrap();
+    let outputs = [own.path().join("a"), users.path().join("b")];
+    in_a_child(|| {
+        confine::keep_outputs(&[&outputs[0], &outputs[1]]).map_err(|error| error.to_string())?;
+        for name in ["CapPrm:", "CapEff:"] {
+            if status_line(name) != "0000000000000002" {
+                return Err(format!("{name} {}", status_line(name)));
+            }
+        }
+        for output in &outputs {
+            fs::write(output, "x").map_err(|error| error.to_string())?;
+        }
+        is_denied("/proc/sys/kernel/core_pattern", OpenOptions::new().write(true))
+            .or_else(|problem| if has_landlock() { Err(problem) } else { Ok(()) })
+    });
+}
+
 /// Whether the kernel has Landlock: it then tells its version.
 fn has_landlock() -> bool {
     let number = libc::SYS_landlock_create_ruleset;

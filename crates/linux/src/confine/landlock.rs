@@ -45,6 +45,10 @@ impl Access {
         Self(vec![EXECUTE])
     }
 
+    pub(super) fn device_ioctl() -> Self {
+        Self(vec![DEVICE_IOCTL])
+    }
+
     pub(super) fn reads() -> Self {
         Self(READS.to_vec())
     }
