@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod apply;
+pub(crate) mod broker;
 pub(crate) mod calibrate;
 mod change;
 mod check;
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     Completions(completions::Args),
     Man(man::Args),
+    #[command(name = latput_experiment::broker::COMMAND, hide = true)]
+    Broker(broker::Args),
     #[command(hide = true)]
     Program(program::Args),
     #[command(hide = true)]
@@ -126,6 +129,7 @@ impl Command {
             Self::Agent(args) => args.run(context),
             Self::Completions(args) => args.run(),
             Self::Man(args) => args.run(),
+            Self::Broker(args) => args.run(),
             Self::Program(args) => args.run(context),
             Self::Watcher(args) => args.run(context),
             Self::MetricsServer => {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
+use latput_experiment::broker::{self, Permitted};
 use latput_experiment::discover::{self, Discovered};
 use latput_experiment::target::Target;
 use latput_linux::files;
@@ -35,61 +36,62 @@ pub(crate) struct HostArgs {
 }
 
 impl HostArgs {
-    /// The testbed of a word, for this plan.
-    pub(crate) fn open(
-        &self,
-        word: &str,
-        plan: &Plan,
-        context: &Context,
-    ) -> Result<Testbed, CliError> {
-        if plan.live().is_some() {
-            return self.alone(word, context);
+    /// What a word names, for this plan. No host has said anything yet.
+    pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<Named<'_>, CliError> {
+        let place = if plan.live().is_some() {
+            Place::Alone(self.one_target(word)?)
+        } else if let Some(named) = self.named_hosts(word)? {
+            return Ok(named);
+        } else if let Some(peer) = Peer::parse(word) {
+            let peer = peer.map_err(latput_experiment::Error::from)?;
+            Place::Testbed(Testbed::third_party(peer, plan)?)
+        } else {
+            let name = (word.strip_prefix(SIMULATED), word.strip_prefix(EMULATED));
+            Place::Testbed(match (word, name) {
+                ("loopback", _) => Testbed::loopback(),
+                ("vm", _) => Testbed::vm(GuestSpec::default()),
+                (_, (Some(system), _)) => Testbed::simulator(system, plan)?,
+                (_, (None, Some(guest))) => Testbed::vm(guest.parse()?),
+                (file, (None, None)) => Testbed::from_file(Path::new(file))?,
+            })
+        };
+        Ok(Named { args: self, word: word.to_owned(), place })
+    }
+
+    /// The lab or the hosts of a word; `None` where it names neither.
+    pub(crate) fn named_hosts(&self, word: &str) -> Result<Option<Named<'_>>, CliError> {
+        let named = |place| Ok(Some(Named { args: self, word: word.to_owned(), place }));
+        if self.peer.is_some() || is_hosts(word) {
+            let targets = self.targets(word)?;
+            if let Some(path) = &self.save {
+                files::check(path)?;
+            }
+            return named(Place::Hosts(targets));
         }
-        if let Some(testbed) = self.hosts(word, context)? {
-            return Ok(testbed);
+        for (flag, is_given) in [("--bring", self.bring.is_some()), ("--save", self.save.is_some())]
+        {
+            if is_given {
+                let message =
+                    format!("{flag} goes with hosts such as ssh://root@server, not with `{word}`");
+                return Err(CliError::usage(message));
+            }
         }
-        if let Some(peer) = Peer::parse(word) {
-            return Ok(Testbed::third_party(peer.map_err(latput_experiment::Error::from)?, plan)?);
-        }
-        match word {
-            "loopback" => Ok(Testbed::loopback()),
-            "vm" => Ok(Testbed::vm(GuestSpec::default())),
-            name => match (name.strip_prefix(SIMULATED), name.strip_prefix(EMULATED)) {
-                (Some(system), _) => Ok(Testbed::simulator(system, plan)?),
-                (None, Some(guest)) => Ok(Testbed::vm(guest.parse()?)),
-                (None, None) => Ok(Testbed::from_file(Path::new(name))?),
-            },
-        }
+        if word == "lab" { named(Place::Lab) } else { Ok(None) }
+    }
+
+    /// A testbed that is known already.
+    pub(crate) fn of_testbed(&self, testbed: Testbed) -> Named<'_> {
+        Named { args: self, word: testbed.name.clone(), place: Place::Testbed(testbed) }
     }
 
     /// The hosts of a word, and what was found of them is told; `None` where it names none. The lab, and those of a
     /// file, are hosts too.
     pub(crate) fn hosts(&self, word: &str, context: &Context) -> Result<Option<Testbed>, CliError> {
-        if self.peer.is_none() && !is_hosts(word) {
-            for (flag, is_given) in
-                [("--bring", self.bring.is_some()), ("--save", self.save.is_some())]
-            {
-                if is_given {
-                    let message = format!(
-                        "{flag} goes with hosts such as ssh://root@server, not with `{word}`"
-                    );
-                    return Err(CliError::usage(message));
-                }
-            }
-            return if word == "lab" { Ok(Some(Testbed::lab()?)) } else { Ok(None) };
-        }
-        let [sut, generator] = self.targets(word)?;
-        if let Some(path) = &self.save {
-            files::check(path)?;
-        }
-        output::remark(&format!("latput: looking for the way between {sut} and {generator}"));
-        let found = discover::discover([&sut, &generator], self.bring.as_deref(), &context.stop)?;
-        self.tell(&found)?;
-        Ok(Some(Testbed::discovered(&found)))
+        self.named_hosts(word)?.map(|named| named.open(context)).transpose()
     }
 
     /// The one host that has live traffic.
-    fn alone(&self, word: &str, context: &Context) -> Result<Testbed, CliError> {
+    fn one_target(&self, word: &str) -> Result<Target, CliError> {
         if self.peer.is_some() || self.save.is_some() {
             let message = "live traffic has one host: leave out --peer and --save";
             return Err(CliError::usage(message));
@@ -99,12 +101,7 @@ impl HostArgs {
         if !is_hosts(word) {
             return Err(latput_experiment::Error::NoLiveTraffic.into());
         }
-        let target = Target::parse(word)?;
-        let (host, warnings) = discover::alone(&target, self.bring.as_deref(), &context.stop)?;
-        for warning in warnings {
-            output::remark(&format!("latput: warning: {warning}"));
-        }
-        Ok(Testbed::alone(word, host))
+        Ok(Target::parse(word)?)
     }
 
     fn targets(&self, word: &str) -> Result<[Target; 2], CliError> {
@@ -136,6 +133,89 @@ impl HostArgs {
             output::remark(&format!("latput: testbed: {}", path.display()));
         }
         Ok(())
+    }
+}
+
+/// Where trials run, as far as that is known before a host has said anything.
+#[derive(Debug)]
+pub(crate) struct Named<'a> {
+    args: &'a HostArgs,
+    word: String,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Lab,
+    /// The system under test and the generator.
+    Hosts([Target; 2]),
+    /// The host with live traffic.
+    Alone(Target),
+    Testbed(Testbed),
+}
+
+impl Named<'_> {
+    /// Gives up the rights of this process, but for writing `outputs`. A broker keeps them, and starts the agents of these
+    /// hosts. Nothing is given up where there are none, nor by a process without rights. To be called before a
+    /// results file or a host is read, and before a thread is started.
+    pub(crate) fn give_up_rights(
+        &self,
+        has_programs: bool,
+        outputs: &[&Path],
+        context: &Context,
+    ) -> Result<(), CliError> {
+        let bring = self.args.bring.as_deref();
+        let ways = match &self.place {
+            Place::Lab => Vec::new(),
+            Place::Hosts(targets) => targets.iter().map(|target| target.way(bring)).collect(),
+            Place::Alone(target) => vec![target.way(bring)],
+            Place::Testbed(testbed) => testbed.ways(),
+        };
+        let lab = matches!(self.place, Place::Lab) && Testbed::may_make_lab();
+        if ways.is_empty() && !lab {
+            return Ok(());
+        }
+        let permitted = Permitted { ways, lab, programs: has_programs };
+        let outputs: Vec<&Path> =
+            outputs.iter().copied().chain(self.args.save.as_deref()).collect();
+        let stop = context.stop.clone();
+        let on_loss = move || {
+            output::remark(
+                "latput: the process that holds the rights of this run has ended: ending as after Ctrl-C",
+            );
+            stop.raise();
+        };
+        let barriers = broker::start(&permitted, &outputs, on_loss)?;
+        if barriers.is_some_and(|barriers| !barriers.close_files()) {
+            output::remark(
+                "latput: warning: this process, which reads what hosts say, has no capability, but is still user 0, and \
+                 the kernel has no Landlock: files of user 0 are not closed to it",
+            );
+        }
+        Ok(())
+    }
+
+    /// The testbed. What was found of hosts is told.
+    pub(crate) fn open(self, context: &Context) -> Result<Testbed, CliError> {
+        let bring = self.args.bring.as_deref();
+        match self.place {
+            Place::Lab => Ok(Testbed::lab()?),
+            Place::Testbed(testbed) => Ok(testbed),
+            Place::Hosts([sut, generator]) => {
+                let between = format!("{sut} and {generator}");
+                output::remark(&format!("latput: looking for the way between {between}"));
+                let found = discover::discover([&sut, &generator], bring, &context.stop)?;
+                self.args.tell(&found)?;
+                Ok(Testbed::discovered(&found))
+            }
+            Place::Alone(target) => {
+                let (host, warnings) = discover::alone(&target, bring, &context.stop)?;
+                for warning in warnings {
+                    output::remark(&format!("latput: warning: {warning}"));
+                }
+                Ok(Testbed::alone(&self.word, host))
+            }
+        }
     }
 }
 

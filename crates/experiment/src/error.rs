@@ -119,6 +119,12 @@ pub enum Error {
     /// A thread of the simulator panicked.
     #[error("the simulator ended in a trial: this is a fault of latput")]
     SimulatorDied,
+    /// The process that has this run's rights could not be made.
+    #[error("the broker, the process that starts agents with the rights of this user: {problem}")]
+    Broker {
+        /// The problem.
+        problem: String,
+    },
     /// An agent could not be started or reached.
     #[error("host `{host}`: {problem}")]
     Agent {

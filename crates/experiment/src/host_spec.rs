@@ -8,6 +8,7 @@ use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
 
+use crate::broker::Way;
 use crate::protocol::{LEASE, LinkReset};
 
 /// One host of a testbed.
@@ -70,6 +71,11 @@ impl HostSpec {
     /// How long the first answer of its latput may take.
     pub const fn first_answer_within(&self) -> Duration {
         if self.may_be_brought { BROUGHT_WITHIN } else { FIRST_ANSWER_WITHIN }
+    }
+
+    /// How its latput is started.
+    pub fn way(&self) -> Way {
+        Way { via: self.via.clone(), program: self.program.clone() }
     }
 
     /// The command line that runs its latput with these arguments.

@@ -28,6 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use self::agent_line::AgentLine;
 use self::operation::{Count, Counted, EarlyEnd, Operation, Reply};
 use crate::host::{COUNT_LOOK_EVERY, EndsEarly, GLANCE_EVERY, HostSession, chain};
+use crate::passing;
 use crate::protocol::{Answer, Failure, Request, failed};
 
 /// Most time of an agent to end after its host is put back: it writes its last answer.
@@ -53,7 +54,7 @@ pub enum Error {
 /// Starts an agent and keeps its host. Returns the agent's exit code.
 pub fn run(stop: &Stop) -> Result<u8, Error> {
     let (link, agents_link) = UnixStream::pair().map_err(Error::Start)?;
-    let (rights, agents_rights) = rights::pair().map_err(Error::Start)?;
+    let (rights, agents_rights) = passing::pair().map_err(Error::Start)?;
     let mut agent = start([agents_link.into(), agents_rights]).map_err(Error::Start)?;
     let line = AgentLine::open(link).map_err(Error::Start)?;
     thread::spawn(move || rights::serve(&rights));

@@ -8,7 +8,9 @@
 pub mod agent;
 mod agent_pool;
 pub mod bring;
+pub mod broker;
 pub mod checks;
+mod child;
 mod clock;
 mod combine;
 pub mod controller;
@@ -23,6 +25,7 @@ pub mod interval;
 pub mod keeper;
 mod lease;
 pub mod live;
+mod passing;
 pub mod program;
 pub mod protocol;
 mod refusal;

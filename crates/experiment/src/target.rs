@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::broker::Way;
 use crate::error::Error;
+use crate::host_spec::own_program;
 
 /// What a command line may say for a host.
 pub const FORMS: &str =
@@ -156,6 +158,12 @@ impl Target {
                 (exec(&file.unwrap_or_default()), "latput".to_owned())
             }
         }
+    }
+
+    /// How latput is started there, as by [`Self::via`].
+    pub fn way(&self, file: Option<&Path>) -> Way {
+        let (via, program) = self.via(&own_program(), file);
+        Way { via, program }
     }
 
     /// Whether latput may have to be taken there.

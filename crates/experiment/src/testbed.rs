@@ -2,7 +2,7 @@
 //! simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
 
+use crate::broker::{self, Client, LabPlace, Way};
 use crate::controller::AgentPool;
 use crate::discover::Discovered;
 use crate::error::Error;
@@ -47,7 +48,7 @@ pub struct Testbed {
     /// Remarks for every result of this testbed.
     pub notes: Vec<String>,
     /// The lab, removed when the testbed is dropped.
-    lab: Option<(LabLock, Lab)>,
+    lab: Option<HeldLab>,
 }
 
 /// The kind of a testbed.
@@ -60,7 +61,7 @@ pub enum TestbedKind {
     /// Agents in a guest, which exists during the trials.
     Guest(GuestSpec),
     /// This host, and a third-party program at the far end.
-    ThirdParty(Peer),
+    ThirdParty(Peer, SocketAddr),
 }
 
 impl Testbed {
@@ -90,7 +91,9 @@ impl Testbed {
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
-            TestbedKind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan, stop)?)),
+            TestbedKind::ThirdParty(peer, address) => {
+                Ok(Box::new(ThirdParty::start(peer, *address, plan, stop)?))
+            }
         }
     }
 
@@ -142,12 +145,22 @@ impl Testbed {
     /// it cannot run is an error.
     pub fn third_party(peer: Peer, plan: &Plan) -> Result<Self, Error> {
         third_party::check(&peer, plan)?;
+        let address = peer.resolve()?;
         Ok(Self {
             name: peer.to_string(),
-            kind: TestbedKind::ThirdParty(peer),
+            kind: TestbedKind::ThirdParty(peer, address),
             notes: Vec::new(),
             lab: None,
         })
+    }
+
+    /// How its hosts are reached; empty where it has none, or makes them itself.
+    pub fn ways(&self) -> Vec<Way> {
+        match &self.kind {
+            TestbedKind::Hosts(hosts) => hosts.iter().map(HostSpec::way).collect(),
+            TestbedKind::ThirdParty(..) => vec![Way { via: Vec::new(), program: own_program() }],
+            TestbedKind::Simulator(_) | TestbedKind::Guest(_) => Vec::new(),
+        }
     }
 
     /// Whether this process has the privileges to make a lab.
@@ -157,59 +170,27 @@ impl Testbed {
 
     /// The lab: two namespaces and a veth pair, removed when the value is dropped.
     pub fn lab() -> Result<Self, Error> {
-        permission_for_lab().map_err(|error| Error::Lab {
-            permission: true,
-            problem: format!(
-                "{error}; without root, `latput measure loopback` measures this host as it is, and \
-                 `--on sim:{}` simulates one",
-                Simulator::EXAMPLE
-            ),
-        })?;
-        let lock = LabLock::take()?;
-        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
-            permission: error.is_permission(),
-            problem: chain(&error),
-        })?;
-        let program = own_program();
-        let hosts = lab
-            .hosts()
-            .iter()
-            .zip([Role::Generator, Role::Sut])
-            .map(|(host, role)| HostSpec {
-                name: host.name.to_owned(),
-                role,
-                via: [
-                    &program,
-                    "lab",
-                    "exec",
-                    "--namespace",
-                    &host.namespace.path().display().to_string(),
-                    "--cpus",
-                    &host.cpus.to_string(),
-                    "--",
-                ]
-                .map(str::to_owned)
-                .to_vec(),
-                program: program.clone(),
-                interface: lab::INTERFACE.to_owned(),
-                address: host.address,
-                cpus: Some(host.cpus.clone()),
-                binds_napi_threads: true,
-                link_reset: LinkReset::AllowedOnControl,
-                is_named_twice: false,
-                lease: LEASE,
-                may_be_brought: false,
-            })
-            .collect();
-        let shared =
-            "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
-        let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
-        Ok(Self {
-            name: "lab".to_owned(),
-            kind: TestbedKind::Hosts(hosts),
-            notes,
-            lab: Some((lock, lab)),
-        })
+        let (lab, places) = match broker::client() {
+            Some(client) => {
+                let places = client.make_lab()?;
+                (HeldLab::Brokers(BrokersLab(client)), places)
+            }
+            None => {
+                let lab = OwnLab::make()?;
+                let places = lab.places();
+                (HeldLab::Own(lab), places)
+            }
+        };
+        let mut notes = Vec::new();
+        if places[0].cpus == places[1].cpus {
+            notes.push(
+                "both hosts of the lab share the only CPU: their CPU time cannot be told apart"
+                    .to_owned(),
+            );
+        }
+        let roles = [Role::Generator, Role::Sut];
+        let hosts = places.iter().zip(roles).map(|(place, role)| place.host(role)).collect();
+        Ok(Self { name: "lab".to_owned(), kind: TestbedKind::Hosts(hosts), notes, lab: Some(lab) })
     }
 
     /// Both ends on this host's loopback, each on its own CPUs if there are two. It needs no root
@@ -335,6 +316,84 @@ fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// A lab while its testbed lives.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is only held")]
+enum HeldLab {
+    Own(OwnLab),
+    Brokers(BrokersLab),
+}
+
+/// The lab of this process.
+#[derive(Debug)]
+pub(crate) struct OwnLab {
+    lab: Lab,
+    _lock: LabLock,
+}
+
+impl OwnLab {
+    /// Makes it.
+    pub(crate) fn make() -> Result<Self, Error> {
+        permission_for_lab().map_err(|error| Error::Lab {
+            permission: true,
+            problem: format!(
+                "{error}; without root, `latput measure loopback` measures this host as it is, and \
+                 `--on sim:{}` simulates one",
+                Simulator::EXAMPLE
+            ),
+        })?;
+        let lock = LabLock::take()?;
+        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
+            permission: error.is_permission(),
+            problem: chain(&error),
+        })?;
+        Ok(Self { lab, _lock: lock })
+    }
+
+    /// Its hosts, the generator first.
+    pub(crate) fn places(&self) -> [LabPlace; 2] {
+        self.lab.hosts().map(|host| LabPlace {
+            name: host.name.to_owned(),
+            namespace: host.namespace.path(),
+            address: host.address,
+            cpus: host.cpus.clone(),
+        })
+    }
+}
+
+/// The lab of the broker.
+#[derive(Debug)]
+struct BrokersLab(&'static Client);
+
+impl Drop for BrokersLab {
+    fn drop(&mut self) {
+        self.0.remove_lab();
+    }
+}
+
+impl LabPlace {
+    /// How latput is started there.
+    pub(crate) fn way(&self) -> Way {
+        let program = own_program();
+        let (namespace, cpus) = (self.namespace.display().to_string(), self.cpus.to_string());
+        let words: [&str; 8] =
+            [&program, "lab", "exec", "--namespace", &namespace, "--cpus", &cpus, "--"];
+        Way { via: words.map(str::to_owned).into(), program }
+    }
+
+    fn host(&self, role: Role) -> HostSpec {
+        let Way { via, program } = self.way();
+        HostSpec {
+            interface: lab::INTERFACE.to_owned(),
+            address: self.address,
+            cpus: Some(self.cpus.clone()),
+            binds_napi_threads: true,
+            link_reset: LinkReset::AllowedOnControl,
+            ..HostSpec::unknown(&self.name, role, (via, program))
+        }
+    }
 }
 
 /// The lock of the lab: two runs at a time would disturb each other.

@@ -41,9 +41,13 @@ pub(crate) struct ThirdParty {
 impl ThirdParty {
     /// Refuses plans that the program does not support, and starts the agent of this host. No connection to the
     /// program is made yet.
-    pub(crate) fn start(peer: &Peer, plan: &Plan, stop: &Stop) -> Result<Self, Error> {
+    pub(crate) fn start(
+        peer: &Peer,
+        address: SocketAddr,
+        plan: &Plan,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
         check(peer, plan)?;
-        let address = peer.resolve()?;
         let broken = |error: latput_linux::Error| here(&chain(&error));
         let toward = Route::open().and_then(|route| route.toward(address.ip())).map_err(broken)?;
         let host = HostSpec {

@@ -35,11 +35,13 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let word = self.testbed.join(",");
-        let testbed = match self.hosts.hosts(&word, context)? {
-            Some(testbed) => testbed,
-            None if word == "loopback" => Testbed::loopback(),
-            None => Testbed::from_file(Path::new(&word))?,
+        let place = match self.hosts.named_hosts(&word)? {
+            Some(place) => place,
+            None if word == "loopback" => self.hosts.of_testbed(Testbed::loopback()),
+            None => self.hosts.of_testbed(Testbed::from_file(Path::new(&word))?),
         };
+        place.give_up_rights(false, &[], context)?;
+        let testbed = place.open(context)?;
         let TestbedKind::Hosts(specs) = &testbed.kind else {
             return Err(CliError::usage(format!("`{word}` has no hosts to check")));
         };

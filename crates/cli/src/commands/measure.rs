@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
@@ -98,7 +98,10 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
-        let testbed = self.hosts.open(&self.target, &plan, context)?;
+        let place = self.hosts.named(&self.target, &plan)?;
+        let outputs: Vec<&Path> = self.output.iter().map(PathBuf::as_path).collect();
+        place.give_up_rights(run::has_programs(&plan), &outputs, context)?;
+        let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();
         let mut results_db = match &self.output {

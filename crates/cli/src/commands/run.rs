@@ -80,17 +80,17 @@ impl Args {
         self.precision.apply(&mut plan.method)?;
         let text = text + &self.precision.plan_lines();
         let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
-        match self.check {
-            Some(check::What::Plan) => return check::plan_only(context, &named),
-            Some(check::What::All) => {
-                check::check_results(&self.output)?;
-                let testbed = self.hosts.open(&self.on, &plan, context)?;
-                return check::all(context, &named, &testbed);
-            }
-            None => {}
+        if self.check == Some(check::What::Plan) {
+            return check::plan_only(context, &named);
+        }
+        let place = self.hosts.named(&self.on, &plan)?;
+        place.give_up_rights(has_programs(&plan), &[&self.output], context)?;
+        if self.check.is_some() {
+            check::check_results(&self.output)?;
+            return check::all(context, &named, &place.open(context)?);
         }
         let open = || {
-            let testbed = self.hosts.open(&self.on, &plan, context)?;
+            let testbed = place.open(context)?;
             self.shard.map_or(Ok(()), |shard| shard.check(&plan, &testbed))?;
             Ok(testbed)
         };
@@ -127,6 +127,11 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     }
     tune::check_guards(file, &plan)?;
     Ok(plan)
+}
+
+/// Whether a workload of a plan runs programs on hosts.
+pub(crate) fn has_programs(plan: &Plan) -> bool {
+    plan.workloads.iter().any(|load| load.program.is_some())
 }
 
 /// Opens the testbed and the results file. A wrong results file is refused before the testbed is

@@ -11,7 +11,7 @@ use latput_trial::plan::Design;
 
 use self::ask_tell::AskTell;
 use crate::commands::report;
-use crate::commands::run::{checked_plan, conclude, open_both, read_text};
+use crate::commands::run::{checked_plan, conclude, has_programs, open_both, read_text};
 use crate::context::Context;
 use crate::document::ask_tell::SearchSaid;
 use crate::exit::CliError;
@@ -55,8 +55,9 @@ impl Args {
         plan.method.design = Some(Design::Search);
         // A run is resumed by the same command only.
         let text = format!("{text}\n# search{}\n", if self.ask_tell { " --ask-tell" } else { "" });
-        let open = || self.hosts.open(&self.on, &plan, context);
-        let (testbed, mut results_db) = open_both(open, &self.output)?;
+        let place = self.hosts.named(&self.on, &plan)?;
+        place.give_up_rights(has_programs(&plan), &[&self.output], context)?;
+        let (testbed, mut results_db) = open_both(|| place.open(context), &self.output)?;
         let run = Run {
             plan: &plan,
             plan_text: &text,

@@ -20,10 +20,12 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::live_args::LiveArgs;
 use crate::output;
-use crate::targets::{self, HostArgs};
+use crate::targets::{self, HostArgs, Named};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
 const FEWEST_SEARCHED: u64 = 20;
+/// Beginning of the names of plans that are made, in the working folder.
+const MADE_PLANS: &str = "latput-plan-";
 /// Most plans that are kept for one interface in a folder.
 const MOST_PLANS: usize = 99;
 /// Most time of a grid for a plan without a budget.
@@ -109,11 +111,15 @@ impl Args {
         if let Some(prediction) = &prediction {
             output::remark(prediction);
         }
+        let place = self.hosts.named(&on, &plan)?;
+        let made = (!is_given).then(|| Path::new(MADE_PLANS));
+        let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
+        let outputs: Vec<&Path> = outputs.collect();
+        place.give_up_rights(run::has_programs(&plan), &outputs, context)?;
         if self.check {
-            return self.check(context, (&file, plan), &on, is_given);
+            return self.check(context, (&file, plan), place, is_given);
         }
-        let open = || self.hosts.open(&on, &plan, context);
-        let (mut testbed, mut results_db) = run::open_both(open, &self.output)?;
+        let (mut testbed, mut results_db) = run::open_both(|| place.open(context), &self.output)?;
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             let (file, made) = plan_for(&nic, self.live.is_given())?;
             (plan, text) = self.prepared(&file, made, true)?;
@@ -145,11 +151,11 @@ impl Args {
         &self,
         context: &Context,
         (file, plan): (&str, Plan),
-        on: &str,
+        place: Named<'_>,
         is_given: bool,
     ) -> Result<ExitCode, CliError> {
         check::check_results(&self.output)?;
-        let testbed = self.hosts.open(on, &plan, context)?;
+        let testbed = place.open(context)?;
         let (mut name, mut plan) = (file.to_owned(), plan);
         if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
@@ -236,8 +242,8 @@ fn plan_for(nic: &Nic, is_live: bool) -> Result<(String, String), CliError> {
     let name: String = nic.interface.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     // Somebody may have edited an earlier one.
     let names = (1..).map(|number: u32| match number {
-        1 => format!("latput-plan-{name}.toml"),
-        _ => format!("latput-plan-{name}-{number}.toml"),
+        1 => format!("{MADE_PLANS}{name}.toml"),
+        _ => format!("{MADE_PLANS}{name}-{number}.toml"),
     });
     let is_free = |file: &String| match std::fs::read_to_string(file) {
         Ok(kept) => kept == text,

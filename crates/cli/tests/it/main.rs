@@ -28,6 +28,7 @@ mod recomputed;
 mod reproduce;
 mod root_apply;
 mod root_bad_luck;
+mod root_broker;
 mod root_check;
 mod root_commands;
 mod root_confirm;
@@ -209,20 +210,23 @@ pub(crate) fn interrupt(pid: u32) {
     Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
 }
 
-/// The agents that a latput has started, by process id.
+/// The broker of a latput that was started with rights.
+pub(crate) fn broker_of(pid: u32) -> Option<u32> {
+    children_of(pid).into_iter().find(|&child| words_of(child).contains("broker --line"))
+}
+
+/// The agents that a latput has started, itself or by its broker, by process id.
 pub(crate) fn agents_of(pid: u32) -> Vec<u32> {
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|child: &u32| {
-            let read = |name: &str| std::fs::read_to_string(format!("/proc/{child}/{name}"));
-            let is_child = read("stat").is_ok_and(|stat| {
-                stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1))
-                    == Some(&pid.to_string())
-            });
-            is_child && read("cmdline").is_ok_and(|line| line.contains("agent"))
-        })
-        .collect()
+    let mut children = children_of(pid);
+    children.extend(broker_of(pid).into_iter().flat_map(children_of));
+    children.retain(|&child| words_of(child).contains("agent"));
+    children
+}
+
+/// The command line of a process; empty when there is none such.
+pub(crate) fn words_of(pid: u32) -> String {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.replace('\0', " ")
 }
 
 /// The processes that a process has started.

@@ -1,6 +1,5 @@
 //! Ends a pool of agents: puts every host back, in parallel.
 
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use latput_load::Stop;
 
 use super::Agent;
 use super::process::{LastLines, Process};
+use crate::broker::Call;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 
@@ -25,8 +25,6 @@ const RESTORE_EVERY: Duration = Duration::from_millis(500);
 /// Waits longer than this are reported.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Arguments of `latput restore`, without the interface, which may have another name by now.
-const RESTORE: [&str; 1] = ["restore"];
 /// Kept lines of the output of `latput restore`: 64 KB.
 const RESTORE_LINES: usize = 64;
 const RESTORE_LINE_BYTES: usize = 1000;
@@ -57,7 +55,7 @@ pub(super) fn put_back(
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.words(&RESTORE).join(" "),
+        command: restore.spec.words(Call::Restore.args()).join(" "),
         host: restore.spec.name,
         why: restore.why,
     })
@@ -145,11 +143,9 @@ impl Restore {
     }
 
     fn start(&mut self) {
-        let mut command = self.spec.command(&RESTORE);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        match Process::start(&mut command) {
-            Ok(mut process) => {
-                let errors = process.child().stderr.take().expect("stderr is piped");
+        match Process::start(&self.spec, Call::Restore) {
+            Ok((process, [_, _, errors])) => {
+                let errors = errors.expect("stderr is piped");
                 let errors = LastLines::of(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
                 self.process = Some((process, errors));
             }

@@ -5,7 +5,6 @@
 //! line, the kept part of stderr and the number of waiting answers are bounded.
 
 use std::io::{BufReader, Read, Write};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -17,6 +16,7 @@ use latput_units::Nanos;
 
 use super::process::{LastLines, Process};
 use super::{DEATHS_WITHIN, LOOK_EVERY};
+use crate::broker::Call;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
@@ -54,17 +54,12 @@ pub(super) struct AgentLine {
 
 impl AgentLine {
     pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let mut command = spec.command(&["agent", "--stdio"]);
-        let words = spec.words(&["agent", "--stdio"]).join(" ");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process::start(&mut command).map_err(|error| Error::Agent {
+        let words = spec.words(Call::Agent.args()).join(" ");
+        let started = Process::start_piped(spec, Call::Agent).map_err(|error| Error::Agent {
             host: spec.name.clone(),
             problem: format!("cannot start `{words}`: {error}"),
         })?;
-        let child = process.child();
-        let input = child.stdin.take().expect("stdin is piped");
-        let output = child.stdout.take().expect("stdout is piped");
-        let errors = child.stderr.take().expect("stderr is piped");
+        let (process, [input, output, errors]) = started;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let limit = Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES));

@@ -1,41 +1,58 @@
-//! A process of a `via` command: it leads its own process group, and its output is bounded.
+//! A process of a `via` command, here or at the broker, and its bounded output.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-
+use crate::broker::{self, Call, Client};
+use crate::child::{OwnProcess, Pipes};
+use crate::host_spec::HostSpec;
 use crate::protocol::printable;
 
-/// Most time to wait for a killed process. One in a disk wait ends only after it.
-const KILLED_WITHIN: Duration = Duration::from_secs(1);
-
-/// A process that leads its own group, so that Ctrl-C reaches only the controller, and its children
-/// can be killed with it. Dropping it does not kill it.
+/// A latput that was started for a host. Dropping it does not kill it.
 #[derive(Debug)]
-pub(super) struct Process {
-    child: Child,
-    is_over: bool,
+pub(super) enum Process {
+    /// By this process.
+    Own(OwnProcess),
+    /// By its broker, which knows it by this id, while it is of interest.
+    Brokers(&'static Client, Option<u64>),
 }
 
 impl Process {
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        Ok(Self { child: command.process_group(0).spawn()?, is_over: false })
+    /// Starts latput on a host; its stdin, stdout and stderr, as far as the call has them.
+    pub(super) fn start(spec: &HostSpec, call: Call) -> io::Result<(Self, [Option<File>; 3])> {
+        let (process, pipes): (Self, Pipes) = match broker::client() {
+            Some(client) => {
+                let (id, pipes) = client.start(spec.way(), call)?;
+                (Self::Brokers(client, Some(id)), pipes)
+            }
+            None => {
+                let mut command = spec.command(call.args());
+                let (process, pipes) = OwnProcess::start(call.pipe(&mut command))?;
+                (Self::Own(process), pipes)
+            }
+        };
+        Ok((process, pipes.map(|pipe| pipe.map(File::from))))
     }
 
-    /// The process itself, for its pipes.
-    pub(super) const fn child(&mut self) -> &mut Child {
-        &mut self.child
+    /// The same for a call with three pipes.
+    pub(super) fn start_piped(spec: &HostSpec, call: Call) -> io::Result<(Self, [File; 3])> {
+        match Self::start(spec, call)? {
+            (process, [Some(input), Some(output), Some(errors)]) => {
+                Ok((process, [input, output, errors]))
+            }
+            _ => Err(io::Error::other("it has no pipes")),
+        }
     }
 
-    /// Whether it has ended. It is not reaped by this, so its id stays that of its group.
+    /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.is_over || self.how_it_ended().is_some()
+        match self {
+            Self::Own(process) => process.has_ended(),
+            Self::Brokers(..) => self.how_it_ended().is_some(),
+        }
     }
 
     /// Whether it has ended with exit code 0.
@@ -45,32 +62,27 @@ impl Process {
 
     /// `exit status: 1` or `signal: 9`; `None` while it runs.
     pub(super) fn how_it_ended(&self) -> Option<String> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let status = waitid(WaitId::Pid(Pid::from_child(&self.child)), options).ok().flatten()?;
-        Some(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => format!("exit status: {code}"),
-            (None, Some(signal)) => format!("signal: {signal}"),
-            (None, None) => "it is not known how".to_owned(),
-        })
+        match self {
+            Self::Own(process) => process.how_it_ended(),
+            Self::Brokers(client, Some(id)) => client.how_it_ended(*id),
+            Self::Brokers(_, None) => Some("it is not known how".to_owned()),
+        }
     }
 
     /// Kills it and its children.
     pub(super) fn kill(&mut self) {
-        if self.is_over {
-            return;
+        match self {
+            Self::Own(process) => process.kill(),
+            Self::Brokers(client, id) => id.take().iter().for_each(|&id| client.kill(id)),
         }
-        let _gone = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let deadline = Instant::now() + KILLED_WITHIN;
-        while !self.has_ended() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.leave();
     }
 
-    /// Leaves it running; reaps it if it has ended.
+    /// Leaves it running.
     pub(super) fn leave(&mut self) {
-        self.is_over = true;
-        let _running = self.child.try_wait();
+        match self {
+            Self::Own(process) => process.leave(),
+            Self::Brokers(client, id) => id.take().iter().for_each(|&id| client.leave(id)),
+        }
     }
 }
 
@@ -194,24 +206,5 @@ mod tests {
             lines.push(b"\n");
         }
         assert_eq!((lines.lines.len(), lines.joined()), (3, String::new()));
-    }
-
-    #[test]
-    fn what_a_killed_process_has_started_ends_with_it() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 1000 & echo $!; wait"]);
-        command.stdout(std::process::Stdio::piped());
-        let mut process = Process::start(&mut command).unwrap();
-        let mut pid = String::new();
-        let mut out = process.child().stdout.take().unwrap();
-        let mut byte = [0];
-        while out.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
-            pid.push(byte[0].into());
-        }
-        assert!(!process.has_ended());
-        process.kill();
-        assert!(process.has_ended());
-        // Its end of the pipe is closed when it has ended.
-        assert_eq!(out.read(&mut byte).unwrap(), 0, "{pid}");
     }
 }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Read, Write};
-use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,6 +14,7 @@ use latput_units::Nanos;
 
 use super::LOOK_EVERY;
 use super::process::{LastLines, Process};
+use crate::broker::Call;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{
@@ -53,17 +53,12 @@ pub(crate) struct ProgramHost {
 impl ProgramHost {
     /// Starts it, through the same command as the host's agent.
     pub(crate) fn start(spec: &HostSpec, stop: &Stop) -> Result<Self, Error> {
-        let args = ["program", "--stdio"];
-        let mut command = spec.command(&args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process::start(&mut command).map_err(|error| Error::Agent {
+        let words = spec.words(Call::Programs.args()).join(" ");
+        let started = Process::start_piped(spec, Call::Programs).map_err(|error| Error::Agent {
             host: spec.name.clone(),
-            problem: format!("cannot start `{}`: {error}", spec.words(&args).join(" ")),
+            problem: format!("cannot start `{words}`: {error}"),
         })?;
-        let child = process.child();
-        let input = child.stdin.take().expect("stdin is piped");
-        let output = child.stdout.take().expect("stdout is piped");
-        let errors = child.stderr.take().expect("stderr is piped");
+        let (process, [input, output, errors]) = started;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let lease = spec.lease;

@@ -2,8 +2,7 @@
 //!
 //! Sockets go over a Unix socket with the question or the answer (`SCM_RIGHTS`).
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +10,9 @@ use std::time::Duration;
 
 use latput_load::{PrivilegedOption, Rights, open_echo_socket};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
 use serde::{Deserialize, Serialize};
+
+use crate::passing::{receive, send};
 
 /// Most bytes of a question or an answer.
 const MAX_BYTES: usize = 512;
@@ -38,15 +35,10 @@ struct Given {
     errno: i32,
 }
 
-/// The two ends, the keeper's first.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
 /// Serves an agent until it ends.
 pub(super) fn serve(end: &OwnedFd) {
-    while let Ok((wanted, socket)) = receive::<Wanted>(end) {
-        let given = match (wanted, socket) {
+    while let Ok((wanted, mut sockets)) = receive::<Wanted>(end, MAX_BYTES) {
+        let given = match (wanted, sockets.pop()) {
             (Wanted::Option(option), Some(socket)) => option.set(socket.as_fd()).map(|()| None),
             (Wanted::EchoSocket(peer), None) => {
                 open_echo_socket(peer).map(|socket| Some(OwnedFd::from(socket)))
@@ -60,7 +52,8 @@ pub(super) fn serve(end: &OwnedFd) {
                 (error.raw_os_error().unwrap_or(unknown), None)
             }
         };
-        if send(end, &Given { errno }, socket.as_ref().map(AsFd::as_fd)).is_err() {
+        if send(end, &Given { errno }, &socket.iter().map(AsFd::as_fd).collect::<Vec<_>>()).is_err()
+        {
             return;
         }
     }
@@ -78,9 +71,9 @@ impl KeepersRights {
 
     fn ask(&self, wanted: &Wanted, socket: Option<BorrowedFd<'_>>) -> io::Result<Option<OwnedFd>> {
         let end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        send(&end, wanted, socket)?;
-        match receive(&end)? {
-            (Given { errno: 0 }, socket) => Ok(socket),
+        send(&end, wanted, &socket.into_iter().collect::<Vec<_>>())?;
+        match receive(&end, MAX_BYTES)? {
+            (Given { errno: 0 }, mut sockets) => Ok(sockets.pop()),
             (Given { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
@@ -97,40 +90,6 @@ impl Rights for KeepersRights {
     }
 }
 
-fn send<T: Serialize>(
-    end: &OwnedFd,
-    message: &T,
-    socket: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let sockets: Vec<BorrowedFd<'_>> = socket.into_iter().collect();
-    if !sockets.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
-    }
-    sendmsg(end, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// A message, and the socket that came with it. The kernel closes what more came.
-fn receive<T: for<'a> Deserialize<'a>>(end: &OwnedFd) -> io::Result<(T, Option<OwnedFd>)> {
-    let mut bytes = [0; MAX_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let received = recvmsg(end, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
-    let sockets = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
-        _ => None,
-    });
-    let socket = sockets.flatten().last();
-    if received == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok((serde_json::from_slice(&bytes[..received])?, socket))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
@@ -140,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_option_is_set_on_the_agents_socket_and_nothing_else_is_done() {
-        let (keepers, agents) = pair().unwrap();
+        let (keepers, agents) = crate::passing::pair().unwrap();
         let serving = thread::spawn(move || serve(&keepers));
         let rights = KeepersRights::new(agents).unwrap();
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -159,9 +118,9 @@ mod tests {
 
     #[test]
     fn what_is_no_question_ends_the_service() {
-        let (keepers, agents) = pair().unwrap();
+        let (keepers, agents) = crate::passing::pair().unwrap();
         let serving = thread::spawn(move || serve(&keepers));
-        send(&agents, &"give me a shell", None).unwrap();
+        send(&agents, &"give me a shell", &[]).unwrap();
         serving.join().unwrap();
     }
 }

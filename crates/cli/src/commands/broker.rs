@@ -1,0 +1,25 @@
+//! `latput broker`: keeps the rights of a run, started by latput itself.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+
+use latput_experiment::broker;
+
+use crate::exit::{CliError, Code};
+
+/// Keep the rights of a run; started by latput itself, which then gives up its own. What the run may ask for comes on stdin.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The socket to the controller.
+    #[arg(long)]
+    line: RawFd,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        broker::serve(io::stdin(), self.line)
+            .map_err(|error| CliError::new(Code::Failed, latput_experiment::host::chain(&error)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

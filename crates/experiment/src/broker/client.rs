@@ -1,0 +1,147 @@
+//! The controller's end of the line to its broker.
+
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use latput_linux::confine::{self, Barriers};
+use latput_linux::process;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use super::message::{Call, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
+use crate::child::Pipes;
+use crate::error::Error;
+use crate::passing::{pair, receive, send};
+
+/// The hidden command of latput that is a broker.
+pub const COMMAND: &str = "broker";
+/// Most time of a reply: the lab is made within seconds.
+const REPLY_WITHIN: Duration = Duration::from_secs(60);
+
+static BROKER: OnceLock<Client> = OnceLock::new();
+
+/// The broker of this process, if it has one.
+pub(crate) fn client() -> Option<&'static Client> {
+    BROKER.get()
+}
+
+/// Starts the broker of this run, and gives up the rights of this process for good, but for reading files and writing
+/// `outputs`. A process without capabilities stays as it is, and has no broker. To be called once, before a thread is
+/// started and before anything that a stranger wrote is read. `on_loss` is called when the broker has gone.
+///
+/// Returns what then keeps this process from the host's files; `None` without a broker.
+pub fn start(
+    permitted: &Permitted,
+    outputs: &[&Path],
+    on_loss: impl FnOnce() + Send + 'static,
+) -> Result<Option<Barriers>, Error> {
+    if !confine::has_capabilities() {
+        return Ok(None);
+    }
+    let failed = |problem: String| Error::Broker { problem };
+    let line = spawn(permitted).map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let barriers =
+        confine::keep_outputs(outputs).map_err(|error| failed(crate::host::chain(&error)))?;
+    let watched = line.try_clone().map_err(|error| failed(error.to_string()))?;
+    thread::spawn(move || {
+        // Nothing comes unasked, so that only an end of the line wakes this.
+        while poll(&mut [PollFd::new(&watched, PollFlags::empty())], None).is_err() {}
+        on_loss();
+    });
+    let _only = BROKER.set(Client(Mutex::new(Some(line))));
+    Ok(Some(barriers))
+}
+
+/// Starts the broker's process from this program's own file, and tells it what this run may ask for.
+fn spawn(permitted: &Permitted) -> io::Result<OwnedFd> {
+    let (line, brokers_line) = pair()?;
+    set_socket_timeout(&line, Timeout::Recv, Some(REPLY_WITHIN))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("latput").args([COMMAND, "--line", &brokers_line.as_raw_fd().to_string()]);
+    // In a group of its own: Ctrl-C and Ctrl-Z are for the controller.
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+    let mut child = process::hand_over(&mut command, vec![brokers_line]).spawn()?;
+    let mut to = child.stdin.take().expect("stdin is piped");
+    to.write_all(&serde_json::to_vec(permitted)?)?;
+    Ok(line)
+}
+
+/// The line to a broker; `None` once it is broken.
+#[derive(Debug)]
+pub(crate) struct Client(Mutex<Option<OwnedFd>>);
+
+impl Client {
+    fn ask(&self, operation: &Operation) -> io::Result<(Reply, Vec<OwnedFd>)> {
+        let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = match &*line {
+            Some(line) => send(line, operation, &[]).and_then(|()| receive(line, MAX_BYTES)),
+            None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        };
+        if asked.is_err() {
+            *line = None; // a late reply would be taken for the next one
+        }
+        asked
+    }
+
+    /// Starts latput on a host; the id of the process, and its pipes.
+    pub(crate) fn start(&self, way: Way, call: Call) -> io::Result<(u64, Pipes)> {
+        let (reply, files) = self.ask(&Operation::Start { way, call })?;
+        let mut files = files.into_iter();
+        match (reply, call) {
+            (Reply::Started { id }, Call::Restore) => Ok((id, [None, None, files.next()])),
+            (Reply::Started { id }, _) => Ok((id, [files.next(), files.next(), files.next()])),
+            (Reply::NotStarted { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// How a process has ended; `None` while it runs.
+    pub(crate) fn how_it_ended(&self, id: u64) -> Option<String> {
+        match self.ask(&Operation::HowEnded { id }) {
+            Ok((Reply::Running, _)) => None,
+            Ok((Reply::Ended { how }, _)) => Some(how),
+            _ => Some("it is not known how".to_owned()),
+        }
+    }
+
+    /// Kills a process and its children.
+    pub(crate) fn kill(&self, id: u64) {
+        let _gone = self.ask(&Operation::Kill { id });
+    }
+
+    /// Leaves a process running.
+    pub(crate) fn leave(&self, id: u64) {
+        let _gone = self.ask(&Operation::Leave { id });
+    }
+
+    /// Makes the lab; the generator first.
+    pub(crate) fn make_lab(&self) -> Result<[LabPlace; 2], Error> {
+        let failed = |problem, permission| Error::Lab { problem, permission };
+        match self.ask(&Operation::MakeLab) {
+            Ok((Reply::Lab(places), _)) => places
+                .try_into()
+                .map_err(|_| failed("it has other than two hosts".to_owned(), false)),
+            Ok((Reply::NoLab { problem, permission }, _)) => Err(failed(problem, permission)),
+            Ok((other, _)) => Err(failed(unexpected(other).to_string(), false)),
+            Err(error) => Err(failed(error.to_string(), false)),
+        }
+    }
+
+    /// Removes the lab.
+    pub(crate) fn remove_lab(&self) {
+        let _gone = self.ask(&Operation::RemoveLab);
+    }
+}
+
+fn unexpected(reply: Reply) -> io::Error {
+    io::Error::other(match reply {
+        Reply::Refused { why } => why,
+        other => format!("the broker answered {other:?}"),
+    })
+}

@@ -1,0 +1,257 @@
+//! The broker's own process: does what is on its list, and nothing else.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::process::Command;
+
+use latput_linux::process;
+
+use super::message::{Call, MAX_BYTES, Operation, Permitted, Reply, Way};
+use crate::child::{OwnProcess, Pipes};
+use crate::error::Error as RunError;
+use crate::passing::{receive, send};
+use crate::testbed::OwnLab;
+
+/// Most processes at a time: each of the 66 hosts of a testbed has three at most.
+const PROCESSES_MOST: usize = 256;
+/// Most bytes of what a run may ask for: 66 hosts with long command lines.
+const PERMITTED_BYTES_MOST: u64 = 16 << 20;
+
+/// The reason why a broker could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It has no line to a controller.
+    #[error("cannot serve a controller")]
+    Line(#[from] latput_linux::Error),
+    /// It was not told what the run may ask for.
+    #[error("cannot read what the run may ask for")]
+    Permitted(#[source] io::Error),
+}
+
+/// Serves a controller until it ends, or says what no controller says. `permitted` is what its run may ask for, to the end.
+pub fn serve(permitted: impl Read, line: RawFd) -> Result<(), Error> {
+    let line = process::take_over(line)?;
+    let mut text = Vec::new();
+    permitted.take(PERMITTED_BYTES_MOST).read_to_end(&mut text).map_err(Error::Permitted)?;
+    let permitted = serde_json::from_slice(&text).map_err(|e| Error::Permitted(e.into()))?;
+    serve_line(permitted, &line);
+    Ok(())
+}
+
+fn serve_line(permitted: Permitted, line: &OwnedFd) {
+    let mut broker = Broker { permitted, lab: None, processes: BTreeMap::new(), last_id: 0 };
+    while let Ok((operation, files)) = receive::<Operation>(line, MAX_BYTES) {
+        drop(files); // none is asked for
+        let (reply, pipes) = broker.perform(operation);
+        let pipes: Vec<_> = pipes.iter().flatten().map(AsFd::as_fd).collect();
+        if send(line, &reply, &pipes).is_err() {
+            return;
+        }
+    }
+}
+
+struct Broker {
+    permitted: Permitted,
+    lab: Option<OwnLab>,
+    processes: BTreeMap<u64, OwnProcess>,
+    last_id: u64,
+}
+
+impl Broker {
+    fn perform(&mut self, operation: Operation) -> (Reply, Pipes) {
+        let reply = match operation {
+            Operation::Start { way, call } => return self.start(&way, call),
+            Operation::HowEnded { id } => match self.processes.get(&id) {
+                Some(process) => {
+                    process.how_it_ended().map_or(Reply::Running, |how| Reply::Ended { how })
+                }
+                None => refused("there is no such process"),
+            },
+            Operation::Kill { id } => {
+                self.processes.remove(&id).iter_mut().for_each(OwnProcess::kill);
+                Reply::Done
+            }
+            Operation::Leave { id } => {
+                self.processes.remove(&id).iter_mut().for_each(OwnProcess::leave);
+                Reply::Done
+            }
+            Operation::MakeLab => self.make_lab(),
+            Operation::RemoveLab => {
+                self.lab = None;
+                Reply::Done
+            }
+        };
+        (reply, Pipes::default())
+    }
+
+    fn start(&mut self, way: &Way, call: Call) -> (Reply, Pipes) {
+        let not_started = |why: &str| (refused(why), Pipes::default());
+        if !self.permitted.ways.contains(way) {
+            return not_started("it is no host of this run");
+        }
+        if call == Call::Programs && !self.permitted.programs {
+            return not_started("no workload of this run is a program");
+        }
+        if self.processes.len() >= PROCESSES_MOST {
+            return not_started("there are too many processes");
+        }
+        let words = [way.via.as_slice(), std::slice::from_ref(&way.program)].concat();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(call.args());
+        match OwnProcess::start(call.pipe(&mut command)) {
+            Ok((process, pipes)) => {
+                self.last_id += 1;
+                self.processes.insert(self.last_id, process);
+                (Reply::Started { id: self.last_id }, pipes)
+            }
+            Err(error) => {
+                let unknown = rustix::io::Errno::IO.raw_os_error();
+                let errno = error.raw_os_error().unwrap_or(unknown);
+                (Reply::NotStarted { errno }, Pipes::default())
+            }
+        }
+    }
+
+    fn make_lab(&mut self) -> Reply {
+        if !self.permitted.lab || self.lab.is_some() {
+            return refused("this run makes no lab, or has one");
+        }
+        match OwnLab::make() {
+            Ok(lab) => {
+                let places = lab.places();
+                self.permitted.ways.extend(places.iter().map(|place| place.way()));
+                self.permitted.lab = false;
+                self.lab = Some(lab);
+                Reply::Lab(places.into())
+            }
+            Err(RunError::Lab { problem, permission }) => Reply::NoLab { problem, permission },
+            Err(error) => Reply::NoLab { problem: error.to_string(), permission: false },
+        }
+    }
+}
+
+fn refused(why: &str) -> Reply {
+    Reply::Refused { why: format!("the broker refuses: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::passing::pair;
+
+    fn way(via: &[&str]) -> Way {
+        Way { via: via.iter().map(|&word| word.to_owned()).collect(), program: "latput".to_owned() }
+    }
+
+    /// A broker in a thread that may only run `true latput ...`, and the line to it.
+    fn broker() -> (OwnedFd, thread::JoinHandle<()>) {
+        let (line, brokers) = pair().unwrap();
+        let permitted = Permitted { ways: vec![way(&["true"])], ..Permitted::default() };
+        (line, thread::spawn(move || serve_line(permitted, &brokers)))
+    }
+
+    fn ask(line: &OwnedFd, operation: &Operation) -> (Reply, usize) {
+        send(line, operation, &[]).unwrap();
+        let (reply, files) = receive(line, MAX_BYTES).unwrap();
+        (reply, files.len())
+    }
+
+    #[test]
+    fn a_host_of_the_run_is_reached_and_its_end_is_told() {
+        let (line, serving) = broker();
+        let start = Operation::Start { way: way(&["true"]), call: Call::Agent };
+        let (Reply::Started { id }, 3) = ask(&line, &start) else { panic!("it is permitted") };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let how = loop {
+            match ask(&line, &Operation::HowEnded { id }).0 {
+                Reply::Running if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                other => break other,
+            }
+        };
+        assert_eq!(how, Reply::Ended { how: "exit status: 0".to_owned() });
+        assert_eq!(ask(&line, &Operation::Kill { id }).0, Reply::Done);
+        assert!(matches!(ask(&line, &Operation::HowEnded { id }).0, Reply::Refused { .. }));
+        let restore = Operation::Start { way: way(&["true"]), call: Call::Restore };
+        assert!(matches!(ask(&line, &restore), (Reply::Started { .. }, 1)));
+        drop(line);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_of_this_run_is_refused_and_the_service_goes_on() {
+        let (line, serving) = broker();
+        let start = |via: &[&str], call| Operation::Start { way: way(via), call };
+        let program = Way { program: "sh".to_owned(), ..way(&["true"]) };
+        for operation in [
+            start(&["sh", "-c", "id"], Call::Agent),
+            start(&["true", "--namespace", "/proc/1/ns/net"], Call::Restore),
+            start(&["true\0"], Call::Agent),
+            start(&["tru\u{1b}[2Je"], Call::Agent),
+            start(&[], Call::Agent),
+            start(&["true"], Call::Programs),
+            Operation::Start { way: program, call: Call::Agent },
+            Operation::HowEnded { id: 1 },
+            Operation::MakeLab,
+        ] {
+            let (reply, files) = ask(&line, &operation);
+            assert!(
+                matches!(reply, Reply::Refused { .. }) && files == 0,
+                "{operation:?} {reply:?}"
+            );
+        }
+        // Of no process, and of no lab: there is nothing to be done.
+        for operation in [Operation::Kill { id: 1 }, Operation::RemoveLab] {
+            assert_eq!(ask(&line, &operation).0, Reply::Done);
+        }
+        drop(line);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn no_more_processes_are_started_than_a_run_can_have() {
+        let (line, serving) = broker();
+        let restore = Operation::Start { way: way(&["true"]), call: Call::Restore };
+        let started = (0..=PROCESSES_MOST)
+            .filter(|_| matches!(ask(&line, &restore).0, Reply::Started { .. }))
+            .count();
+        assert_eq!(started, PROCESSES_MOST);
+        drop(line);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_no_operation_ends_the_broker_and_silence_does_not() {
+        let run = serde_json::json!({ "run": { "words": ["sh"] } });
+        let more = serde_json::json!({ "start":
+            { "way": way(&["true"]), "call": "agent", "env": { "LD_PRELOAD": "x" } } });
+        let long = serde_json::json!("x".repeat(MAX_BYTES));
+        for message in [run, more, long, serde_json::json!(null)] {
+            let (line, serving) = broker();
+            thread::sleep(Duration::from_millis(20));
+            assert!(!serving.is_finished(), "it waits");
+            send(&line, &message, &[]).unwrap();
+            serving.join().unwrap();
+            assert!(receive::<Reply>(&line, MAX_BYTES).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_comes_with_an_operation_is_closed() {
+        let (line, serving) = broker();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        send(&line, &Operation::RemoveLab, &[theirs.as_fd()]).unwrap();
+        assert_eq!(receive::<Reply>(&line, MAX_BYTES).unwrap().0, Reply::Done);
+        drop(theirs);
+        assert!(ours.write_all(b"x").is_err(), "nobody has the other end");
+        drop(line);
+        serving.join().unwrap();
+    }
+}
