@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::{self, Permitted};
+use latput_experiment::broker::{self, message::Permitted};
 use latput_experiment::discover::{self, Discovered};
 use latput_experiment::target::Target;
 use latput_linux::files;
@@ -37,17 +37,17 @@ pub(crate) struct HostArgs {
 
 impl HostArgs {
     /// What a word names, for this plan. No host has said anything yet.
-    pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<Named<'_>, CliError> {
-        let place = if plan.live().is_some() {
-            Place::Alone(self.one_target(word)?)
+    pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<NamedTestbed<'_>, CliError> {
+        let source = if plan.live().is_some() {
+            TestbedSource::Alone(self.one_target(word)?)
         } else if let Some(named) = self.named_hosts(word)? {
             return Ok(named);
         } else if let Some(peer) = Peer::parse(word) {
             let peer = peer.map_err(latput_experiment::Error::from)?;
-            Place::Testbed(Testbed::third_party(peer, plan)?)
+            TestbedSource::Testbed(Testbed::third_party(peer, plan)?)
         } else {
             let name = (word.strip_prefix(SIMULATED), word.strip_prefix(EMULATED));
-            Place::Testbed(match (word, name) {
+            TestbedSource::Testbed(match (word, name) {
                 ("loopback", _) => Testbed::loopback(),
                 ("vm", _) => Testbed::vm(GuestSpec::default()),
                 (_, (Some(system), _)) => Testbed::simulator(system, plan)?,
@@ -55,18 +55,18 @@ impl HostArgs {
                 (file, (None, None)) => Testbed::from_file(Path::new(file))?,
             })
         };
-        Ok(Named { args: self, word: word.to_owned(), place })
+        Ok(NamedTestbed { args: self, word: word.to_owned(), source })
     }
 
     /// The lab or the hosts of a word; `None` where it names neither.
-    pub(crate) fn named_hosts(&self, word: &str) -> Result<Option<Named<'_>>, CliError> {
-        let named = |place| Ok(Some(Named { args: self, word: word.to_owned(), place }));
+    pub(crate) fn named_hosts(&self, word: &str) -> Result<Option<NamedTestbed<'_>>, CliError> {
+        let named = |source| Ok(Some(NamedTestbed { args: self, word: word.to_owned(), source }));
         if self.peer.is_some() || is_hosts(word) {
             let targets = self.targets(word)?;
             if let Some(path) = &self.save {
                 files::check(path)?;
             }
-            return named(Place::Hosts(targets));
+            return named(TestbedSource::Hosts(targets));
         }
         for (flag, is_given) in [("--bring", self.bring.is_some()), ("--save", self.save.is_some())]
         {
@@ -76,12 +76,16 @@ impl HostArgs {
                 return Err(CliError::usage(message));
             }
         }
-        if word == "lab" { named(Place::Lab) } else { Ok(None) }
+        if word == "lab" { named(TestbedSource::Lab) } else { Ok(None) }
     }
 
     /// A testbed that is known already.
-    pub(crate) fn of_testbed(&self, testbed: Testbed) -> Named<'_> {
-        Named { args: self, word: testbed.name.clone(), place: Place::Testbed(testbed) }
+    pub(crate) fn of_testbed(&self, testbed: Testbed) -> NamedTestbed<'_> {
+        NamedTestbed {
+            args: self,
+            word: testbed.name.clone(),
+            source: TestbedSource::Testbed(testbed),
+        }
     }
 
     /// The hosts of a word, and what was found of them is told; `None` where it names none. The lab, and those of a
@@ -138,14 +142,14 @@ impl HostArgs {
 
 /// Where trials run, as far as that is known before a host has said anything.
 #[derive(Debug)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedTestbed<'a> {
     args: &'a HostArgs,
     word: String,
-    place: Place,
+    source: TestbedSource,
 }
 
 #[derive(Debug)]
-enum Place {
+enum TestbedSource {
     Lab,
     /// The system under test and the generator.
     Hosts([Target; 2]),
@@ -154,7 +158,7 @@ enum Place {
     Testbed(Testbed),
 }
 
-impl Named<'_> {
+impl NamedTestbed<'_> {
     /// Gives up the rights of this process, but for writing `outputs`. A broker keeps them, and starts the agents of these
     /// hosts. Nothing is given up where there are none, nor by a process without rights. To be called before a
     /// results file or a host is read, and before a thread is started.
@@ -165,13 +169,15 @@ impl Named<'_> {
         context: &Context,
     ) -> Result<(), CliError> {
         let bring = self.args.bring.as_deref();
-        let ways = match &self.place {
-            Place::Lab => Vec::new(),
-            Place::Hosts(targets) => targets.iter().map(|target| target.way(bring)).collect(),
-            Place::Alone(target) => vec![target.way(bring)],
-            Place::Testbed(testbed) => testbed.ways(),
+        let ways = match &self.source {
+            TestbedSource::Lab => Vec::new(),
+            TestbedSource::Hosts(targets) => {
+                targets.iter().map(|target| target.way(bring)).collect()
+            }
+            TestbedSource::Alone(target) => vec![target.way(bring)],
+            TestbedSource::Testbed(testbed) => testbed.ways(),
         };
-        let lab = matches!(self.place, Place::Lab) && Testbed::may_make_lab();
+        let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
         if ways.is_empty() && !lab {
             return Ok(());
         }
@@ -198,17 +204,17 @@ impl Named<'_> {
     /// The testbed. What was found of hosts is told.
     pub(crate) fn open(self, context: &Context) -> Result<Testbed, CliError> {
         let bring = self.args.bring.as_deref();
-        match self.place {
-            Place::Lab => Ok(Testbed::lab()?),
-            Place::Testbed(testbed) => Ok(testbed),
-            Place::Hosts([sut, generator]) => {
+        match self.source {
+            TestbedSource::Lab => Ok(Testbed::lab()?),
+            TestbedSource::Testbed(testbed) => Ok(testbed),
+            TestbedSource::Hosts([sut, generator]) => {
                 let between = format!("{sut} and {generator}");
                 output::remark(&format!("latput: looking for the way between {between}"));
                 let found = discover::discover([&sut, &generator], bring, &context.stop)?;
                 self.args.tell(&found)?;
                 Ok(Testbed::discovered(&found))
             }
-            Place::Alone(target) => {
+            TestbedSource::Alone(target) => {
                 let (host, warnings) = discover::alone(&target, bring, &context.stop)?;
                 for warning in warnings {
                     output::remark(&format!("latput: warning: {warning}"));

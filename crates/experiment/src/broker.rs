@@ -5,12 +5,9 @@
 //! the rest. The broker starts latput on the hosts, ends it, and makes the lab: `broker/message.rs` has its whole list. It
 //! reads nothing but that, and which hosts there are it was told by the controller before that read anything.
 
-mod client;
-mod message;
+pub(crate) mod client;
+pub mod message;
 mod server;
 
 pub use self::client::{COMMAND, start};
-pub(crate) use self::client::{Client, client};
-pub(crate) use self::message::{Call, LabPlace};
-pub use self::message::{Permitted, Way};
 pub use self::server::{Error, serve};

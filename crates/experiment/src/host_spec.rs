@@ -8,7 +8,7 @@ use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
 
-use crate::broker::Way;
+use crate::broker::message::Way;
 use crate::protocol::{LEASE, LinkReset};
 
 /// One host of a testbed.

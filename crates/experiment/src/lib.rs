@@ -3,7 +3,7 @@
 //!
 //! Read [`session`] first. Then read [`simulator`] for simulated trials, or `agent_pool` for trials
 //! on hosts (`vm` for those of a guest), with [`controller`] and [`agent`], the two ends of the
-//! control line, and [`keeper`], which does what needs rights. [`protocol`] has their messages, and [`results_db`] keeps finished trials.
+//! control line, and [`keeper`], which does what needs rights. [`broker`] does so for a controller. [`protocol`] has their messages, and [`results_db`] keeps finished trials.
 
 pub mod agent;
 mod agent_pool;
@@ -17,6 +17,7 @@ pub mod controller;
 pub mod discover;
 pub mod error;
 pub mod fuzzing;
+mod held_lab;
 pub mod host;
 pub mod host_spec;
 pub mod host_view;

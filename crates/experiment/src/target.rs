@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::broker::Way;
+use crate::broker::message::Way;
 use crate::error::Error;
 use crate::host_spec::own_program;
 

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use latput_linux::files::{self, FileError, FileLock};
-use latput_linux::lab::{self, Lab, LabOptions};
-use latput_linux::process::{self, Capability};
+use latput_linux::files::{self, FileError};
+use latput_linux::lab;
+use latput_linux::process;
 use latput_load::Stop;
 use latput_peers::Peer;
 use latput_trial::Plan;
@@ -19,11 +19,13 @@ use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
 
-use crate::broker::{self, Client, LabPlace, Way};
+use crate::broker::client::{BrokerLine, client};
+use crate::broker::message::Way;
 use crate::controller::AgentPool;
 use crate::discover::Discovered;
 use crate::error::Error;
-use crate::host::{chain, state_dir};
+use crate::held_lab::{self, OwnLab};
+pub use crate::held_lab::{LAB_STATE, LabLock};
 pub use crate::host_spec::HostSpec;
 use crate::host_spec::own_program;
 use crate::protocol::{Answer, LEASE, LinkReset, Request};
@@ -33,8 +35,6 @@ use crate::target::{FORMS, Target};
 use crate::third_party::{self, ThirdParty};
 use crate::vm::Emulated;
 
-/// Subfolder of the state folder for checkpoints of a lab's agents.
-pub const LAB_STATE: &str = "lab";
 /// Name of the testbed of this host's loopback.
 const LOOPBACK: &str = "loopback";
 
@@ -165,21 +165,17 @@ impl Testbed {
 
     /// Whether this process has the privileges to make a lab.
     pub fn may_make_lab() -> bool {
-        permission_for_lab().is_ok()
+        held_lab::permission().is_ok()
     }
 
     /// The lab: two namespaces and a veth pair, removed when the value is dropped.
     pub fn lab() -> Result<Self, Error> {
-        let (lab, places) = match broker::client() {
-            Some(client) => {
-                let places = client.make_lab()?;
-                (HeldLab::Brokers(BrokersLab(client)), places)
-            }
-            None => {
-                let lab = OwnLab::make()?;
-                let places = lab.places();
-                (HeldLab::Own(lab), places)
-            }
+        let (lab, places) = if let Some(broker) = client() {
+            (HeldLab::Brokers(BrokersLab(broker)), broker.make_lab()?)
+        } else {
+            let lab = OwnLab::make(std::process::id())?;
+            let places = lab.places();
+            (HeldLab::Own(Box::new(lab)), places)
         };
         let mut notes = Vec::new();
         if places[0].cpus == places[1].cpus {
@@ -322,116 +318,17 @@ fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is only held")]
 enum HeldLab {
-    Own(OwnLab),
+    Own(Box<OwnLab>),
     Brokers(BrokersLab),
-}
-
-/// The lab of this process.
-#[derive(Debug)]
-pub(crate) struct OwnLab {
-    lab: Lab,
-    _lock: LabLock,
-}
-
-impl OwnLab {
-    /// Makes it.
-    pub(crate) fn make() -> Result<Self, Error> {
-        permission_for_lab().map_err(|error| Error::Lab {
-            permission: true,
-            problem: format!(
-                "{error}; without root, `latput measure loopback` measures this host as it is, and \
-                 `--on sim:{}` simulates one",
-                Simulator::EXAMPLE
-            ),
-        })?;
-        let lock = LabLock::take()?;
-        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
-            permission: error.is_permission(),
-            problem: chain(&error),
-        })?;
-        Ok(Self { lab, _lock: lock })
-    }
-
-    /// Its hosts, the generator first.
-    pub(crate) fn places(&self) -> [LabPlace; 2] {
-        self.lab.hosts().map(|host| LabPlace {
-            name: host.name.to_owned(),
-            namespace: host.namespace.path(),
-            address: host.address,
-            cpus: host.cpus.clone(),
-        })
-    }
 }
 
 /// The lab of the broker.
 #[derive(Debug)]
-struct BrokersLab(&'static Client);
+struct BrokersLab(&'static BrokerLine);
 
 impl Drop for BrokersLab {
     fn drop(&mut self) {
         self.0.remove_lab();
-    }
-}
-
-impl LabPlace {
-    /// How latput is started there.
-    pub(crate) fn way(&self) -> Way {
-        let program = own_program();
-        let (namespace, cpus) = (self.namespace.display().to_string(), self.cpus.to_string());
-        let words: [&str; 8] =
-            [&program, "lab", "exec", "--namespace", &namespace, "--cpus", &cpus, "--"];
-        Way { via: words.map(str::to_owned).into(), program }
-    }
-
-    fn host(&self, role: Role) -> HostSpec {
-        let Way { via, program } = self.way();
-        HostSpec {
-            interface: lab::INTERFACE.to_owned(),
-            address: self.address,
-            cpus: Some(self.cpus.clone()),
-            binds_napi_threads: true,
-            link_reset: LinkReset::AllowedOnControl,
-            ..HostSpec::unknown(&self.name, role, (via, program))
-        }
-    }
-}
-
-/// The lock of the lab: two runs at a time would disturb each other.
-#[derive(Debug)]
-pub struct LabLock {
-    _file: FileLock,
-    state_dir: PathBuf,
-}
-
-impl LabLock {
-    /// Takes the lock; the error names the holder.
-    pub fn take() -> Result<Self, Error> {
-        let folder = state_dir();
-        let failed = |error: FileError| {
-            let mend = if error.permission { ": the lab needs root" } else { "" };
-            Error::Lab { problem: format!("{error}{mend}"), permission: error.permission }
-        };
-        files::private_folder(&folder).map_err(failed)?;
-        let file = FileLock::take(&folder.join("lab.lock")).map_err(failed)?;
-        let file = file.map_err(|pid| {
-            let problem =
-                format!("another latput (pid {pid}) is using the lab: wait until it has ended");
-            Error::Lab { problem, permission: false }
-        })?;
-        let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
-        // State of an earlier lab refers to namespaces that no longer exist.
-        lock.forget_state();
-        Ok(lock)
-    }
-
-    fn forget_state(&self) {
-        let _ = std::fs::remove_dir_all(&self.state_dir);
-    }
-}
-
-impl Drop for LabLock {
-    fn drop(&mut self) {
-        self.forget_state();
     }
 }
 
@@ -523,12 +420,6 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
     let settings = plan.settings();
     let parts = settings.iter().flat_map(|setting| &setting.by_role);
     parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect()
-}
-
-/// Checks the privileges that a lab needs.
-fn permission_for_lab() -> Result<(), latput_linux::Error> {
-    Capability::SysAdmin.require("the lab")?;
-    Capability::NetAdmin.require("the lab")
 }
 
 #[cfg(test)]

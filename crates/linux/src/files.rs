@@ -289,6 +289,11 @@ pub struct FileLock {
 impl FileLock {
     /// Takes the lock whose file is `path`; gives the text in it where another process has it.
     pub fn take(path: &Path) -> Result<Result<Self, String>, FileError> {
+        Self::take_for(path, std::process::id())
+    }
+
+    /// The same for another process: its id is the text in the file.
+    pub fn take_for(path: &Path, holder: u32) -> Result<Result<Self, String>, FileError> {
         let failed = |error: io::Error| FileError::io(path, "lock", error);
         loop {
             check_target(path)?;
@@ -320,8 +325,7 @@ impl FileLock {
             // Its last holder may have removed it meanwhile; then it is no lock any more.
             if fs::symlink_metadata(path).is_ok_and(|named| named.ino() == meta.ino()) {
                 // Who holds it is a help and no need: a full disk must not keep a host from being put back.
-                let id = std::process::id();
-                let _said = file.set_len(0).and_then(|()| writeln!(file, "{id}"));
+                let _said = file.set_len(0).and_then(|()| writeln!(file, "{holder}"));
                 return Ok(Ok(Self { file, path: path.to_owned() }));
             }
         }

@@ -149,8 +149,10 @@ fn is_without_rights(owner: &str) -> Result<(), String> {
     if users[..3].contains(&"0".to_owned()) || users[3] != owner {
         return Err(format!("users {users:?}"));
     }
-    // SAFETY: the calls take numbers.
-    let (to_root, to_init) = unsafe { (libc::setuid(0), libc::kill(1, 0)) };
+    // SAFETY: the call takes a number.
+    let to_root = unsafe { libc::setuid(0) };
+    // SAFETY: the call takes numbers; signal 0 only asks whether one may be sent.
+    let to_init = unsafe { libc::kill(1, 0) };
     if to_root == 0 || to_init == 0 {
         return Err("it becomes root, or may signal its processes".to_owned());
     }

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::live_args::LiveArgs;
 use crate::output;
-use crate::targets::{self, HostArgs, Named};
+use crate::targets::{self, HostArgs, NamedTestbed};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
 const FEWEST_SEARCHED: u64 = 20;
@@ -151,7 +151,7 @@ impl Args {
         &self,
         context: &Context,
         (file, plan): (&str, Plan),
-        place: Named<'_>,
+        place: NamedTestbed<'_>,
         is_given: bool,
     ) -> Result<ExitCode, CliError> {
         check::check_results(&self.output)?;

@@ -24,10 +24,10 @@ pub const COMMAND: &str = "broker";
 /// Most time of a reply: the lab is made within seconds.
 const REPLY_WITHIN: Duration = Duration::from_secs(60);
 
-static BROKER: OnceLock<Client> = OnceLock::new();
+static BROKER: OnceLock<BrokerLine> = OnceLock::new();
 
 /// The broker of this process, if it has one.
-pub(crate) fn client() -> Option<&'static Client> {
+pub(crate) fn client() -> Option<&'static BrokerLine> {
     BROKER.get()
 }
 
@@ -54,7 +54,7 @@ pub fn start(
         while poll(&mut [PollFd::new(&watched, PollFlags::empty())], None).is_err() {}
         on_loss();
     });
-    let _only = BROKER.set(Client(Mutex::new(Some(line))));
+    let _only = BROKER.set(BrokerLine(Mutex::new(Some(line))));
     Ok(Some(barriers))
 }
 
@@ -74,9 +74,9 @@ fn spawn(permitted: &Permitted) -> io::Result<OwnedFd> {
 
 /// The line to a broker; `None` once it is broken.
 #[derive(Debug)]
-pub(crate) struct Client(Mutex<Option<OwnedFd>>);
+pub(crate) struct BrokerLine(Mutex<Option<OwnedFd>>);
 
-impl Client {
+impl BrokerLine {
     fn ask(&self, operation: &Operation) -> io::Result<(Reply, Vec<OwnedFd>)> {
         let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = match &*line {

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use latput_linux::process;
 
-use super::message::{Call, MAX_BYTES, Operation, Permitted, Reply, Way};
+use super::message::{Call, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
 use crate::child::{OwnProcess, Pipes};
 use crate::error::Error as RunError;
+use crate::held_lab::OwnLab;
 use crate::passing::{receive, send};
-use crate::testbed::OwnLab;
 
 /// Most processes at a time: each of the 66 hosts of a testbed has three at most.
 const PROCESSES_MOST: usize = 256;
@@ -117,10 +117,10 @@ impl Broker {
         if !self.permitted.lab || self.lab.is_some() {
             return refused("this run makes no lab, or has one");
         }
-        match OwnLab::make() {
+        match OwnLab::make(std::os::unix::process::parent_id()) {
             Ok(lab) => {
                 let places = lab.places();
-                self.permitted.ways.extend(places.iter().map(|place| place.way()));
+                self.permitted.ways.extend(places.iter().map(LabPlace::way));
                 self.permitted.lab = false;
                 self.lab = Some(lab);
                 Reply::Lab(places.into())

@@ -8,7 +8,7 @@ use latput_load::Stop;
 
 use super::Agent;
 use super::process::{LastLines, Process};
-use crate::broker::Call;
+use crate::broker::message::Call;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 

@@ -16,7 +16,7 @@ use latput_units::Nanos;
 
 use super::process::{LastLines, Process};
 use super::{DEATHS_WITHIN, LOOK_EVERY};
-use crate::broker::Call;
+use crate::broker::message::Call;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::broker::{self, Call, Client};
+use crate::broker::client::{BrokerLine, client};
+use crate::broker::message::Call;
 use crate::child::{OwnProcess, Pipes};
 use crate::host_spec::HostSpec;
 use crate::protocol::printable;
@@ -17,22 +18,19 @@ pub(super) enum Process {
     /// By this process.
     Own(OwnProcess),
     /// By its broker, which knows it by this id, while it is of interest.
-    Brokers(&'static Client, Option<u64>),
+    Brokers(&'static BrokerLine, Option<u64>),
 }
 
 impl Process {
     /// Starts latput on a host; its stdin, stdout and stderr, as far as the call has them.
     pub(super) fn start(spec: &HostSpec, call: Call) -> io::Result<(Self, [Option<File>; 3])> {
-        let (process, pipes): (Self, Pipes) = match broker::client() {
-            Some(client) => {
-                let (id, pipes) = client.start(spec.way(), call)?;
-                (Self::Brokers(client, Some(id)), pipes)
-            }
-            None => {
-                let mut command = spec.command(call.args());
-                let (process, pipes) = OwnProcess::start(call.pipe(&mut command))?;
-                (Self::Own(process), pipes)
-            }
+        let (process, pipes): (Self, Pipes) = if let Some(broker) = client() {
+            let (id, pipes) = broker.start(spec.way(), call)?;
+            (Self::Brokers(broker, Some(id)), pipes)
+        } else {
+            let mut command = spec.command(call.args());
+            let (process, pipes) = OwnProcess::start(call.pipe(&mut command))?;
+            (Self::Own(process), pipes)
         };
         Ok((process, pipes.map(|pipe| pipe.map(File::from))))
     }

@@ -14,7 +14,7 @@ use latput_units::Nanos;
 
 use super::LOOK_EVERY;
 use super::process::{LastLines, Process};
-use crate::broker::Call;
+use crate::broker::message::Call;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{

@@ -1,0 +1,127 @@
+//! The lab of a run while it is held: its namespaces and its lock, here or at the broker.
+
+use std::path::PathBuf;
+
+use latput_linux::files::{self, FileError, FileLock};
+use latput_linux::lab::{self, Lab, LabOptions};
+use latput_linux::process::Capability;
+use latput_trial::observation::Role;
+
+use crate::broker::message::{LabPlace, Way};
+use crate::error::Error;
+use crate::host::{chain, state_dir};
+use crate::host_spec::{HostSpec, own_program};
+use crate::protocol::LinkReset;
+use crate::simulator::Simulator;
+
+/// Subfolder of the state folder for checkpoints of a lab's agents.
+pub const LAB_STATE: &str = "lab";
+/// The lab of this process.
+#[derive(Debug)]
+pub(crate) struct OwnLab {
+    lab: Lab,
+    _lock: LabLock,
+}
+
+impl OwnLab {
+    /// Makes it, for the run with this process id.
+    pub(crate) fn make(run: u32) -> Result<Self, Error> {
+        permission().map_err(|error| Error::Lab {
+            permission: true,
+            problem: format!(
+                "{error}; without root, `latput measure loopback` measures this host as it is, and \
+                 `--on sim:{}` simulates one",
+                Simulator::EXAMPLE
+            ),
+        })?;
+        let lock = LabLock::take_for(run)?;
+        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
+            permission: error.is_permission(),
+            problem: chain(&error),
+        })?;
+        Ok(Self { lab, _lock: lock })
+    }
+
+    /// Its hosts, the generator first.
+    pub(crate) fn places(&self) -> [LabPlace; 2] {
+        self.lab.hosts().map(|host| LabPlace {
+            name: host.name.to_owned(),
+            namespace: host.namespace.path(),
+            address: host.address,
+            cpus: host.cpus.clone(),
+        })
+    }
+}
+
+impl LabPlace {
+    /// How latput is started there.
+    pub(crate) fn way(&self) -> Way {
+        let program = own_program();
+        let (namespace, cpus) = (self.namespace.display().to_string(), self.cpus.to_string());
+        let words: [&str; 8] =
+            [&program, "lab", "exec", "--namespace", &namespace, "--cpus", &cpus, "--"];
+        Way { via: words.map(str::to_owned).into(), program }
+    }
+
+    /// It as a host of a testbed.
+    pub(crate) fn host(&self, role: Role) -> HostSpec {
+        let Way { via, program } = self.way();
+        HostSpec {
+            interface: lab::INTERFACE.to_owned(),
+            address: self.address,
+            cpus: Some(self.cpus.clone()),
+            binds_napi_threads: true,
+            link_reset: LinkReset::AllowedOnControl,
+            ..HostSpec::unknown(&self.name, role, (via, program))
+        }
+    }
+}
+
+/// The lock of the lab: two runs at a time would disturb each other.
+#[derive(Debug)]
+pub struct LabLock {
+    _file: FileLock,
+    state_dir: PathBuf,
+}
+
+impl LabLock {
+    /// Takes the lock; the error names the holder.
+    pub fn take() -> Result<Self, Error> {
+        Self::take_for(std::process::id())
+    }
+
+    fn take_for(holder: u32) -> Result<Self, Error> {
+        let folder = state_dir();
+        let failed = |error: FileError| {
+            let mend = if error.permission { ": the lab needs root" } else { "" };
+            Error::Lab { problem: format!("{error}{mend}"), permission: error.permission }
+        };
+        files::private_folder(&folder).map_err(failed)?;
+        let file = FileLock::take_for(&folder.join("lab.lock"), holder).map_err(failed)?;
+        let file = file.map_err(|pid| {
+            let problem =
+                format!("another latput (pid {pid}) is using the lab: wait until it has ended");
+            Error::Lab { problem, permission: false }
+        })?;
+        let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
+        // State of an earlier lab refers to namespaces that no longer exist.
+        lock.forget_state();
+        Ok(lock)
+    }
+
+    fn forget_state(&self) {
+        let _ = std::fs::remove_dir_all(&self.state_dir);
+    }
+}
+
+impl Drop for LabLock {
+    fn drop(&mut self) {
+        self.forget_state();
+    }
+}
+
+/// Whether this process may make a lab.
+pub(crate) fn permission() -> Result<(), latput_linux::Error> {
+    Capability::SysAdmin.require("the lab")?;
+    Capability::NetAdmin.require("the lab")
+}
