@@ -1,7 +1,7 @@
 //! `cargo xtask bench-kills`: kill -9 at any moment of a change, and what is left of it afterwards.
 //!
 //! `ip`, `ethtool`, `tc`, sysfs and raw netlink say what is there, never latput. Who is killed: the maker of a change, what
-//! watches it, a restore, a confirmation, the daemon, an agent, a controller. Moments are uniform over time, or a system
+//! watches it, a restore, a confirmation, the daemon, an agent, a controller, its broker. Moments are uniform over time, or a system
 //! call by its number. After `latput restore` every value is as before, unless the change was committed: then
 //! making it again changes nothing.
 
@@ -104,12 +104,13 @@ enum Victim {
     Confirm,
     Daemon,
     Controller,
+    Broker,
     Agent,
 }
 
 /// Of a hundred kills, who.
 const SHARES: &[(Victim, usize)] = &[
-    (Victim::Set, 30),
+    (Victim::Set, 28),
     (Victim::SetAtCall, 25),
     (Victim::SetToConfirm, 12),
     (Victim::Watcher, 6),
@@ -117,6 +118,7 @@ const SHARES: &[(Victim, usize)] = &[
     (Victim::Confirm, 7),
     (Victim::Daemon, 4),
     (Victim::Controller, 2),
+    (Victim::Broker, 2),
     (Victim::Agent, 2),
 ];
 
@@ -319,7 +321,9 @@ impl Bench {
                 self.kill_in_time(self.pair.latput(&words), 900_000, false, rng)?;
                 finish(traffic)?;
             }
-            Victim::Controller | Victim::Agent => self.kill_run(case.victim, rng)?,
+            Victim::Controller | Victim::Broker | Victim::Agent => {
+                self.kill_run(case.victim, rng)?;
+            }
         }
         count.in_the_middle += u64::from(self.pair.has_checkpoint());
         self.check(case, &before, count)
@@ -392,7 +396,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A run on both hosts, of which the controller or an agent is killed.
+    /// A run on both hosts, of which the controller, its broker or an agent is killed.
     fn kill_run(&self, victim: Victim, rng: &mut Rng) -> Result<()> {
         let folder = self.pair.folder();
         let host = |name: &str, role: &str, number: usize| {
@@ -414,8 +418,9 @@ impl Bench {
         sleep(rng, 4_000_000);
         if victim == Victim::Controller {
             run.kill()?;
-        } else if let Some(agent) = self.pair.latputs("agent").first() {
-            kill(*agent);
+        } else {
+            let word = if victim == Victim::Broker { "broker" } else { "agent" };
+            self.pair.latputs(word).first().iter().for_each(|pid| kill(**pid));
         }
         finish(run)?;
         self.pair.settle()

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use latput_testkit::needs_root;
 
-use crate::{Place, agents_of, kill, needs_program, wait_until};
+use crate::{Place, agents_of, broker_of, children_of, kill, needs_program, wait_until, words_of};
 
 const REDIS: &[&str] = &[
     "--server",
@@ -253,16 +253,9 @@ fn a_kill_of_the_controller_its_agents_or_its_runners_leaves_no_program_and_no_k
 fn runner_of(pid: u32) -> u32 {
     let mut found = None;
     wait_until("a process that runs programs", || {
-        let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-        let children = all.filter_map(|entry| {
-            let child: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()?;
-            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let is_runner = String::from_utf8_lossy(&line).contains("program\0--stdio");
-            (parent == pid && is_runner).then_some(child)
-        });
-        found = children.into_iter().next();
+        let started_by = broker_of(pid).unwrap_or(pid);
+        let is_runner = |child: &u32| words_of(*child).contains("program --stdio");
+        found = children_of(started_by).into_iter().find(is_runner);
         found.is_some()
     });
     found.unwrap()

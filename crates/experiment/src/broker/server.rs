@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use latput_linux::process;
 
@@ -17,6 +19,10 @@ use crate::passing::{receive, send};
 const PROCESSES_MOST: usize = 256;
 /// Most bytes of what a run may ask for: 66 hosts with long command lines.
 const PERMITTED_BYTES_MOST: u64 = 16 << 20;
+
+/// Most time of agents to end when their controller has gone without a word.
+const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The reason why a broker could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +52,10 @@ fn serve_line(permitted: Permitted, line: &OwnedFd) {
         let (reply, pipes) = broker.perform(operation);
         let pipes: Vec<_> = pipes.iter().flatten().map(AsFd::as_fd).collect();
         if send(line, &reply, &pipes).is_err() {
-            return;
+            break;
         }
     }
+    broker.end();
 }
 
 struct Broker {
@@ -83,6 +90,17 @@ impl Broker {
             }
         };
         (reply, Pipes::default())
+    }
+
+    /// Lets agents that a controller has left behind put the hosts of the lab back, and removes it.
+    fn end(mut self) {
+        let begun = Instant::now();
+        while self.processes.values().any(|process| !process.has_ended())
+            && begun.elapsed() < PUT_BACK_WITHIN
+        {
+            thread::sleep(LOOK_EVERY);
+        }
+        self.lab = None;
     }
 
     fn start(&mut self, way: &Way, call: Call) -> (Reply, Pipes) {
@@ -139,8 +157,6 @@ fn refused(why: &str) -> Reply {
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::thread;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::passing::pair;
