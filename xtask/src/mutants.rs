@@ -4,6 +4,7 @@
 //! `.cargo/mutants.toml` says what is broken, `xtask/mutants.toml` which survivors are accepted and why.
 
 mod judge;
+mod sample;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +19,9 @@ use judge::{Accepted, Outcome, Verdict};
 /// Draws of each property test, and where they begin: a survivor of one run is one of the next.
 const PROPERTY_TESTS: [(&str, &str); 2] = [("PROPTEST_CASES", "64"), ("PROPTEST_RNG_SEED", "1")];
 
+/// Their names are one argument of a command, for which Linux has 128 KiB.
+const MOST_DRAWN: i64 = 500;
+
 /// Which of them.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
@@ -25,12 +29,21 @@ Examples:
   cargo xtask mutants                               all of them: hours
   cargo xtask mutants --package latput-stats
   cargo xtask mutants --package latput-model --shard 0/20
+  cargo xtask mutants --package latput-model --sample 150 --seed 7
+
+A sample says how large the share of survivors is in the whole package: its interval of 95 % is Wilson's.
 
 Logs and diffs of each mutant are in target/mutants/<package>/mutants.out.")]
 pub struct Options {
     /// Every N-th mutant of each package, from K, which counts from 0: a sample of all its files.
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
+    /// A random choice of this many mutants of each package.
+    #[arg(long, value_name = "N", conflicts_with = "shard", value_parser = clap::value_parser!(u32).range(1..=MOST_DRAWN))]
+    sample: Option<u32>,
+    /// Another seed draws another sample.
+    #[arg(long, default_value_t = 1, requires = "sample")]
+    seed: u64,
     /// This package only; may be given more than once.
     #[arg(long, value_name = "PACKAGE")]
     package: Vec<String>,
@@ -43,6 +56,19 @@ struct Mutant {
     package: String,
 }
 
+impl Options {
+    /// The arguments of cargo-mutants that choose among a package's `mutants`.
+    fn choose(&self, mutants: &[String]) -> Vec<String> {
+        if let Some(size) = self.sample {
+            let names: Vec<&str> = mutants.iter().map(String::as_str).collect();
+            let drawn = sample::draw(&names, size as usize, self.seed);
+            return vec![format!("--re={}", sample::pattern(&drawn))];
+        }
+        let part = |shard| [format!("--shard={shard}"), "--sharding=round-robin".to_owned()];
+        self.shard.as_ref().into_iter().flat_map(part).collect()
+    }
+}
+
 /// Runs the chosen ones; an error where too many survive, or a line of the accepted is out of date.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     install()?;
@@ -50,7 +76,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .context("cannot read xtask/mutants.toml")?;
     let accepted = Accepted::parse(&text)?;
     let listed = list(workspace)?;
-    accepted.check(&listed)?;
+    accepted.check(listed.values().flatten().map(|name| judge::without_place(name)))?;
     let mut packages: Vec<&String> = listed.keys().collect();
     for name in &options.package {
         ensure!(
@@ -62,14 +88,24 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut verdicts = Vec::new();
     for package in packages {
         let started = Instant::now();
-        let outcomes = test(workspace, package, options.shard.as_deref())?;
-        let verdict = Verdict::of(package, &outcomes, &listed[package], &accepted);
+        let mutants = &listed[package];
+        let outcomes = test(workspace, package, &options.choose(mutants))?;
+        let names: Vec<String> = mutants.iter().map(|name| judge::without_place(name)).collect();
+        let verdict = Verdict::of(package, &outcomes, &names, &accepted);
         println!("{verdict}  {:.0} s", started.elapsed().as_secs_f64());
         verdicts.push(verdict);
     }
     println!("\n{}", judge::HEADER);
     for verdict in &verdicts {
         println!("{verdict}");
+    }
+    if options.sample.is_some() {
+        println!(
+            "\nOf each package's viable mutants, those of the sample that survive and are not accepted:"
+        );
+        for verdict in &verdicts {
+            println!("{}", verdict.share());
+        }
     }
     let mut is_good = true;
     for verdict in &verdicts {
@@ -93,27 +129,26 @@ fn install() -> Result<()> {
     Ok(())
 }
 
-/// The names of all mutants in scope, without their places, by package.
+/// The names of all mutants in scope, by package.
 fn list(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
     let line = ["mutants", "--list", "--json", "--workspace"];
     let text = output(cargo().args(line).current_dir(&workspace.root))?;
     let mutants: Vec<Mutant> = serde_json::from_str(&text).context("cannot read the list")?;
     let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for mutant in mutants {
-        listed.entry(mutant.package).or_default().push(judge::without_place(&mutant.name));
+        listed.entry(mutant.package).or_default().push(mutant.name);
     }
     Ok(listed)
 }
 
 /// What became of a package's mutants. One at a time: tests that measure time share the machine with nothing.
-fn test(workspace: &Workspace, package: &str, shard: Option<&str>) -> Result<Vec<Outcome>> {
+fn test(workspace: &Workspace, package: &str, choice: &[String]) -> Result<Vec<Outcome>> {
     let folder = workspace.target.join("mutants");
     let out = folder.join(package);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let mut command = cargo();
     command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
-    let sample = |shard| [format!("--shard={shard}"), "--sharding=round-robin".to_owned()];
-    command.args(shard.into_iter().flat_map(sample));
+    command.args(choice);
     // Integration tests take the library, which the unit tests alone do without: half of the compiler's time. `--tests`
     // would build examples too.
     let tests = workspace.root.join("crates").join(folder_of(package)).join("tests");

@@ -318,6 +318,38 @@ mod tests {
         check_refused(&text.replace(entry, &format!("{entry},{entry}")), "two values");
     }
 
+    #[test]
+    fn a_change_is_told_from_others_however_far_it_has_come() {
+        let one = sample();
+        let further = Checkpoint {
+            interface: "renamed0".into(),
+            written: one.undo.clone(),
+            confirm_by: Some(Nanos::from_s(7)),
+            ..one.clone()
+        };
+        assert!(one.is_of_the_change(&one) && one.is_of_the_change(&further));
+        let device = Device { index: 3, ..one.device.clone() };
+        for other in [
+            Checkpoint { pid: 8, ..one.clone() },
+            Checkpoint { created_unix_ms: 2, ..one.clone() },
+            Checkpoint { boot_id: "c".into(), ..one.clone() },
+            Checkpoint { namespace: 1, ..one.clone() },
+            Checkpoint { device, ..one.clone() },
+        ] {
+            assert!(!one.is_of_the_change(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn one_knob_of_the_host_is_enough_to_hold_some() {
+        let mut checkpoint = sample();
+        assert!(!checkpoint.holds_host_knobs());
+        checkpoint.undo.0.insert((Knob::BusyPoll, Place::Host), Value::Time(Nanos::ZERO));
+        assert!(checkpoint.holds_host_knobs());
+        checkpoint.undo.0.retain(|(knob, _), _| *knob == Knob::BusyPoll);
+        assert!(checkpoint.holds_host_knobs());
+    }
+
     fn sample() -> Checkpoint {
         let context = Context {
             boot_id: "b".into(),

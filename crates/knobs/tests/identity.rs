@@ -102,6 +102,45 @@ fn hardware_is_found_with_another_number_and_in_another_namespace() {
 }
 
 #[test]
+fn what_was_left_of_other_interfaces_is_no_obstacle() {
+    // A virtual one with the same number, of another namespace.
+    let mut world = World::new();
+    world.set_mtu();
+    world.store.next_process();
+    world.context.namespace += 1;
+    world.apply("mtu=1400").expect("the other namespace's eth0 is another");
+    // Hardware in another slot.
+    let mut world = World::new();
+    world.kernel.add_device("eth0", FakeInterface::nic(1), nic(2));
+    let bus = Some("0000:03:00.0".to_owned());
+    let second = Device { bus, permanent_address: Some("525400999999".to_owned()), ..nic(3) };
+    world.kernel.add_device("eth1", FakeInterface::nic(1), second);
+    world.set_mtu();
+    world.apply_to("eth1", "mtu=1400").expect("eth0 is another");
+}
+
+#[test]
+fn host_knobs_are_held_by_those_that_changed_them_in_this_boot() {
+    let mut world = World::new();
+    world.kernel.add("eth1", FakeInterface::nic(1));
+    // A change of another interface's own knobs is no obstacle, and neither is an earlier one of this session.
+    world.apply_to("eth1", "mtu=9000").unwrap();
+    let World { kernel, store, context } = &mut world;
+    let mut session = Session::open(&mut *kernel, &mut *store, context, "eth0").unwrap();
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.apply(&setting("mtu=9000 busy-poll=50us")).unwrap();
+    session.close().unwrap();
+    // A change of the host's knobs is one, until the next boot.
+    world.apply("busy-poll=50us").unwrap();
+    world.store.next_process();
+    world.kernel.add("eth2", FakeInterface::nic(1));
+    let error = world.apply_to("eth2", "busy-poll=60us").unwrap_err();
+    assert!(matches!(error, ApplyError::Unfinished { .. }), "{error:?}");
+    world.context.boot_id = "the next".to_owned();
+    world.apply_to("eth2", "busy-poll=60us").expect("what an earlier boot left is over");
+}
+
+#[test]
 fn another_namespace_keeps_its_checkpoint_and_one_that_is_gone_does_not() {
     let mut world = World::new();
     let undo = world.set_mtu();

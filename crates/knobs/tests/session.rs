@@ -33,6 +33,41 @@ fn close_goes_back_to_the_first_state() {
 }
 
 #[test]
+fn a_rehearsal_tells_the_changes_and_makes_none() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    let mut session = open(&mut kernel, &mut store);
+    let setting = setting("mtu=9000 txqueuelen=777");
+    let told: Vec<_> = session.rehearse(&setting).unwrap();
+    let text: Vec<String> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(text, ["mtu (device): 1500 -> 9000", "txqueuelen (device): 1000 -> 777"]);
+    assert_eq!(session.kernel().state("eth0"), before);
+    assert_eq!(session.apply(&setting).unwrap().changes, told);
+    session.close().unwrap();
+}
+
+/// A value near the wanted one is what the device made of it, if it has moved.
+#[test]
+fn what_does_not_move_on_its_way_back_was_not_rounded() {
+    for (fault, is_taken) in [(Fault::Ignore, false), (Fault::Round(10_000), true)] {
+        let (mut kernel, mut store) = world();
+        let at_first = Value::Time(Nanos::from_us(104));
+        kernel.set_from_outside("eth0", Knob::RxUsecs, Place::Device, at_first);
+        kernel.fault_after(2, Knob::RxUsecs, fault);
+        let mut session = open(&mut kernel, &mut store);
+        session.apply(&setting("rx-usecs=110 txqueuelen=777")).unwrap();
+        let back = session.apply(&setting("txqueuelen=888"));
+        match back {
+            Ok(applied) => {
+                assert!(is_taken, "{fault:?}: {applied:?}");
+                assert_eq!(applied.rounded[0].to_string(), "rx-usecs (device): 104us -> 100us");
+            }
+            Err(error) => assert!(!is_taken, "{fault:?}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn what_is_let_go_stays_as_somebody_else_set_it() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);

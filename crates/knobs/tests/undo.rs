@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use latput_knobs::{
-    Applied, ApplyError, Checkpoint, Context, Foreign, KernelErrorKind, Knob, Place, Setting,
-    Standing, State, Value, apply, commit, parse_assignment, plan_undo, restore, standing, undo,
+    Applied, ApplyError, Checkpoint, CheckpointStore, Context, Foreign, KernelErrorKind, Knob,
+    Place, Setting, Slot, Standing, State, Value, apply, commit, parse_assignment, plan_undo,
+    restore, standing, undo,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, Fuse, MemoryCheckpoints, context};
 
@@ -139,6 +140,65 @@ fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
             }
         }
         assert!(ends[0] > 3 && entries > 0, "{ends:?}: the test does not test");
+    }
+}
+
+#[test]
+fn an_entry_finds_its_interface_under_a_new_name() {
+    let mut world = World::new();
+    world.set("mtu=9000");
+    world.kernel.rename("eth0", "eth7");
+    let entry = world.store.journal()[0].clone();
+    let ends = |world: &World| -> Vec<(bool, bool)> {
+        let standing = standing(&world.kernel, &entry);
+        standing.iter().map(|value| (value.is_in_force(), value.is_back())).collect()
+    };
+    assert_eq!(ends(&world), [(true, false)]);
+    assert_eq!(plan_undo(&world.kernel, &entry).0.len(), 1);
+    world.undo(1).unwrap();
+    assert_eq!(ends(&world), [(false, true)]);
+    assert_eq!(world.kernel.state("eth7").0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
+    let of_nobody = Value::Count(1400);
+    world.kernel.set_from_outside("eth7", Knob::Mtu, Place::Device, of_nobody);
+    assert_eq!(ends(&world), [(false, false)]);
+}
+
+#[test]
+fn a_borrowed_store_archives_as_its_owner_does() {
+    fn number_of(mut store: impl CheckpointStore, slot: Slot) -> Option<u64> {
+        store.archive(slot).unwrap()
+    }
+    let mut world = World::new();
+    world.set("mtu=9000");
+    world.set("mtu=1400");
+    let last = world.store.journal()[1].clone();
+    assert_eq!(number_of(&mut world.store, last.slot()), None);
+    world.store.claim(last.slot(), "eth0").unwrap();
+    world.store.save(&last).unwrap();
+    assert_eq!(number_of(&mut world.store, last.slot()), Some(3));
+}
+
+/// From its first write on, a restore takes the values of now for its own.
+#[test]
+fn a_restore_that_was_cut_short_leaves_to_others_what_was_theirs_before_it() {
+    for steps in 1..3 {
+        let mut world = World::new();
+        let words = ["mtu=9000", "txqueuelen=777"];
+        let setting = Setting::from(words.map(|word| parse_assignment(word).unwrap()));
+        let World { kernel, store, .. } = &mut world;
+        let undo = apply(kernel, store, &context(), "eth0", &setting).unwrap().undo;
+        world.kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(42));
+        world.fuse.burn_after(steps);
+        assert!(restore(&mut world.kernel, &mut world.store, &context(), &undo).is_err());
+        world.fuse.renew();
+        world.store.next_process();
+        let kept = world.store.kept("eth0").unwrap().clone();
+        assert!(kept.written.is_empty(), "after step {steps}: {kept:?}");
+        restore(&mut world.kernel, &mut world.store, &context(), &kept).unwrap();
+        let now = world.state();
+        assert_eq!(now.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(42), "{steps}");
+        assert_eq!(now.0[&(Knob::Mtu, Place::Device)], Value::Count(1500), "{steps}");
+        assert!(world.store.is_clear());
     }
 }
 

@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn with_equal_goodput_the_limit_rules_out_none_and_the_objective_decides() {
         // 6 % of noise over 8 blocks: by their estimates most first settings are short of the best.
-        let of_seed = |seed: u64, goal: &str| {
+        let of_seed = |seed: u64, goal: &Goal| {
             let mut rng = Rng::from_seed(seed);
             let made =
                 results(&["a", "b", "c", "d", "e"], &[rr("rr"), stream("s")], 8, |s, _| Figures {
@@ -370,10 +370,11 @@ mod tests {
                     p99_us: Some([50.0, 49.0, 30.0, 51.0, 52.0][s] * noise(&mut rng, 0.05)),
                     service_demand_us: 2.0,
                 });
-            recommend_for(goal, &made).unwrap()
+            recommend(&made, &Runs::of_goal(&made, goal), goal).unwrap()
         };
         for base in ["today", "first", "best"] {
             let goal = format!("minimize latency_ns_p99 where throughput_bps >= 0.95 {base}");
+            let goal = Goal::parse(&goal).unwrap();
             let judged: Vec<Recommendation> = (0..60).map(|seed| of_seed(seed, &goal)).collect();
             let is_found = |one: &&Recommendation| one.proven_by == Some(ProvenBy::Objective);
             let found = judged.iter().filter(is_found).filter(|one| one.setting == 2).count();

@@ -20,7 +20,7 @@ pub(crate) struct Runs<'a> {
 }
 
 /// One run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CellRun<'a> {
     pub(crate) row: &'a Row,
     pub(crate) figures: BTreeMap<Metric, f64>,
@@ -101,6 +101,16 @@ impl<'a> Runs<'a> {
                 run.figures.insert(metric, draw(*setting));
             }
         }
+    }
+
+    /// Those of the first `blocks`.
+    #[cfg(test)]
+    pub(crate) fn up_to(&self, blocks: u32) -> Self {
+        let part = |runs: &BTreeMap<u32, CellRun<'a>>| {
+            runs.range(..blocks).map(|(block, run)| (*block, run.clone())).collect()
+        };
+        let cells = self.cells.iter().map(|(cell, runs)| (*cell, part(runs))).collect();
+        Self { cells, remarks: self.remarks.clone() }
     }
 
     /// The cells with runs, each with its runs in the order of blocks.

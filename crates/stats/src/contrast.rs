@@ -140,6 +140,51 @@ mod tests {
     }
 
     #[test]
+    fn tails_of_groups_are_trimmed_where_both_have_more_than_one_run() {
+        // The trimmed mean of ten leaves out two at each end, that of six one.
+        let ten = [1e9, 2.0, 2.0, 2.0, 2.0, 8.0, 8.0, 8.0, 8.0, 1e-9];
+        let six = [3.0, 1e9, 3.0, 12.0, 12.0, 1e-9];
+        let found = Contrast::of_groups(&ten, &six, Average::Trimmed, 0.9).unwrap();
+        assert_eq!(found.used(), 6 + 4);
+        assert!((found.base() / 4.0 - 1.0).abs() < 1e-12, "{found:?}");
+        assert!((found.other() / 6.0 - 1.0).abs() < 1e-12, "{found:?}");
+        // One run has no scatter to be trimmed by: all runs of the other group count.
+        let three = [1.0, 10.0, 100.0, 1e3, 1e4, 1e12];
+        let mean = 10_f64.powf(22.0 / 6.0);
+        for (base, other) in [(&three[..], &[5.0][..]), (&[5.0], &three)] {
+            let found = Contrast::of_groups(base, other, Average::Trimmed, 0.9).unwrap();
+            assert_eq!((found.used(), found.ratio().confidence), (7, 0.0));
+            let (of_base, of_other) = if base.len() == 1 { (5.0, mean) } else { (mean, 5.0) };
+            assert!((found.base() / of_base - 1.0).abs() < 1e-12, "{found:?}");
+            assert!((found.other() / of_other - 1.0).abs() < 1e-12, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn pairs_count_that_the_average_keeps() {
+        let pairs = [(1.0, 2.0); 10];
+        let used = |average| Contrast::paired(&pairs, average, 0.9).unwrap().used();
+        assert_eq!((used(Average::Plain), used(Average::Trimmed)), (10, 6));
+    }
+
+    #[test]
+    fn pairs_with_a_zero_are_kept_by_their_differences() {
+        // Differences 1, 2, 3, 4, 5 and 90, of figures whose sums and ratios have other orders.
+        let pairs =
+            [(0.0, 1.0), (50.0, 52.0), (20.0, 23.0), (7.0, 11.0), (30.0, 35.0), (1.0, 91.0)];
+        let (base, other) = middle(&pairs, Average::Trimmed).unwrap();
+        assert!((base - 107.0 / 4.0).abs() < 1e-12 && (other - 121.0 / 4.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_mean_leaves_out_what_the_average_cuts() {
+        let values = [9.0, 1.0, 2.0, 3.0, 4.0, -100.0];
+        assert_eq!(mean(&values, Average::Trimmed), Some(2.5));
+        assert_eq!(mean(&values, Average::Plain), Some(-81.0 / 6.0));
+        assert_eq!(mean(&[], Average::Plain), None);
+    }
+
+    #[test]
     fn a_figure_of_zero_has_a_middle_and_no_ratio() {
         assert_eq!(Contrast::paired(&[(0.0, 1.0), (1.0, 2.0)], Average::Plain, 0.99), None);
         assert_eq!(middle(&[(0.0, 1.0), (1.0, 4.0)], Average::Plain), Some((0.5, 2.5)));

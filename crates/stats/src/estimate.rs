@@ -54,3 +54,27 @@ impl Estimate {
         self.method != Method::Single && (value < self.low || value > self.high)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_its_ends_and_one_figure_excludes_nothing() {
+        let found = Estimate {
+            value: -4.0,
+            low: -5.0,
+            high: -2.0,
+            confidence: 0.99,
+            method: Method::StudentT,
+            runs: 5,
+        };
+        let excluded = [-5.1, -5.0, -4.0, -2.0, -1.9].map(|value| found.excludes(value));
+        assert_eq!(excluded, [true, false, false, false, true]);
+        assert_eq!(found.half_width_ratio(), Some(1.5 / 4.0));
+        assert_eq!(Estimate { value: 0.0, ..found }.half_width_ratio(), None);
+        let single = Estimate::single(7.0);
+        assert!(!single.excludes(6.0) && !single.excludes(8.0));
+        assert_eq!(single.half_width_ratio(), None);
+    }
+}

@@ -458,6 +458,30 @@ mod tests {
         assert_eq!((empty.quantile(0.5), empty.min(), empty.max()), (None, None, None));
         assert_eq!((empty.mean_ns(), empty.stdev_ns(), empty.at_rank(1)), (None, None, None));
         assert_eq!(read(&stored(&empty)), Ok(empty));
+        let mut emptied = of(&[7]);
+        emptied.take();
+        for quantile in [0.0, 0.5, 1.0] {
+            assert_eq!(
+                (Histogram::new().quantile(quantile), emptied.quantile(quantile)),
+                (None, None)
+            );
+        }
+    }
+
+    #[test]
+    fn equal_are_those_with_the_same_counts_in_the_same_buckets() {
+        assert_eq!(of(&[1, 2]), of(&[2, 1]));
+        assert_ne!(of(&[1, 2]), of(&[1, 3]));
+        assert_ne!(of(&[1, 2]), of(&[1, 2, 2]));
+        assert_ne!(of(&[1]), Histogram::new());
+    }
+
+    #[test]
+    fn a_packed_histogram_has_no_counters() {
+        let mut histogram = of(&[1, 2]);
+        assert!(matches!(histogram.0, Form::Counters(_)));
+        histogram.pack();
+        assert!(matches!(histogram.0, Form::Packed(_)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod normal;
 pub mod order;
 pub mod outlier;
 pub mod paired;
+pub mod share;
 #[cfg(test)]
 mod testing;
 pub mod unpaired;

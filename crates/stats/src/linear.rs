@@ -141,6 +141,15 @@ mod tests {
         assert_eq!(solve(&[vec![1.0, 2.0], vec![2.0, 4.0]], &[1.0, 2.0]), None);
         assert_eq!(solve(&[vec![f64::NAN]], &[1.0]), None);
         assert_eq!(solve(&[], &[]), Some(Vec::new()));
+        assert_eq!(solve(&[vec![0.0]], &[1.0]), None);
+        // Small is not singular.
+        assert_eq!(solve(&[vec![1e-9]], &[2e-9]), Some(vec![2.0]));
+    }
+
+    #[test]
+    fn a_known_matrix_has_its_known_factor() {
+        let factor = Cholesky::of(2, |i, j| [[4.0, 2.0], [2.0, 3.0]][i][j]).unwrap();
+        assert_eq!(factor.rows(), [vec![2.0], vec![1.0, 2_f64.sqrt()]]);
     }
 
     #[test]

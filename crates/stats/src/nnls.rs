@@ -156,6 +156,30 @@ mod tests {
         check(&[&[0.0, 0.0], &[1.0, 1.0]], &[2.0, 2.0], &[0.0, 2.0], 0.0);
     }
 
+    #[test]
+    fn a_column_that_is_a_sum_but_for_rounding_leaves_the_others_as_they_are() {
+        let columns: [&[f64]; 4] = [
+            &[1.0, 0.0, 0.0, 0.0],
+            &[0.0, 1.0, 0.0, 0.0],
+            &[1.0, 1.0, 1e-7, 0.0],
+            &[0.0, 0.0, 0.0, 1.0],
+        ];
+        // They join in this order, and the third is refused.
+        check(&columns, &[3.0, 0.5, 1.0, 1e-8], &[3.0, 0.5, 0.0, 1e-8], 1.0);
+    }
+
+    #[test]
+    fn units_of_a_column_and_of_the_target_do_not_matter() {
+        let (column, target) = ([1.0; 4], [10.0, 20.0, 30.0, 41.0]);
+        for (unit, of_target) in [(1.0, 1.0), (1e-9, 1.0), (1e9, 1.0), (1.0, 1e-11), (1.0, 1e11)] {
+            let column = column.map(|entry| entry * unit);
+            let target = target.map(|entry| entry * of_target);
+            let found = Products::of(&[column.to_vec()], &target).solve();
+            let coefficient = found.coefficients[0] * unit / of_target;
+            assert!((coefficient - 25.25).abs() < 1e-9, "{unit} {of_target}: {found:?}");
+        }
+    }
+
     /// The conditions of Karush, Kuhn and Tucker say of any problem whether its solution is the best.
     #[test]
     fn no_step_from_a_solution_leaves_less() {

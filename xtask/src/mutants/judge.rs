@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{Context, Result, ensure};
+use latput_stats::share::wilson;
 use serde::Deserialize;
 
 /// More survivors than this share of a crate's viable mutants, less those that are accepted, are an error.
@@ -97,10 +98,11 @@ impl Accepted {
         Ok(list)
     }
 
-    /// An error where a line names no mutant in scope.
-    pub fn check(&self, listed: &BTreeMap<String, Vec<String>>) -> Result<()> {
+    /// An error where a line names none of the mutants in scope, which are `listed` without their places.
+    pub fn check(&self, listed: impl Iterator<Item = String>) -> Result<()> {
+        let listed: Vec<String> = listed.collect();
         for it in &self.accepted {
-            let there = listed.values().flatten().filter(|name| **name == it.mutant).count();
+            let there = listed.iter().filter(|name| **name == it.mutant).count();
             ensure!(there >= it.times, "`{}`: {there} mutants have this name", it.mutant);
         }
         Ok(())
@@ -185,6 +187,19 @@ impl Verdict {
         self.surplus.len() as f64 <= most && self.outdated.is_empty()
     }
 
+    /// What a random sample says of the survivors of the whole package that nobody accepted.
+    pub fn share(&self) -> String {
+        let (survived, viable) = (self.surplus.len() as u64, self.viable() as u64);
+        let (low, high) = wilson(survived, viable);
+        let verdict = match () {
+            () if high <= MOST_SURVIVORS => "within 5 %",
+            () if low > MOST_SURVIVORS => "more than 5 %",
+            () => "may be more than 5 %, or less",
+        };
+        let (package, low, high) = (&self.package, low * 100.0, high * 100.0);
+        format!("{package:<17} {survived} of {viable}, 95 %: {low:.1} to {high:.1} %: {verdict}")
+    }
+
     /// A line for each survivor that nobody accepted, and for each accepted one that is no survivor.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let surplus = self.surplus.iter().map(|name| format!("survived: {name}"));
@@ -241,6 +256,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_shows_its_share_and_what_that_proves() {
+        let survivor = outcome("b.rs: x", Fate::Survived);
+        let cases = [
+            // Wilson: z^2 / (n + z^2) for none.
+            (0, 100, "p                 0 of 100, 95 %: 0.0 to 3.7 %: within 5 %"),
+            (0, 70, "p                 0 of 70, 95 %: 0.0 to 5.2 %: may be more than 5 %, or less"),
+            (15, 62, "p                 15 of 62, 95 %: 15.2 to 36.2 %: more than 5 %"),
+        ];
+        for (survived, viable, wanted) in cases {
+            let mut outcomes = vec![outcome("k.rs: z", Fate::Killed); viable - survived];
+            outcomes.extend(vec![survivor.clone(); survived]);
+            assert_eq!(judge(&outcomes).share(), wanted);
+        }
+        let accepted = vec![outcome("a.rs: replace < with <= in f", Fate::Survived); 2];
+        assert!(judge(&accepted).share().contains(" 0 of 2,"));
+    }
+
+    #[test]
     fn accepted_survivors_do_not_count_and_must_survive() {
         let name = "a.rs: replace < with <= in f";
         let twice = [outcome(name, Fate::Survived), outcome(name, Fate::Survived)];
@@ -267,13 +300,10 @@ mod tests {
         let error = |text: &str| Accepted::parse(text).unwrap_err().to_string();
         assert!(error(&LIST.replace("equal at zero", " ")).contains("no reason"));
         assert!(error(&LIST.repeat(2)).contains("twice"));
-        let listed = |times| {
-            let names = vec!["a.rs: replace < with <= in f".to_owned(); times];
-            BTreeMap::from([("p".to_owned(), names)])
-        };
+        let listed = |times| std::iter::repeat_n("a.rs: replace < with <= in f".to_owned(), times);
         let accepted = Accepted::parse(LIST).unwrap();
-        assert!(accepted.check(&listed(1)).unwrap_err().to_string().contains("1 mutants"));
-        accepted.check(&listed(2)).unwrap();
+        assert!(accepted.check(listed(1)).unwrap_err().to_string().contains("1 mutants"));
+        accepted.check(listed(2)).unwrap();
     }
 
     fn outcome(name: &str, fate: Fate) -> Outcome {

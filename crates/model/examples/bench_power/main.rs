@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use before::Aim;
 use latput_model::Goal;
+use latput_stats::share::wilson;
 use latput_units::Rng;
 use noise::Noise;
 use run::Truth;
@@ -188,13 +189,4 @@ fn words(count: u64, draws: u64) -> String {
     let (low, high) = wilson(count, draws);
     let share = count as f64 / draws as f64;
     format!("{:.1} % [{:.1}, {:.1}]", share * 100.0, low * 100.0, high * 100.0)
-}
-
-/// Wilson's interval of a share at 95 % (J. Am. Stat. Assoc. 22, 1927).
-fn wilson(count: u64, draws: u64) -> (f64, f64) {
-    let (n, z) = (draws as f64, 1.959_964_f64);
-    let share = count as f64 / n;
-    let center = (share + z * z / (2.0 * n)) / (1.0 + z * z / n);
-    let half = z / (1.0 + z * z / n) * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
-    ((center - half).max(0.0), (center + half).min(1.0))
 }
