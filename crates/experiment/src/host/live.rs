@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_knobs::{Setting, State};
+use latput_knobs::{ChangeOutcome, Refusal, Setting, State};
 use latput_linux::{Sample, process};
 use latput_load::Stop;
 use latput_trial::observation::{HostObservation, TcpObservation};
@@ -93,9 +93,18 @@ impl HostSession {
         let is_other = !block.setting.is_empty();
         let mut found = state.clone();
         if is_other {
-            let (values, change) = put_in_force(self, &block.setting)?;
-            found.0.extend(values.0);
-            seen.changes[0] = change;
+            match put_in_force(self, &block.setting) {
+                Ok((values, change)) => {
+                    found.0.extend(values.0);
+                    seen.changes[0] = change;
+                }
+                Err(failure) if is_about_the_level(failure.outcome) => {
+                    put_in_force(self, &Setting::default())?;
+                    seen.refused = Some(failure.message);
+                    return Ok(self.told(seen, readings, &state));
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         let other =
             Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
@@ -271,6 +280,7 @@ impl LiveSeen {
             changes: [Nanos::ZERO; 2],
             back_at: Nanos::ZERO,
             broken: None,
+            refused: None,
             ended: None,
             todays_figures: BTreeMap::new(),
             figures: BTreeMap::new(),
@@ -279,6 +289,11 @@ impl LiveSeen {
             left: Vec::new(),
         }
     }
+}
+
+/// Whether a failed change has left everything as it was, and another setting may succeed.
+const fn is_about_the_level(outcome: ChangeOutcome) -> bool {
+    matches!(outcome, ChangeOutcome::Refused(Refusal::Failure) | ChangeOutcome::RolledBack)
 }
 
 /// Why the other setting is not put in force after what today has shown.

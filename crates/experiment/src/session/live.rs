@@ -53,6 +53,8 @@ struct LiveRun<'r> {
     boot_id: String,
     /// Since when no block could be run.
     waiting_since: Option<Instant>,
+    /// Time that was waited for the plan's hours. The budget does not have it.
+    outside: Duration,
 }
 
 /// What a block came to.
@@ -75,7 +77,15 @@ impl Session<'_> {
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
         let evidence = Evidence::begin(guards, &self.results.rows);
-        let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
+        let run = &mut LiveRun {
+            runner,
+            live,
+            evidence,
+            goal,
+            boot_id,
+            waiting_since: None,
+            outside: Duration::ZERO,
+        };
         self.noise(run)?;
         if run.live.observe {
             self.results.planned_trials = self.results.rows.len() as u64;
@@ -135,7 +145,7 @@ impl Session<'_> {
             }
             Rng::split(self.results.seed, round).shuffle(&mut alive);
             for setting in alive {
-                if self.begun.elapsed() >= budget {
+                if self.begun.elapsed().saturating_sub(run.outside) >= budget {
                     self.remark("the time budget is used up".to_owned());
                     return Ok(());
                 }
@@ -202,6 +212,7 @@ impl Session<'_> {
         setting: usize,
         measured: Nanos,
     ) -> Result<(), Error> {
+        self.await_hours(run)?;
         loop {
             if let Outcome::Kept = self.try_block(run, setting, measured)? {
                 run.waiting_since = None;
@@ -217,11 +228,28 @@ impl Session<'_> {
                     ),
                 });
             }
-            rest(TRY_AGAIN, self.run.stop)?;
             if run.evidence.banned.contains(&setting) {
                 return Ok(());
             }
+            rest(TRY_AGAIN, self.run.stop)?;
         }
+    }
+
+    /// Waits until a block fits into the plan's hours. Today's setting is in force.
+    fn await_hours(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+        let Some(hours) = run.live.hours else { return Ok(()) };
+        let begun = Instant::now();
+        let is_in = || hours.have(unix_ms(), block_length(&run.live));
+        if !is_in() {
+            self.progress.remark(&format!(
+                "outside of the hours {hours}: today's setting is in force, and latput waits"
+            ));
+        }
+        while !is_in() {
+            rest(TRY_AGAIN, self.run.stop)?;
+        }
+        run.outside += begun.elapsed();
+        Ok(())
     }
 
     fn try_block(
@@ -258,14 +286,18 @@ impl Session<'_> {
             observation.checks.push(guard_check(&seen, &run.evidence.guards()));
             observation
         });
+        if let Some(why) = &seen.refused {
+            run.evidence.banned.insert(setting);
+            let label = &self.results.settings[setting].label;
+            self.remark(format!("`{label}` is banned: it cannot be set here: {why}"));
+            return Ok(Outcome::Lost);
+        }
         if let Some(why) = &seen.ended {
             if !self.has_stopped(run, setting, &seen, why) {
                 return Ok(Outcome::Lost);
             }
             if let Some(other) = &mut other {
-                other
-                    .checks
-                    .push(ban("twice the traffic stopped in its slices, and not in today's"));
+                other.checks.push(ban(&format!("twice in its slices, and not in today's: {why}")));
             }
         }
         run.evidence.learn(&seen, is_today);
@@ -307,7 +339,7 @@ impl Session<'_> {
         if is_in_slice && run.evidence.has_stopped_again(setting) {
             run.evidence.banned.insert(setting);
             self.remark(format!(
-                "`{label}` is banned: twice the traffic stopped in its slices, and not in today's"
+                "`{label}` is banned: twice in its slices, and not in today's: {why}"
             ));
             return true;
         }

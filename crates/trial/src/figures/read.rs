@@ -301,8 +301,7 @@ impl Lookup {
                 self.first_and_other(std::iter::once(value))
             }
             Self::Csv { column, row } => {
-                let fields =
-                    text.column(column).ok_or_else(|| format!("{self} is not there"))?;
+                let fields = text.column(column).ok_or_else(|| format!("{self} is not there"))?;
                 let fields: Vec<&String> = match row {
                     None => fields.iter().collect(),
                     Some(row) => fields.get(*row as usize - 1).into_iter().collect(),
@@ -340,8 +339,7 @@ impl Lookup {
         &self,
         mut found: impl Iterator<Item = Result<f64, String>>,
     ) -> Result<(f64, Option<f64>), String> {
-        let value =
-            |found: Result<f64, String>| found.map_err(|why| format!("{self}: {why}"));
+        let value = |found: Result<f64, String>| found.map_err(|why| format!("{self}: {why}"));
         let first = found.next().ok_or_else(|| format!("{self} is not there"))?;
         let first = value(first)?;
         for other in found {

@@ -22,6 +22,9 @@ use crate::live::{Span, TICK, TimedFigure};
 use crate::runner::{Trial, TrialEvent, Wanted};
 use crate::testbed::Testbed;
 
+/// A length that the driver does not take.
+const REFUSED: u64 = 1003;
+
 /// A host with made-up traffic. `txqueuelen` names its setting.
 struct Made {
     rng: Rng,
@@ -119,6 +122,11 @@ impl LiveRunner for Made {
         else {
             panic!("the plan sets a length");
         };
+        if length == REFUSED {
+            let mut seen = LiveSeen::of_today(HostObservation::default(), 0);
+            seen.refused = Some("the driver takes no such length".to_owned());
+            return Ok(seen);
+        }
         let effect = self.effects.get(&length).copied().unwrap_or((1.0, 1.0));
         if length > 0 {
             *self.slices.entry(length).or_default() += 1;
@@ -348,6 +356,17 @@ fn to_observe_runs_nothing_but_today() {
         .iter()
         .any(|note| note.contains("sut_packet_cpu_ns: two slices of today differ"));
     assert!(told, "{:?}", results.notes);
+}
+
+#[test]
+fn a_level_that_the_driver_refuses_is_banned_and_the_run_goes_on() {
+    let effects = [(1001, 1.0, 0.8)];
+    let (results, slices) = run(9, "1000, 1001, 1003", "", &effects);
+    assert_eq!(slices[&REFUSED], 1, "{slices:?}");
+    let told = results.notes.iter().find(|note| note.contains("cannot be set here"));
+    assert!(told.is_some_and(|note| note.contains("takes no such length")), "{:?}", results.notes);
+    let advice = Summary::of(&results).recommendation.unwrap();
+    assert!(advice.setting == 1 && advice.is_proven());
 }
 
 #[test]
