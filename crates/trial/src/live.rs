@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 mod endpoint;
 mod hours;
+mod slice;
 
 pub use self::endpoint::{
     Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, MetricSeries, is_socket_path,
 };
 pub use self::hours::Hours;
+pub use self::slice::{BrokenGuard, LiveSlice};
 
 /// The check that a slice fails in which a guard was broken.
 pub const GUARD_CHECK: &str = "guard";

@@ -14,7 +14,7 @@ use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::live::{pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
-use latput_trial::live::{BAN_CHECK, GUARD_CHECK, Live};
+use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
@@ -284,6 +284,7 @@ impl Session<'_> {
             let mut observation = observed(run, host, &seen.figures);
             observation.checks.extend(of_changes(&seen, run.evidence.cut));
             observation.checks.push(guard_check(&seen, &run.evidence.guards()));
+            observation.live = Some(slice_of(&seen, run.evidence.cut, &run.evidence.guards()));
             observation
         });
         if let Some(why) = &seen.refused {
@@ -320,7 +321,12 @@ impl Session<'_> {
             session.keep(Done { trial, started_unix_ms, observation })
         };
         store(self, 0, today)?;
-        if let Some(other) = other.filter(|_| !is_today) {
+        if let Some(mut other) = other.filter(|_| !is_today) {
+            let banned = other.checks.iter().find(|check| check.name == BAN_CHECK);
+            let banned = banned.map(|check| check.detail.clone());
+            if let Some(live) = &mut other.live {
+                live.banned = banned;
+            }
             store(self, setting, other)?;
         }
         Ok(Outcome::Kept)
@@ -446,6 +452,19 @@ fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
         ),
     };
     [in_cut, checks::knob_drift(&seen.drift)]
+}
+
+/// The changes of a block's slice, and the guard that ended it.
+fn slice_of(seen: &LiveSeen, cut: Nanos, guards: &[Guard]) -> LiveSlice {
+    let [change, change_back] = seen.changes;
+    let broken = seen.broken.as_ref().map(|broken| BrokenGuard {
+        guard: guards.get(broken.guard).map_or_else(String::new, |guard| guard.text.clone()),
+        value: broken.value,
+        today: broken.today,
+        after: broken.after,
+        until_back: broken.until_back,
+    });
+    LiveSlice { change, change_back, cut, broken, banned: None }
 }
 
 fn guard_check(seen: &LiveSeen, guards: &[Guard]) -> Check {

@@ -322,6 +322,9 @@ fn a_tail_that_is_a_fifth_longer_is_banned_within_two_slices_and_a_tenth_less_cp
     for seed in 0..runs {
         let effects = [(1001, 1.2, 0.9), (1002, 1.0, 0.9)];
         let (results, slices) = run(1_000 + seed, "1000, 1001, 1002", TIGHT, &effects);
+        let ended = results.rows.iter().filter_map(|row| row.observation.live.as_ref());
+        let bans: Vec<&String> = ended.filter_map(|slice| slice.banned.as_ref()).collect();
+        assert_eq!(bans.len(), latput_model::banned(&results).len(), "{bans:?}");
         late += u32::from(slices[&1001] > 2 || !latput_model::banned(&results).contains(&1));
         let advice = Summary::of(&results).recommendation.unwrap();
         noise.extend(tail_noise(&results));
