@@ -394,7 +394,7 @@ fn the_applications_figures_are_there_while_it_tells_them_and_absent_when_not() 
         traffic.endpoint.store(mode, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(800)); // the answer under way
         let ran = place.run(&["tune", "plan.toml", HOST, "-o", file, "--report", "live.html"]);
-        ran.expect(0, &["endpoint 198.18.0.2:7001", said]);
+        ran.expect(0, &["endpoint http://198.18.0.2:7001/metrics", said]);
         assert!(!ran.out.contains("live_requests_per_s "), "{ran:#?}");
     }
     drop(traffic);
