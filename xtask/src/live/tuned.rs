@@ -90,26 +90,27 @@ fn comparisons(report: &Value) -> Result<Vec<Comparison>> {
     let settings = list(&report["settings"]).context("the report has no settings")?;
     let of_setting = |setting: usize| {
         let own: Vec<&Value> = runs.iter().filter(|run| run["setting"] == setting).collect();
-        let failed = |name: &str| -> Vec<&str> {
-            let checks =
-                own.iter().flat_map(|run| run["checks_failed"].as_array().into_iter().flatten());
-            checks.filter(|it| it["name"] == name).filter_map(|it| it["detail"].as_str()).collect()
-        };
+        let broken: Vec<&Value> = own
+            .iter()
+            .map(|run| &run["live"]["guard_broken"])
+            .filter(|it| it.is_object())
+            .collect();
+        let is_banned = own.iter().any(|run| run["live"]["banned"].is_string());
         let cell = cells.iter().find(|cell| cell["setting"] == setting);
         let ratio = cell.map(|cell| &cell["against_first_ratio"][OBJECTIVE]);
         let end = |name: &str| ratio.and_then(|ratio| ratio[name].as_f64());
-        let guards = failed("guard");
-        let back =
-            |detail: &&str| detail.rsplit_once("was back ")?.1.split(' ').next()?.parse().ok();
         Comparison {
             is_less: end("high").is_some_and(|high| high < 1.0),
             is_more: end("low").is_some_and(|low| low > 1.0),
             is_set: report["headline"]["kind"] == "set"
                 && report["recommendation"]["setting"] == setting,
-            is_banned: !failed("banned").is_empty(),
+            is_banned,
             slices: own.len(),
-            broken: guards.len(),
-            back_ms: guards.iter().filter_map(back).collect(),
+            broken: broken.len(),
+            back_ms: broken
+                .iter()
+                .filter_map(|it| Some(it["until_back_ns"].as_f64()? / 1e6))
+                .collect(),
         }
     };
     Ok((1..settings.len()).map(of_setting).collect())
@@ -123,16 +124,16 @@ mod tests {
 
     #[test]
     fn what_became_of_a_setting_is_read_from_the_document_of_a_run() {
-        let broken = "the guard `a` was broken 200 ms after the change (9); today's setting was back 4.5 ms after the reading";
+        let broken = json!({ "guard_broken": { "until_back_ns": 4_500_000 }, "banned": "why" });
         let report = json!({
             "settings": [{}, {}, {}],
             "headline": { "kind": "set" },
             "recommendation": { "setting": 2 },
             "runs": [
-                { "setting": 0, "checks_failed": [] },
-                { "setting": 1, "checks_failed": [{ "name": "guard", "detail": broken }, { "name": "banned", "detail": "" }] },
-                { "setting": 2, "checks_failed": [] },
-                { "setting": 2, "checks_failed": [] },
+                { "setting": 0 },
+                { "setting": 1, "live": broken },
+                { "setting": 2, "live": { "change_ns": 1 } },
+                { "setting": 2 },
             ],
             "cells": [
                 { "setting": 1, "against_first_ratio": { "sut_packet_cpu_ns": { "low": null, "high": null } } },

@@ -79,6 +79,8 @@ struct Heard {
     broken: Option<(usize, f64, Nanos)>,
     /// Why the slice was to end, without a broken guard.
     ended: Option<String>,
+    /// Whether it did not answer under today's setting.
+    is_silent_today: bool,
 }
 
 impl Asking<'_> {
@@ -107,6 +109,8 @@ impl Asking<'_> {
                 }
                 if idx == 1 && !self.block.setting.is_empty() {
                     self.judge_slice(&mut heard, span, missing);
+                } else {
+                    heard.is_silent_today |= missing >= MOST_MISSING && self.has_guards();
                 }
                 if at >= span.to {
                     break;
@@ -240,6 +244,7 @@ impl Asking<'_> {
         } else if let (Some(why), Some(ended)) = (&heard.ended, &mut seen.ended) {
             ended.clone_from(why);
         }
+        seen.is_silent_today |= heard.is_silent_today;
         seen.notes.extend(heard.notes);
         seen
     }

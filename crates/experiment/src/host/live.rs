@@ -85,6 +85,7 @@ impl HostSession {
         let first = self.watch_span(&today, &mut readings)?;
         let todays = figures(guards, first.host.clone());
         let mut seen = LiveSeen::of_today(first.host, guards.len());
+        seen.is_silent_today = first.ended.is_some();
         let told = || is_told().then(|| "it was told to end".to_owned());
         seen.ended = why_not(block, &seen.before, &todays).or(first.ended).or_else(told);
         if seen.ended.is_some() {
@@ -135,6 +136,7 @@ impl HostSession {
                 state: state.clone(),
             };
             let again = self.watch_span(&again, &mut readings)?;
+            seen.is_silent_today = again.ended.is_some();
             (seen.after, seen.ended) = (Some(again.host), again.ended);
             (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
         }
@@ -280,6 +282,7 @@ impl LiveSeen {
             changes: [Nanos::ZERO; 2],
             back_at: Nanos::ZERO,
             broken: None,
+            is_silent_today: false,
             refused: None,
             ended: None,
             todays_figures: BTreeMap::new(),

@@ -293,12 +293,13 @@ impl Session<'_> {
             self.remark(format!("`{label}` is banned: it cannot be set here: {why}"));
             return Ok(Outcome::Lost);
         }
+        let is_silent = !is_today && seen.ended.is_some() && seen.after.is_none();
+        let tried = seen.slice.as_ref().filter(|_| !is_today).map(|_| (setting, is_silent));
+        run.evidence.count_stops(seen.is_silent_today, tried);
         if let Some(why) = &seen.ended {
-            if !self.has_stopped(run, setting, &seen, why) {
-                return Ok(Outcome::Lost);
-            }
+            let Some(why) = self.ban_silent(run, tried, why) else { return Ok(Outcome::Lost) };
             if let Some(other) = &mut other {
-                other.checks.push(ban(&format!("twice in its slices, and not in today's: {why}")));
+                other.checks.push(ban(&why));
             }
         }
         run.evidence.learn(&seen, is_today);
@@ -332,30 +333,33 @@ impl Session<'_> {
         Ok(Outcome::Kept)
     }
 
-    /// Tells why a block was lost. Whether its setting is banned because the traffic stops under it.
-    fn has_stopped(
+    /// Tells why a block was lost. If its setting is banned because the traffic or the application falls silent under it: why.
+    fn ban_silent(
         &mut self,
         run: &mut LiveRun<'_>,
-        setting: usize,
-        seen: &LiveSeen,
+        tried: Option<(usize, bool)>,
         why: &str,
-    ) -> bool {
-        let label = self.results.settings[setting].label.clone();
-        let is_in_slice = setting != 0 && seen.slice.is_some() && seen.after.is_none();
-        if is_in_slice && run.evidence.has_stopped_again(setting) {
+    ) -> Option<String> {
+        let silent = tried.filter(|(_, is_silent)| *is_silent).map(|(setting, _)| setting);
+        let label = silent.map(|setting| self.results.settings[setting].label.clone());
+        if let (Some(setting), Some(label)) = (silent, &label)
+            && let Some([own, todays]) = run.evidence.stops_too_often(setting)
+        {
             run.evidence.banned.insert(setting);
-            self.remark(format!(
-                "`{label}` is banned: twice in its slices, and not in today's: {why}"
-            ));
-            return true;
+            let said = format!(
+                "{why}, in {} of its {} slices, and in {} of {} blocks under today's setting",
+                own.silent, own.all, todays.silent, todays.all
+            );
+            self.remark(format!("`{label}` is banned: {said}"));
+            return Some(said);
         }
         if run.waiting_since.is_none() {
+            let place = label.map_or_else(String::new, |label| format!(" in a slice of `{label}`"));
             self.progress.remark(&format!(
-                "{why}{}: today's setting is in force, and the block is tried again",
-                if is_in_slice { format!(" in a slice of `{label}`") } else { String::new() }
+                "{why}{place}: today's setting is in force, and the block is tried again"
             ));
         }
-        false
+        None
     }
 
     /// Bans a setting of which all slices together break a guard. Returns the failed check.

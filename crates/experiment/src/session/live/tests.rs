@@ -122,14 +122,14 @@ impl LiveRunner for Made {
         else {
             panic!("the plan sets a length");
         };
+        let effect = self.effects.get(&length).copied().unwrap_or((1.0, 1.0));
+        if length > 0 {
+            *self.slices.entry(length).or_default() += 1;
+        }
         if length == REFUSED {
             let mut seen = LiveSeen::of_today(HostObservation::default(), 0);
             seen.refused = Some("the driver takes no such length".to_owned());
             return Ok(seen);
-        }
-        let effect = self.effects.get(&length).copied().unwrap_or((1.0, 1.0));
-        if length > 0 {
-            *self.slices.entry(length).or_default() += 1;
         }
         let [before, slice, after] = block.spans();
         let today = (1.0, 1.0);
