@@ -3,15 +3,13 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::traffic::{Shown, Traffic};
+use super::traffic::{POLLS, Shown, Traffic};
 
-/// Polls that find nothing before interrupts are back: never, under this load.
-pub(super) const POLLS: u32 = 1000;
 /// The deferrals that are tried first, microseconds.
 const TRIED: &[u32] = &[20, 40, 80, 160, 320, 640, 1280];
 /// Seconds of each look, and turns of today's and the other setting that the truth is told from.
 const LOOK_S: u32 = 3;
-const TURNS: u32 = 4;
+const TURNS: u32 = 5;
 /// How far the truth may be from what is wanted.
 const TOLERANCE: f64 = 0.03;
 /// Corrections of a deferral.
@@ -154,9 +152,9 @@ impl Found {
     }
 }
 
-/// The logarithms of the figures under a deferral over today's, from turns of both.
+/// The logarithms of the figures under a deferral over today's: the medians of turns of both.
 fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64; 2]> {
-    let mut sums = [0.0; 2];
+    let mut logs = [Vec::new(), Vec::new()];
     for turn in 0..turns {
         let under = |deferral| {
             traffic.defer(deferral)?;
@@ -170,12 +168,15 @@ fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64;
             let other = under(microseconds)?;
             (under(0)?, other)
         };
-        for (sum, figure) in sums.iter_mut().zip([Figure::Tail, Figure::PacketCpu]) {
-            *sum += (figure.of(&other) / figure.of(&today)).ln();
+        for (logs, figure) in logs.iter_mut().zip([Figure::Tail, Figure::PacketCpu]) {
+            logs.push((figure.of(&other) / figure.of(&today)).ln());
         }
     }
     traffic.defer(0)?;
-    Ok(sums.map(|sum| sum / f64::from(turns)))
+    Ok(logs.map(|mut logs| {
+        logs.sort_by(f64::total_cmp);
+        logs[logs.len() / 2]
+    }))
 }
 
 /// The slice that shows a longer tail, in seconds, by how much the tail varies from second to second.

@@ -12,6 +12,8 @@ const SCRIPT: &str = include_str!("traffic.py");
 const CLIENT_ADDRESS: &str = "198.18.0.1";
 pub(super) const PORT: u16 = 7000;
 const METRICS_PORT: u16 = 7001;
+/// Polls that find nothing before interrupts are back: never, under this load.
+pub(super) const POLLS: u32 = 1000;
 /// Where the client tells its figures.
 pub(super) const ENDPOINT: &str = "http://198.18.0.1:7001/metrics";
 const CONNECTIONS: u32 = 20;
@@ -82,7 +84,7 @@ impl<'a> Traffic<'a> {
 
     /// Puts a deferral of the server's NAPI in force; none with 0.
     pub(super) fn defer(&self, microseconds: u32) -> Result<()> {
-        let polls = if microseconds == 0 { 0 } else { super::deferral::POLLS };
+        let polls = if microseconds == 0 { 0 } else { POLLS };
         let [latput, timeout, defer] = [
             self.lab.latput(),
             format!("gro-flush-timeout={microseconds}us"),

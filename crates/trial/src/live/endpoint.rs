@@ -176,7 +176,7 @@ impl EndpointAt {
 pub fn is_socket_path(path: &str) -> bool {
     let has_steps_up = path.split('/').any(|part| part == "..");
     path.starts_with('/')
-        && path.ends_with(".sock")
+        && path.strip_suffix(".sock").is_some()
         && path.len() <= MOST_SOCKET_BYTES
         && !has_steps_up
         && !path.contains('\0')
