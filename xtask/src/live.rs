@@ -14,6 +14,7 @@ mod deferral;
 mod traffic;
 mod tuned;
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -159,7 +160,7 @@ impl Bench<'_> {
         let factor = found.factor(self.options.saving);
         let runs = self.tuner.tuned("b", &factor, SAVING_SLICE, None)?;
         self.table.row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
-        let proven = runs.iter().filter(|run| run.is_less).count();
+        let proven = runs.iter().filter(|run| run.difference == Some(Ordering::Less)).count();
         let is_set = runs.iter().any(|run| run.is_set);
         let text = format!(
             "savings proven: {proven} of {}, and {} recommended (goal: all, and one)",
@@ -173,7 +174,7 @@ impl Bench<'_> {
     fn likes_of_today(&mut self) -> Result<()> {
         let runs = same(&self.tuner, self.options)?;
         self.table.row(&format!("like today's, {}", self.options.same_slice), &runs);
-        let is_wrong = |run: &&Comparison| run.is_less || run.is_more || run.is_banned;
+        let is_wrong = |run: &&Comparison| run.difference.is_some() || run.is_banned;
         let wrong = runs.iter().filter(is_wrong).count();
         let text = format!(
             "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5 %)",
@@ -214,7 +215,7 @@ impl Table {
         let back = runs.iter().flat_map(|run| &run.back_ms).copied().reduce(f64::max);
         let back = back.map_or("-".to_owned(), |back| format!("{back:.1} ms"));
         let [different, set, banned] = [
-            count(|run| run.is_less || run.is_more),
+            count(|run| run.difference.is_some()),
             count(|run| run.is_set),
             count(|run| run.is_banned),
         ];

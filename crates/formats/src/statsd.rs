@@ -156,7 +156,9 @@ mod tests {
         let figures = figures();
         let mut totals = Totals::of(&figures);
         let before = totals.scrape();
-        datagrams.iter().for_each(|datagram| totals.add(datagram.as_bytes()));
+        for datagram in datagrams {
+            totals.add(datagram.as_bytes());
+        }
         let mut growth = Growth::of(&figures);
         growth.add(&before, &totals.scrape(), 2.0);
         growth

@@ -112,9 +112,9 @@ impl Sweep {
             }
             let here = (between, found.ratio.ln());
             if here.1 / wanted_log >= 1.0 {
-                high = here
+                high = here;
             } else {
-                low = here
+                low = here;
             }
             if high.0 <= low.0 + 1 {
                 break;

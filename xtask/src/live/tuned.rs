@@ -1,5 +1,6 @@
 //! Runs of `latput tune` on the traffic, and what they came to.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,8 @@ const OBJECTIVE: &str = "sut_packet_cpu_ns";
 /// What a run made of one setting beside today's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Comparison {
-    /// The interval of the goal's figure over today's is below 1, or above.
-    pub(super) is_less: bool,
-    pub(super) is_more: bool,
+    /// Which way the goal's figure is proven to differ from today's: the interval of their ratio leaves out 1.
+    pub(super) difference: Option<Ordering>,
     /// It is recommended.
     pub(super) is_set: bool,
     pub(super) is_banned: bool,
@@ -100,8 +100,11 @@ fn comparisons(report: &Value) -> Result<Vec<Comparison>> {
         let ratio = cell.map(|cell| &cell["against_first_ratio"][OBJECTIVE]);
         let end = |name: &str| ratio.and_then(|ratio| ratio[name].as_f64());
         Comparison {
-            is_less: end("high").is_some_and(|high| high < 1.0),
-            is_more: end("low").is_some_and(|low| low > 1.0),
+            difference: if end("high").is_some_and(|high| high < 1.0) {
+                Some(Ordering::Less)
+            } else {
+                end("low").filter(|low| *low > 1.0).map(|_| Ordering::Greater)
+            },
             is_set: report["headline"]["kind"] == "set"
                 && report["recommendation"]["setting"] == setting,
             is_banned,
@@ -141,9 +144,9 @@ mod tests {
             ],
         });
         let [banned, set] = &comparisons(&report).unwrap()[..] else { panic!("two settings") };
-        assert!(banned.is_banned && !banned.is_more && !banned.is_set);
+        assert!(banned.is_banned && banned.difference.is_none() && !banned.is_set);
         assert_eq!((banned.slices, banned.broken, &banned.back_ms[..]), (1, 1, &[4.5][..]));
-        assert!(set.is_less && set.is_set && !set.is_banned);
+        assert!(set.difference == Some(Ordering::Less) && set.is_set && !set.is_banned);
         assert_eq!((set.slices, set.broken), (2, 0));
         assert!(comparisons(&json!({})).is_err());
     }

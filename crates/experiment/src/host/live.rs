@@ -67,16 +67,7 @@ impl HostSession {
         if !block.is_possible() {
             return Err(failed("a block of live traffic that no host could run"));
         }
-        let (connections, notes) = match Connections::open(&block.watch) {
-            Ok(connections) => (Some(connections), Vec::new()),
-            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
-        };
-        let mut readings = Readings { connections, notes, stop, is_told };
-        let put_in_force = |host: &mut Self, setting: &Setting| {
-            let begun = process::OsClock.now();
-            let found = host.set(setting)?;
-            Ok::<_, Failure>((found, process::OsClock.now().saturating_sub(begun)))
-        };
+        let mut readings = Readings::open(block, stop, is_told);
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
@@ -94,13 +85,13 @@ impl HostSession {
         let is_other = !block.setting.is_empty();
         let mut found = state.clone();
         if is_other {
-            match put_in_force(self, &block.setting) {
+            match self.put_in_force(&block.setting) {
                 Ok((values, change)) => {
                     found.0.extend(values.0);
                     seen.changes[0] = change;
                 }
                 Err(failure) if is_about_the_level(failure.outcome) => {
-                    put_in_force(self, &Setting::default())?;
+                    self.put_in_force(&Setting::default())?;
                     seen.refused = Some(failure.message);
                     return Ok(self.told(seen, readings, &state));
                 }
@@ -112,7 +103,7 @@ impl HostSession {
         let other = self.watch_span(&other, &mut readings);
         if is_other {
             // Whatever became of the slice.
-            seen.changes[1] = put_in_force(self, &Setting::default())?.1;
+            seen.changes[1] = self.put_in_force(&Setting::default())?.1;
         }
         let other = other?;
         let back_at = process::OsClock.now();
@@ -141,6 +132,13 @@ impl HostSession {
             (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
         }
         Ok(self.told(seen, readings, &state))
+    }
+
+    /// The values that were read back, and the duration of the change.
+    fn put_in_force(&mut self, setting: &Setting) -> Result<(State, Nanos), Failure> {
+        let begun = process::OsClock.now();
+        let found = self.set(setting)?;
+        Ok((found, process::OsClock.now().saturating_sub(begun)))
     }
 
     /// Adds what is told at the end of a block.
@@ -257,7 +255,15 @@ impl SpanSeen {
     }
 }
 
-impl Readings<'_> {
+impl<'a> Readings<'a> {
+    fn open(block: &'a LiveBlock, stop: &'a Stop, is_told: &'a dyn Fn() -> bool) -> Self {
+        let (connections, notes) = match Connections::open(&block.watch) {
+            Ok(connections) => (Some(connections), Vec::new()),
+            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
+        };
+        Self { connections, notes, stop, is_told }
+    }
+
     /// What the connections did since the last reading; nothing if they cannot be read, which is told once.
     fn tcp(&mut self) -> TcpObservation {
         let Some(connections) = &mut self.connections else { return TcpObservation::default() };

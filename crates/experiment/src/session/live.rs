@@ -322,13 +322,8 @@ impl Session<'_> {
             session.keep(Done { trial, started_unix_ms, observation })
         };
         store(self, 0, today)?;
-        if let Some(mut other) = other.filter(|_| !is_today) {
-            let banned = other.checks.iter().find(|check| check.name == BAN_CHECK);
-            let banned = banned.map(|check| check.detail.clone());
-            if let Some(live) = &mut other.live {
-                live.banned = banned;
-            }
-            store(self, setting, other)?;
+        if let Some(other) = other.filter(|_| !is_today) {
+            store(self, setting, with_ban(other))?;
         }
         Ok(Outcome::Kept)
     }
@@ -456,6 +451,14 @@ fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
         ),
     };
     [in_cut, checks::knob_drift(&seen.drift)]
+}
+
+/// Says in the slice itself why its setting is banned, if a check does.
+fn with_ban(mut observation: Observation) -> Observation {
+    let banned = observation.checks.iter().find(|check| check.name == BAN_CHECK);
+    let banned = banned.map(|check| check.detail.clone());
+    observation.live = observation.live.map(|live| LiveSlice { banned, ..live });
+    observation
 }
 
 /// The changes of a block's slice, and the guard that ended it.
