@@ -41,11 +41,12 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
     let least_and_most = (method.repetitions_min, method.repetitions_max);
     let settings = plan.settings().len();
     let live = plan.live();
-    let runs = live.map(|live| LiveRuns::of(plan, live, settings)).unwrap_or(LiveRuns {
+    let plain = LiveRuns {
         settings: settings as u64,
         trials: (trials(least_and_most.0), trials(least_and_most.1)),
         time: (time(least_and_most.0), time(least_and_most.1)),
-    });
+    };
+    let runs = live.map_or(plain, |live| LiveRuns::of(plan, live, settings));
     tell(
         context,
         CheckDocument {
