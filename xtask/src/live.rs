@@ -1,197 +1,256 @@
 //! `cargo xtask bench-live`: what `latput tune --live` makes of traffic that it does not know of, on a lab that is up.
 //!
-//! `live/traffic.py` makes the traffic: an open loop whose rate drifts by a factor of two. The bench counts three things:
+//! `live/traffic.py` makes the traffic: an open loop whose rate drifts by a factor of two, and which serves a histogram of its
+//! requests' times as a user's program would. The goals:
 //!
-//! - runs that call a setting like today's different, or ban it;
-//! - slices until a longer tail is banned. NAPI's deferral makes it: packets wait for up to a known time;
-//! - the time that a setting with a broken guard stays in force.
+//! - a setting like today's is called different in fewer than 5 % of comparisons;
+//! - a setting with a tail a fifth longer is banned within two slices;
+//! - a setting that saves a tenth of the CPU time of a packet is found and proven.
+//!
+//! The settings of the last two defer NAPI. The bench finds by how much, from the application's own figure and from the time
+//! that the CPU's idle states leave, neither of which latput has a part in.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+mod deferral;
+mod traffic;
+mod tuned;
+
+use std::cmp::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
+use self::deferral::{Figure, Found, Sweep, slice_for_tail};
+use self::traffic::Traffic;
+use self::tuned::{Comparison, Tuner};
 use crate::peers::lab::Lab;
 use crate::workspace::Workspace;
-
-const SCRIPT: &str = include_str!("live/traffic.py");
-const ADDRESS: &str = "198.18.0.2";
-const PORT: u16 = 7000;
-/// The host with the live traffic, as latput names it.
-const HOST: &str = "netns://latput-b%lat0";
-/// Most time of one run.
-const RUN_WITHIN: Duration = Duration::from_secs(600);
 
 /// How thoroughly.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Runs with a setting like today's.
-    #[arg(long, default_value_t = 20)]
+    /// The kinds of setting to try.
+    #[arg(long, value_delimiter = ',', default_value = "worse,saving,same")]
+    only: Vec<Case>,
+    /// Comparisons of a setting like today's.
+    #[arg(long, default_value_t = 30)]
     same: u32,
-    /// Runs with a longer tail.
-    #[arg(long, default_value_t = 5)]
+    /// Of them in one run.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=40))]
+    same_in_run: u32,
+    /// Slices of those.
+    #[arg(long, default_value = "300ms")]
+    same_slice: String,
+    /// Settings with a longer tail.
+    #[arg(long, default_value_t = 4)]
     worse: u32,
     /// How much longer that tail is, of today's, in percent.
     #[arg(long, default_value_t = 20)]
     percent: u32,
-    /// Length of a slice: `500ms`.
-    #[arg(long, default_value = "1s")]
-    slice: String,
-    /// Most time of each run, beside the measuring of the noise.
-    #[arg(long, default_value = "1min")]
-    budget: String,
-    /// Requests per second.
-    #[arg(long, default_value_t = 500)]
+    /// Slices of those, in seconds; as long as the noise wants it by default.
+    #[arg(long)]
+    slice_s: Option<f64>,
+    /// Settings that save CPU time.
+    #[arg(long, default_value_t = 2)]
+    saving: u32,
+    /// How much of today's, in percent.
+    #[arg(long, default_value_t = 10)]
+    saved_percent: u32,
+    /// The deferral with the longer tail, if it is known: it is measured, and not looked for.
+    #[arg(long)]
+    worse_us: Option<u32>,
+    /// The deferral that saves CPU time, if it is known.
+    #[arg(long)]
+    saving_us: Option<u32>,
+    /// Requests per second, on average.
+    #[arg(long, default_value_t = 2000)]
     rate: u32,
 }
 
-/// What one run came to.
-struct Run {
-    /// `set`, `stay` or `no_answer`.
-    headline: String,
-    /// Runs of the other setting, and those in which a guard was broken.
-    slices: usize,
-    broken: usize,
-    is_banned: bool,
-    /// From a reading that broke a guard until today's values were read back, milliseconds.
-    back_ms: Vec<f64>,
+/// A kind of setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Case {
+    /// A longer tail, by the application's own figure.
+    Worse,
+    /// The same on the host that asks, by the kernel's round-trip times.
+    Asking,
+    /// Less CPU time.
+    Saving,
+    /// As today's.
+    Same,
 }
+
+/// The goal of each run.
+const GOAL: &str = "minimize sut_packet_cpu_ns";
+/// The guard of runs that know the application's figure, and of those that do not.
+const BY_APPLICATION: &str = "request_ns_p99 <= 1.05 today";
+const BY_KERNEL: &str = "tcp_rtt_ns_p99 <= 1.05 today";
+/// Slices of the runs about CPU time.
+const SAVING_SLICE: &str = "2s";
 
 /// Runs the bench and prints the table.
 ///
 /// # Errors
 ///
-/// 5 % of the runs call a setting like today's different, or a longer tail is not banned within two slices.
+/// A goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let latput = workspace.build_latput()?;
     let folder = workspace.target.join("bench-live");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-    let script = folder.join("traffic.py");
-    std::fs::write(&script, SCRIPT).context("cannot write the program that makes the traffic")?;
     let lab = Lab::up(&latput, &folder)?;
-    let words = |role: &str, more: &[String]| {
-        let words = ["python3".to_owned(), script.display().to_string(), role.to_owned()];
-        [&words[..], &[ADDRESS.to_owned(), PORT.to_string()], more].concat()
-    };
-    let server = lab.start_in("b", &words("server", &[]))?;
-    server.wait_until_listening(PORT)?;
-    let load = ["20".to_owned(), options.rate.to_string(), "60".to_owned()];
-    let _client = lab.start_in("a", &words("client", &load))?;
-    lab.sleep(Duration::from_secs(2))?;
-    let bench = Bench { lab: &lab, folder, options };
-    let today_ns = bench.todays_tail()?;
-    println!("today's tcp_rtt_ns_p99: {:.0} us, at {} requests/s", today_ns / 1e3, options.rate);
-    let same = bench.runs(options.same, "txqueuelen = [1000, 1001]")?;
-    // One end defers: a packet waits for nothing to the whole time, and smoothed round trips for half of it.
-    let delay = 2.0 * today_ns * f64::from(options.percent) / 100.0;
-    let deferral = format!("[\"0us\", 0], [\"{:.0}us\", 1000]", delay / 1e3);
-    let deferral = format!("\"gro-flush-timeout + napi-defer-hard-irqs\" = [{deferral}]");
-    let worse = bench.runs(options.worse, &deferral)?;
-    println!(
-        "\n{:<34} {:>5} {:>10} {:>7} {:>14} {:>12}",
-        "setting", "runs", "different", "banned", "guards broken", "back within"
-    );
-    row("like today's", &same);
-    row(&format!("tail {} % longer ({:.0} us deferral)", options.percent, delay / 1e3), &worse);
-    let late = worse.iter().filter(|run| !run.is_banned || run.slices > 2).count();
-    println!("\nnot banned within two slices: {late} of {} (goal: 0)", worse.len());
-    let different = same.iter().filter(|run| run.headline == "set" || run.is_banned).count();
-    ensure!(
-        different * 20 < same.len().max(1),
-        "{different} of {} runs called the same setting different",
-        same.len()
-    );
-    ensure!(
-        late == 0,
-        "{late} of {} runs did not ban the longer tail within two slices",
-        worse.len()
-    );
-    Ok(())
-}
-
-fn row(name: &str, runs: &[Run]) {
-    let different = runs.iter().filter(|run| run.headline == "set").count();
-    let banned = runs.iter().filter(|run| run.is_banned).count();
-    let slices: usize = runs.iter().map(|run| run.slices).sum();
-    let broken: usize = runs.iter().map(|run| run.broken).sum();
-    let back = runs.iter().flat_map(|run| &run.back_ms).copied().fold(0.0, f64::max);
-    let broken = format!("{broken} of {slices}");
-    println!(
-        "{name:<34} {:>5} {different:>10} {banned:>7} {broken:>14} {back:>9.1} ms",
-        runs.len()
-    );
+    let traffic = Traffic::start(&lab, options.rate)?;
+    let tuner = Tuner { lab: &lab, folder };
+    let mut bench = Bench { options, traffic, tuner, sweep: None, table: Table::default() };
+    for case in &options.only {
+        match case {
+            Case::Worse | Case::Asking => bench.longer_tails(*case)?,
+            Case::Saving => bench.savings()?,
+            Case::Same => bench.likes_of_today()?,
+        }
+    }
+    bench.table.print()
 }
 
 struct Bench<'a> {
-    lab: &'a Lab,
-    folder: PathBuf,
     options: &'a Options,
+    traffic: Traffic<'a>,
+    tuner: Tuner<'a>,
+    sweep: Option<Sweep>,
+    table: Table,
 }
 
 impl Bench<'_> {
-    /// Today's tail, as `--observe` tells it.
-    fn todays_tail(&self) -> Result<f64> {
-        let report = self.tuned("txqueuelen = [1000, 1001]", "observe = true")?;
-        let estimate = &report["cells"][0]["metrics"]["tcp_rtt_ns_p99"]["value"];
-        estimate.as_f64().context("the observed results have no tcp_rtt_ns_p99")
+    /// The deferral that makes a figure so many times today's.
+    fn found(&mut self, figure: Figure, ratio: f64, known_us: Option<u32>) -> Result<Found> {
+        if let Some(microseconds) = known_us {
+            return Found::measured(&self.traffic, figure, microseconds);
+        }
+        if self.sweep.is_none() {
+            self.sweep = Some(Sweep::run(&self.traffic)?);
+        }
+        let sweep = self.sweep.as_ref().context("there is no sweep")?;
+        sweep.find(&self.traffic, figure, ratio)
     }
 
-    fn runs(&self, count: u32, factor: &str) -> Result<Vec<Run>> {
-        let run = |number: u32| {
-            let run = read(&self.tuned(factor, "")?);
-            println!(
-                "{}/{count} {factor}: {}, {} slices, {} broken",
-                number + 1,
-                run.headline,
-                run.slices,
-                run.broken
-            );
-            Ok(run)
+    /// Settings with a tail that breaks the guard.
+    fn longer_tails(&mut self, case: Case) -> Result<()> {
+        let ratio = 1.0 + f64::from(self.options.percent) / 100.0;
+        let found = self.found(Figure::Tail, ratio, self.options.worse_us)?;
+        let (host, guard) = match case {
+            Case::Asking => ("a", BY_KERNEL),
+            _ => ("b", BY_APPLICATION),
         };
-        (0..count).map(run).collect()
-    }
-
-    /// Tunes, and gives the report's JSON.
-    fn tuned(&self, factor: &str, more: &str) -> Result<Value> {
+        let slice_s = self.options.slice_s.map_or_else(|| slice_for_tail(&self.traffic), Ok)?;
+        let slice = format!("{:.0}ms", 1e3 * slice_s);
+        let factor = found.factor(self.options.worse);
+        let runs = self.tuner.tuned(host, &factor, &slice, Some(guard))?;
+        self.table.row(&format!("{}, {slice}, {}", found.in_words(), guard), &runs);
+        let late = runs.iter().filter(|run| !run.is_banned || run.slices > 2).count();
         let text = format!(
-            "schema = 1\ngoal = \"minimize tcp_rtt_ns_p50\"\n[factors]\n{factor}\n[[workload]]\nkind = \"live\"\nports = [{PORT}]\n\
-             guard = [\"tcp_rtt_ns_p99 <= 1.05 today\"]\ndisruptive = [\"gro-flush-timeout\", \"napi-defer-hard-irqs\"]\nslice = \"{}\"\n{more}\n[method]\n\
-             budget = \"{}\"\nhalf_width = 0.05\n",
-            self.options.slice, self.options.budget
+            "longer tails not banned within two slices: {late} of {} (goal: 0)",
+            runs.len()
         );
-        let [plan, results, page] =
-            ["plan.toml", "results.db", "report.html"].map(|name| self.folder.join(name));
-        std::fs::write(&plan, text).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [plan, results, page] = [plan, results, page].map(|path| path.display().to_string());
-        let deadline = Instant::now() + RUN_WITHIN;
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let tune = words(&["tune", &plan, HOST, "-o", &results, "--report", &page]);
-        self.lab.start_latput(&tune)?.finish(&self.lab.stop, deadline)?;
-        let report = self.lab.start_latput(&words(&["report", &results, "--json"]))?;
-        serde_json::from_str(&report.finish(&self.lab.stop, deadline)?)
-            .context("the report is no JSON")
+        self.table.goal(text, late == 0);
+        Ok(())
+    }
+
+    /// Settings that save CPU time, and are slower: no guard is on that.
+    fn savings(&mut self) -> Result<()> {
+        let ratio = 1.0 - f64::from(self.options.saved_percent) / 100.0;
+        let found = self.found(Figure::PacketCpu, ratio, self.options.saving_us)?;
+        let factor = found.factor(self.options.saving);
+        let runs = self.tuner.tuned("b", &factor, SAVING_SLICE, None)?;
+        self.table.row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
+        let proven = runs.iter().filter(|run| run.difference == Some(Ordering::Less)).count();
+        let is_set = runs.iter().any(|run| run.is_set);
+        let text = format!(
+            "savings proven: {proven} of {}, and {} recommended (goal: all, and one)",
+            runs.len(),
+            if is_set { "one" } else { "none" }
+        );
+        self.table.goal(text, proven == runs.len() && is_set);
+        Ok(())
+    }
+
+    fn likes_of_today(&mut self) -> Result<()> {
+        let runs = same(&self.tuner, self.options)?;
+        self.table.row(&format!("like today's, {}", self.options.same_slice), &runs);
+        let is_wrong = |run: &&Comparison| run.difference.is_some() || run.is_banned;
+        let wrong = runs.iter().filter(is_wrong).count();
+        let text = format!(
+            "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5 %)",
+            runs.len()
+        );
+        self.table.goal(text, wrong * 20 < runs.len().max(1));
+        Ok(())
     }
 }
 
-fn read(report: &Value) -> Run {
-    let empty = Vec::new();
-    let runs = report["runs"].as_array().unwrap_or(&empty);
-    let others: Vec<&Value> = runs.iter().filter(|run| run["setting"] == 1).collect();
-    let failed = |name: &str| -> Vec<&str> {
-        let checks = others.iter().flat_map(|run| run["checks"].as_array().into_iter().flatten());
-        let failed = checks.filter(|check| check["name"] == name && check["passed"] == false);
-        failed.filter_map(|check| check["detail"].as_str()).collect()
-    };
-    let guards = failed("guard");
-    let back = |detail: &&str| detail.rsplit_once("was back ")?.1.split(' ').next()?.parse().ok();
-    Run {
-        headline: report["headline"]["kind"].as_str().unwrap_or_default().to_owned(),
-        slices: others.len(),
-        broken: guards.len(),
-        is_banned: !failed("banned").is_empty(),
-        back_ms: guards.iter().filter_map(back).collect(),
+/// Settings like today's: lengths of a queue in which nothing ever waits.
+fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<Comparison>> {
+    let mut runs = Vec::new();
+    while runs.len() < options.same as usize {
+        let count = options.same_in_run.min(options.same - u32::try_from(runs.len())?);
+        let levels: Vec<String> = (1000..=1000 + count).map(|length| length.to_string()).collect();
+        let factor = format!("txqueuelen = [{}]", levels.join(", "));
+        let found = tuner.tuned("b", &factor, &options.same_slice, Some(BY_APPLICATION))?;
+        ensure!(!found.is_empty(), "a run has compared nothing");
+        runs.extend(found);
+    }
+    Ok(runs)
+}
+
+/// What the bench found.
+#[derive(Debug, Default)]
+struct Table {
+    rows: Vec<String>,
+    goals: Vec<(String, bool)>,
+}
+
+impl Table {
+    fn row(&mut self, name: &str, runs: &[Comparison]) {
+        let count = |is: fn(&Comparison) -> bool| runs.iter().filter(|run| is(run)).count();
+        let slices: usize = runs.iter().map(|run| run.slices).sum();
+        let broken: usize = runs.iter().map(|run| run.broken).sum();
+        let most = runs.iter().map(|run| run.slices).max().unwrap_or_default();
+        let back = runs.iter().flat_map(|run| &run.back_ms).copied().reduce(f64::max);
+        let back = back.map_or("-".to_owned(), |back| format!("{back:.1} ms"));
+        let [different, set, banned] = [
+            count(|run| run.difference.is_some()),
+            count(|run| run.is_set),
+            count(|run| run.is_banned),
+        ];
+        let broken = format!("{broken} of {slices}");
+        self.rows.push(format!(
+            "{name:<72} {:>11} {different:>9} {set:>5} {banned:>6} {most:>12} {broken:>14} {back:>11}",
+            runs.len()
+        ));
+    }
+
+    fn goal(&mut self, text: String, is_met: bool) {
+        self.goals.push((text, is_met));
+    }
+
+    fn print(self) -> Result<()> {
+        println!(
+            "\n{:<72} {:>11} {:>9} {:>5} {:>6} {:>12} {:>14} {:>11}",
+            "setting",
+            "comparisons",
+            "different",
+            "set",
+            "banned",
+            "slices, most",
+            "guards broken",
+            "back within"
+        );
+        self.rows.iter().for_each(|row| println!("{row}"));
+        for (text, is_met) in &self.goals {
+            println!("{} {text}", if *is_met { "met:   " } else { "missed:" });
+        }
+        let missed = self.goals.iter().filter(|(_, is_met)| !is_met).count();
+        ensure!(missed == 0, "{missed} of {} goals are missed", self.goals.len());
+        Ok(())
     }
 }
+
+/// How long the traffic runs before anything is measured.
+const WARMUP: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_trial::Plan;
-use latput_trial::live::{Endpoint, EndpointFigure, Live};
+use latput_trial::live::{Endpoint, EndpointFigure, Hours, Live};
 use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
@@ -50,13 +50,18 @@ pub(crate) struct LiveArgs {
     /// A setting is tried only while the CPUs are at most so busy, as a share of 1.
     #[arg(long, value_name = "SHARE", requires = "live")]
     busy_at_most: Option<f64>,
+    /// Hours of the day, such as `22:00-06:00 UTC`, outside of which today's setting stays and latput waits.
+    #[arg(long, value_name = "HOURS", value_parser = Hours::parse, requires = "live")]
+    hours: Option<Hours>,
     /// A knob of the plan that may be changed although that disturbs traffic. May be repeated.
     #[arg(long, value_name = "KNOB", requires = "live")]
     disruptive: Vec<Knob>,
-    /// Where the application tells its own figures, in the text format of Prometheus: `http://127.0.0.1:9100/metrics`.
+    /// Where the application tells its own figures: `http://127.0.0.1:9100/metrics` or `file:///run/app/metrics.prom` in the text
+    /// format of Prometheus, or `statsd:///run/app.sock`, a Unix datagram socket that latput makes and removes.
     #[arg(long, value_name = "URL", requires = "live")]
     endpoint: Option<String>,
-    /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`. May be repeated.
+    /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`. In the place of a
+    /// counter's or a gauge's series may stand `/REGEX/`, `json:POINTER` or `csv:COLUMN:ROW`. May be repeated.
     #[arg(long, value_name = "NAME=SERIES", requires = "endpoint")]
     figure: Vec<String>,
 }
@@ -101,6 +106,7 @@ impl LiveArgs {
             pause: self.pause.unwrap_or(plain.pause),
             most_per_setting: self.most_per_setting.or(plain.most_per_setting),
             busy_at_most: self.busy_at_most.or(plain.busy_at_most),
+            hours: self.hours.or(plain.hours),
             disruptive: or(&self.disruptive, plain.disruptive),
             observe: self.observe || plain.observe,
             endpoint: self.endpoint()?.or(plain.endpoint),

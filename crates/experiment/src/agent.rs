@@ -38,6 +38,7 @@ use crate::protocol::{
 
 use self::keeper_line::KeeperLine;
 use self::line::{ControllerLine, LineEnd};
+use self::live::Application;
 
 /// The reason why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +67,8 @@ where
     let barriers = confine::give_up_all()?;
     let [link, rights] = kept;
     let (link, rights) = (process::take_over(link)?, process::take_over(rights)?);
-    use_rights_of(Box::new(KeepersRights::new(rights).map_err(Error::Keeper)?));
+    let rights = KeepersRights::new(rights).map_err(Error::Keeper)?;
+    use_rights_of(Box::new(rights.clone()));
     let mut keeper = KeeperLine::open(link, stop).map_err(Error::Keeper)?;
     let mut line = ControllerLine::open(input, output, stop);
     let Some(opened) = open(&mut line, &mut keeper)? else { return Ok(()) };
@@ -85,6 +87,7 @@ where
                 stop,
                 prepared: Prepared::default(),
                 has_connected: false,
+                application: Application::of(rights),
             }
         }
         Err(failure) => {
@@ -172,6 +175,8 @@ struct Service<'a> {
     prepared: Prepared,
     /// Whether this host has connected to the system under test before.
     has_connected: bool,
+    /// What the application under live traffic tells of itself.
+    application: Application,
 }
 
 /// Traffic that waits for `go`; empty on a host that only counts.

@@ -9,6 +9,7 @@ mod agent_line;
 mod look;
 pub(crate) mod operation;
 pub(crate) mod rights;
+mod statsd;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -57,7 +58,7 @@ pub fn run(stop: &Stop) -> Result<u8, Error> {
     let (rights, agents_rights) = passing::pair().map_err(Error::Start)?;
     let mut agent = start([agents_link.into(), agents_rights]).map_err(Error::Start)?;
     let line = AgentLine::open(link).map_err(Error::Start)?;
-    thread::spawn(move || rights::serve(&rights));
+    let serving_rights = thread::spawn(move || rights::serve(&rights));
     let is_over = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (pid, stop, is_over) = (Pid::from_child(&agent), stop.clone(), Arc::clone(&is_over));
@@ -66,6 +67,8 @@ pub fn run(stop: &Stop) -> Result<u8, Error> {
     let served = serve(&line, stop);
     is_over.store(true, Ordering::Relaxed);
     let ended = end(&mut agent);
+    // Its last socket is closed: what was made for it is removed.
+    let _removed = serving_rights.join();
     match (served, ended.code().and_then(|code| u8::try_from(code).ok())) {
         (_, Some(code)) if code != 0 => Ok(code), // it has said why
         (Err(failure), _) => Err(Error::Host(failure)),

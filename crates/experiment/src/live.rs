@@ -224,6 +224,10 @@ pub struct LiveSeen {
     pub back_at: Nanos,
     /// The guard that was broken.
     pub broken: Option<Broken>,
+    /// Whether the traffic or the application fell silent under today's setting.
+    pub is_silent_today: bool,
+    /// Why the driver or the kernel would not have the other setting. All is as it was.
+    pub refused: Option<String>,
     /// Why the other setting was not put in force, or its slice ended early without a broken guard.
     pub ended: Option<String>,
     /// The application's figures under today's setting.

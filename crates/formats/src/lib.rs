@@ -10,6 +10,7 @@ pub mod import;
 pub mod iperf3;
 pub mod program;
 pub mod prometheus;
+pub mod statsd;
 
 mod netperf;
 mod parsed;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use latput_trial::live::{EndpointFigure, FigureSource, MetricSeries};
+use latput_trial::figures::Text;
+use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource, MetricSeries};
 use latput_trial::metric::CustomMetric;
 
 /// Most bytes of a text.
@@ -17,12 +18,12 @@ const BOUND: &str = "le";
 /// What the figures of an endpoint are made of, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
-    values: Vec<Value>,
+    pub(crate) values: Vec<Value>,
 }
 
 /// What one figure is made of; `None` where the text has it not.
 #[derive(Clone, Debug, PartialEq)]
-enum Value {
+pub(crate) enum Value {
     Number(Option<f64>),
     /// Cumulative counts by upper bound in seconds, least first.
     Buckets(Vec<(f64, f64)>),
@@ -44,7 +45,10 @@ impl Scrape {
             let Some(sample) = TextSample::parse(line) else { continue };
             for (idx, figure) in figures.iter().enumerate() {
                 match &figure.source {
-                    FigureSource::Counter(series) | FigureSource::Gauge(series) => {
+                    FigureSource::Counter(FigurePlace::Text(_))
+                    | FigureSource::Gauge(FigurePlace::Text(_)) => {}
+                    FigureSource::Counter(FigurePlace::Series(series))
+                    | FigureSource::Gauge(FigurePlace::Series(series)) => {
                         if sample.is_of(&series.name, series) {
                             numbers[idx] = Some(numbers[idx].unwrap_or(0.0) + sample.value);
                         }
@@ -63,6 +67,15 @@ impl Scrape {
                         }
                     }
                 }
+            }
+        }
+        let mut plain = None; // made once, and only for places
+        for (number, figure) in numbers.iter_mut().zip(figures) {
+            if let FigureSource::Counter(FigurePlace::Text(place))
+            | FigureSource::Gauge(FigurePlace::Text(place)) = &figure.source
+            {
+                let plain = plain.get_or_insert_with(|| Text::of(text.as_bytes()));
+                *number = place.read(plain).ok();
             }
         }
         let value =

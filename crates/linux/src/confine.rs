@@ -7,9 +7,11 @@ mod landlock;
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, geteuid, set_parent_process_death_signal};
 use rustix::thread::{
@@ -63,6 +65,33 @@ pub fn give_up_all() -> Result<Barriers, Error> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("follow the end of the process that started this", errno))?;
     Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
+}
+
+/// Opens a regular file to be read, with the rights of a user that owns nothing: what is not readable for everybody is refused,
+/// whoever asks. Only a thread of its own gives up its rights.
+///
+/// # Errors
+///
+/// The system's; `InvalidInput` if it is no regular file.
+pub fn open_as_nobody(path: &Path) -> std::io::Result<OwnedFd> {
+    let open = || {
+        let refused = |error: Error| std::io::Error::other(error.to_string());
+        if geteuid().is_root() {
+            become_nobody().map_err(refused)?;
+        }
+        keep_only(CapabilitySet::empty()).map_err(refused)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        Ok(file)
+    };
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(open).join();
+        opening.unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
+    })
 }
 
 /// Keeps of this process's rights only those to read files and to write beneath `folders`. To be called before another

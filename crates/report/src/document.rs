@@ -195,6 +195,43 @@ pub struct RunDocument {
     /// CPU time that other programs reported for their end, each by its own method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<RunProgram>,
+    /// Of a slice of live traffic with a setting that is not today's: its changes, and what ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<RunLive>,
+}
+
+/// A slice of live traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunLive {
+    /// Duration of the change to the setting.
+    pub change_ns: u64,
+    /// Duration of the change back to today's.
+    pub change_back_ns: u64,
+    /// Unmeasured time after each change: it grows if carry-over is found to take longer.
+    pub cut_ns: u64,
+    /// The guard that was broken; absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_broken: Option<RunGuard>,
+    /// Why the setting is banned from this run on; absent if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub banned: Option<String>,
+}
+
+/// A guard that was broken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunGuard {
+    /// The guard, as in the plan.
+    pub guard: String,
+    /// The figure that broke it.
+    pub value: f64,
+    /// Today's, just before.
+    pub today: Option<f64>,
+    /// How long the setting had been in force.
+    pub after_ns: u64,
+    /// From the reading that broke it until today's values were read back.
+    pub until_back_ns: u64,
 }
 
 /// The CPU time that another program reported for its end.

@@ -6,6 +6,7 @@
 
 mod name_filter;
 
+use latput_trial::live::LiveSlice;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, Finding, HostToday, Observation, Results, Row, Workload};
@@ -149,7 +150,7 @@ fn shared_setting(setting: &LabelledSetting, names: &NameFilter) -> LabelledSett
 }
 
 fn shared_row(row: &Row, names: &NameFilter) -> Row {
-    let Observation { traffic, probe, hosts, checks, reported_metrics, figures, programs } =
+    let Observation { traffic, probe, hosts, checks, reported_metrics, figures, programs, live } =
         &row.observation;
     let host = |host: &HostObservation| HostObservation {
         host: names.host(&host.host, host.role),
@@ -168,6 +169,10 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         reported_metrics: reported_metrics.clone(),
         figures: figures.clone(),
         programs: programs.clone(),
+        live: live.as_ref().map(|slice| LiveSlice {
+            banned: slice.banned.as_ref().map(|why| names.without(why)),
+            ..slice.clone()
+        }),
     };
     Row { observation, ..row.clone() }
 }

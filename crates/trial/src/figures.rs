@@ -10,6 +10,7 @@
 
 mod lookup;
 mod parser;
+mod place;
 mod read;
 mod short;
 mod unit;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::lookup::{Lookup, OwnFigure, OwnFigureError, Pattern, Source};
 pub use self::parser::{Parser, ParserRow, UnknownParser};
+pub use self::place::TextPlace;
 pub use self::read::{FiguresError, Output, ProgramFigures, Text};
 pub use self::unit::{PrintedUnit, SPELLINGS};
 use crate::metric::Metric;

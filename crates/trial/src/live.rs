@@ -8,8 +8,14 @@ use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 mod endpoint;
+mod hours;
+mod slice;
 
-pub use self::endpoint::{Endpoint, EndpointFigure, FigureSource, MetricSeries};
+pub use self::endpoint::{
+    Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, MetricSeries, is_socket_path,
+};
+pub use self::hours::Hours;
+pub use self::slice::{BrokenGuard, LiveSlice};
 
 /// The check that a slice fails in which a guard was broken.
 pub const GUARD_CHECK: &str = "guard";
@@ -50,6 +56,9 @@ pub struct Live {
     /// A slice of another setting begins only while the CPUs' busy share is at most this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_at_most: Option<f64>,
+    /// Hours of the day outside of which nothing is tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours: Option<Hours>,
     /// Knobs that disturb traffic when they change, and that may be changed all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disruptive: Vec<Knob>,
@@ -73,6 +82,7 @@ impl Default for Live {
             pause: Nanos::ZERO,
             most_per_setting: None,
             busy_at_most: None,
+            hours: None,
             disruptive: Vec::new(),
             observe: false,
             endpoint: None,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod join;
 
+use crate::live::LiveSlice;
 use crate::metric::{CustomMetric, Metric};
 use crate::workload::{Direction, Traffic};
 
@@ -35,6 +36,9 @@ pub struct Observation {
     /// CPU time that other programs reported for their end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramCpu>,
+    /// Of a slice of live traffic with a setting that is not today's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveSlice>,
 }
 
 impl Observation {

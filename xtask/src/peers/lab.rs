@@ -94,6 +94,11 @@ impl Lab {
         packets_sent(&table).with_context(|| format!("no {INTERFACE} in /proc/net/dev"))
     }
 
+    /// The path of latput, for commands that run it as one of the hosts.
+    pub fn latput(&self) -> String {
+        self.binary.display().to_string()
+    }
+
     /// Starts latput itself on the testbed that the lab is.
     pub fn start_latput(&self, arguments: &[String]) -> Result<Running> {
         let mut command = Command::new(&self.binary);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Checked, Run};
+use latput_experiment::session::{self, Checked, LiveRuns, Run};
 use latput_experiment::{ResultsDb, Testbed};
 use latput_linux::files;
 use latput_trial::Plan;
@@ -37,6 +37,16 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
     let method = &plan.method;
     let trials = |repetitions: u32| plan.trials_per_block().saturating_mul(repetitions.into());
     let each = method.warmup + method.duration;
+    let time = |repetitions: u32| each.saturating_mul(trials(repetitions));
+    let least_and_most = (method.repetitions_min, method.repetitions_max);
+    let settings = plan.settings().len();
+    let live = plan.live();
+    let plain = LiveRuns {
+        settings: settings as u64,
+        trials: (trials(least_and_most.0), trials(least_and_most.1)),
+        time: (time(least_and_most.0), time(least_and_most.1)),
+    };
+    let runs = live.map_or(plain, |live| LiveRuns::of(plan, live, settings));
     tell(
         context,
         CheckDocument {
@@ -45,12 +55,12 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
             testbed: None,
             hosts: Vec::new(),
             design: method.design.map(|design| design_name(design).to_owned()),
-            settings: plan.settings().len() as u64,
+            settings: runs.settings,
             workloads: plan.workloads.len() as u64,
-            trials_min: trials(method.repetitions_min),
-            trials_max: trials(method.repetitions_max),
-            duration_ns_min: each.saturating_mul(trials(method.repetitions_min)).as_ns(),
-            duration_ns_max: each.saturating_mul(trials(method.repetitions_max)).as_ns(),
+            trials_min: runs.trials.0,
+            trials_max: runs.trials.1,
+            duration_ns_min: runs.time.0.as_ns(),
+            duration_ns_max: runs.time.1.as_ns(),
             is_simulated: false,
             remarks: plan
                 .workloads
@@ -59,6 +69,7 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
                     let programs = load.program.iter().flat_map(|program| program.described());
                     programs.map(|said| format!("workload `{}` {said}", load.name))
                 })
+                .chain(live.map(session::live_remarks).unwrap_or_default())
                 .collect(),
         },
     )

@@ -158,6 +158,50 @@ fn the_plans_of_the_pages_run() {
 const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
 
 #[test]
+fn what_surrounds_a_benchmark_runs_where_and_as_often_as_the_plan_says() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    let log = place.path("log");
+    let shell = |what: &str| {
+        format!(
+            "[\"sh\", \"-c\", \"echo {what} $(readlink /proc/self/ns/net) >> {}\"]",
+            log.display()
+        )
+    };
+    let command = shell("command").replace("\"]", "; echo value: 3\"]");
+    let server = shell("server").replace("\"]", "; exec sleep 1000\"]");
+    place.write(
+        "plan.toml",
+        &format!(
+            "schema = 1\n[factors]\n\"sut.txqueuelen\" = [1000, 1001]\n[[workload]]\nkind = \"command\"\non = \"controller\"\n\
+             lifetime = \"setting\"\nserver = {{ command = {server} }}\nprepare = {}\ncleanup = {}\ncommand = {command}\n\
+             metrics = [{{ name = \"surrounded_value\", regex = 'value: (.*)' }}]\n[method]\nrepetitions = {{ min = 3, max = 3 }}\n\
+             warmup = \"0s\"\n",
+            shell("prepare"),
+            shell("cleanup"),
+        ),
+    );
+    place.run(&["run", "plan.toml", "-o", "r.db"]).expect(0, &["surrounded_value"]);
+    let report = place.run(&["report", "r.db", "--json"]).expect(0, &[]).out.clone();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let runs = report["runs"].as_array().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    let said = |what: &str| log.lines().filter(|line| line.starts_with(what)).collect::<Vec<_>>();
+    for what in ["prepare", "command", "cleanup"] {
+        assert_eq!((said(what).len(), runs.len()), (6, 6), "{what}: {log}");
+    }
+    // The server is another one whenever the setting is.
+    let settings = runs.iter().map(|run| run["setting"].as_u64().unwrap()).collect::<Vec<_>>();
+    let changes = settings.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert_eq!(said("server").len(), changes + 1, "{settings:?}: {log}");
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap().display().to_string();
+    assert!(said("prepare").iter().all(|line| line.contains(&own)), "{log}");
+    assert!(said("server").iter().all(|line| !line.contains(&own)), "{log}");
+}
+
+#[test]
 fn tune_judges_a_figure_of_the_users_own() {
     if needs_root() {
         return;

@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +38,8 @@ struct Traffic {
     pause: Arc<AtomicBool>,
     /// What the endpoint does.
     endpoint: Arc<AtomicU64>,
+    /// Requests that the server has answered.
+    requests: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -57,8 +61,9 @@ impl Traffic {
         let serving = (Arc::clone(&stop), Arc::clone(&requests));
         threads.push(thread::spawn(move || serve(&listener, &serving.0, &serving.1)));
         let telling = (Arc::clone(&stop), Arc::clone(&endpoint));
+        let counted = Arc::clone(&requests);
         threads
-            .push(thread::spawn(move || tell_metrics(metrics, &telling.0, &telling.1, &requests)));
+            .push(thread::spawn(move || tell_metrics(metrics, &telling.0, &telling.1, &counted)));
         let a = Namespace::open_pinned("latput-a").unwrap();
         for _ in 0..4 {
             let connect = || TcpStream::connect((B, PORT)).unwrap();
@@ -66,7 +71,18 @@ impl Traffic {
             let (stop, pause) = (Arc::clone(&stop), Arc::clone(&pause));
             threads.push(thread::spawn(move || ask(stream, &stop, &pause)));
         }
-        Self { stop, pause, endpoint, threads }
+        Self { stop, pause, endpoint, requests, threads }
+    }
+
+    /// Tells the number of requests again and again, in a way of the test's own.
+    fn tell(&mut self, mut how: impl FnMut(u64) + Send + 'static) {
+        let (stop, requests) = (Arc::clone(&self.stop), Arc::clone(&self.requests));
+        self.threads.push(thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                how(requests.load(Ordering::Relaxed));
+                thread::sleep(Duration::from_millis(20));
+            }
+        }));
     }
 }
 
@@ -378,9 +394,100 @@ fn the_applications_figures_are_there_while_it_tells_them_and_absent_when_not() 
         traffic.endpoint.store(mode, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(800)); // the answer under way
         let ran = place.run(&["tune", "plan.toml", HOST, "-o", file, "--report", "live.html"]);
-        ran.expect(0, &["endpoint 198.18.0.2:7001", said]);
+        ran.expect(0, &["endpoint http://198.18.0.2:7001/metrics", said]);
         assert!(!ran.out.contains("live_requests_per_s "), "{ran:#?}");
     }
+    drop(traffic);
+}
+
+#[test]
+fn the_applications_figures_come_from_a_file_and_by_statsd() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    // latput opens the file as a user that owns nothing.
+    let folder = place.path("application");
+    std::fs::create_dir(&folder).unwrap();
+    for open in [&place.path(""), &folder] {
+        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (file, socket) = (folder.join("figures.json"), folder.join("statsd.sock"));
+    let workload = |endpoint: &str, source: &str| {
+        let metrics = format!("metrics = {{ live_told_per_s = \"{source}\" }}");
+        let more = format!("slice = \"600ms\"\nendpoint = \"{endpoint}\"\n{metrics}");
+        plan("txqueuelen = [1000, 1001]", "", &more)
+    };
+    let by_file = workload(&format!("file://{}", file.display()), "counter json:/requests");
+    let (_lab, mut traffic) = lab_with(&place, &by_file);
+    traffic.tell({
+        let (file, part) = (file.clone(), folder.join("part"));
+        move |requests| {
+            std::fs::write(&part, format!("{{\"requests\": {requests}}}")).unwrap();
+            std::fs::rename(&part, &file).unwrap();
+        }
+    });
+    place.run(&words(&[])).expect(0, &["live_told_per_s"]);
+    let sender = UnixDatagram::unbound().unwrap();
+    traffic.tell({
+        let (socket, mut last) = (socket.clone(), None);
+        move |requests| {
+            let new = requests - last.replace(requests).unwrap_or(requests);
+            // There is no socket until latput has made one.
+            let _unread = sender.send_to(format!("app.requests:{new}|c").as_bytes(), &socket);
+        }
+    });
+    let by_statsd = format!("statsd://{}", socket.display());
+    place.write("plan.toml", &workload(&by_statsd, "counter app.requests"));
+    let by_statsd = ["tune", "plan.toml", HOST, "-o", "statsd.db", "--report", "live.html"];
+    place.run(&by_statsd).expect(0, &["live_told_per_s"]);
+    assert!(!socket.exists(), "latput takes its socket away");
+    let told = |file: &str| {
+        let report = place.run(&["report", file, "--json"]).expect(0, &[]).out.clone();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        report["cells"][0]["metrics"]["live_told_per_s"]["value"].as_f64().unwrap()
+    };
+    // Four connections of up to 200 requests per second.
+    for file in ["live.db", "statsd.db"] {
+        assert!((1.0..=900.0).contains(&told(file)), "{file}: {}", told(file));
+    }
+    // What only root may read is not read for a plan.
+    std::fs::write(folder.join("secret"), "{\"requests\": 1}").unwrap();
+    let only_root = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(folder.join("secret"), only_root).unwrap();
+    let secret = format!("file://{}", folder.join("secret").display());
+    place.write("plan.toml", &workload(&secret, "counter json:/requests"));
+    place
+        .run(&["tune", "plan.toml", HOST, "-o", "secret.db", "--report", "live.html"])
+        .expect(0, &["everybody must be able to read it"]);
+    drop(traffic);
+}
+
+#[test]
+fn outside_of_its_hours_a_run_waits_with_todays_setting() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let minutes = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let hour = |later: u64| (minutes.as_secs() / 3600 + later) % 24;
+    let hours = format!("slice = \"200ms\"\nhours = \"{:02}:00-{:02}:00 UTC\"", hour(10), hour(12));
+    let (lab, traffic) = lab_with(&place, &plan("txqueuelen = [1000, 1234]", "", &hours));
+    let before = lab.knobs();
+    let checked = place.run(&["run", "plan.toml", "--check=plan"]);
+    checked.expect(0, &["about 14 s to 60 s", "waits outside of", "no guard"]);
+    let mut latput = place.start(&words(&[]));
+    let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
+    wait_until("that it waits", || {
+        said().contains("outside of the hours") || has_ended(&mut latput)
+    });
+    assert_eq!(lab.knobs(), before);
+    let pid = rustix::process::Pid::from_child(&latput);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(!latput.wait().unwrap().success(), "{}", said());
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
     drop(traffic);
 }
 

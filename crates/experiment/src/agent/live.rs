@@ -1,6 +1,7 @@
 //! The agent's part of a block on live traffic: what the application tells of itself, and the guards on that. The agent asks,
 //! because it has no rights, and its keeper reads no stranger's bytes.
 
+mod application;
 mod http;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use latput_trial::live::Endpoint;
 use latput_trial::metric::CustomMetric;
 use latput_units::Nanos;
 
+pub(super) use self::application::Application;
 use super::{Prepared, Service};
 use crate::live::{Broken, LiveBlock, LiveSeen, Span, TICK, TimedFigure, put_at};
 use crate::protocol::{Answer, Failure, failed};
@@ -39,8 +41,10 @@ impl Service<'_> {
             let seen = self.keeper.live(block, &|| false)?;
             return Ok(Answer::Lived(Box::new(seen)));
         };
+        self.application.open(&endpoint).map_err(failed)?;
         let asking = Asking {
             endpoint: &endpoint,
+            application: &self.application,
             block: &block,
             is_over: AtomicBool::new(false),
             ends_slice: AtomicBool::new(false),
@@ -60,6 +64,7 @@ impl Service<'_> {
 /// The endpoint of a block.
 struct Asking<'a> {
     endpoint: &'a Endpoint,
+    application: &'a Application,
     block: &'a LiveBlock,
     is_over: AtomicBool,
     ends_slice: AtomicBool,
@@ -74,6 +79,8 @@ struct Heard {
     broken: Option<(usize, f64, Nanos)>,
     /// Why the slice was to end, without a broken guard.
     ended: Option<String>,
+    /// Whether it did not answer under today's setting.
+    is_silent_today: bool,
 }
 
 impl Asking<'_> {
@@ -88,9 +95,7 @@ impl Asking<'_> {
                     return heard;
                 }
                 let begun = latput_load::now();
-                let asked = http::get(self.endpoint, ANSWER_WITHIN)
-                    .and_then(|text| Scrape::read(&text, &self.endpoint.figures));
-                match asked {
+                match self.application.scrape(self.endpoint, ANSWER_WITHIN) {
                     Ok(scrape) => {
                         missing = 0;
                         let answered = latput_load::now();
@@ -99,11 +104,13 @@ impl Asking<'_> {
                     }
                     Err(why) => {
                         missing += 1;
-                        heard.note(format!("endpoint {}: {why}", self.endpoint.address));
+                        heard.note(format!("endpoint {}: {why}", self.endpoint.at));
                     }
                 }
                 if idx == 1 && !self.block.setting.is_empty() {
                     self.judge_slice(&mut heard, span, missing);
+                } else {
+                    heard.is_silent_today |= missing >= MOST_MISSING && self.has_guards();
                 }
                 if at >= span.to {
                     break;
@@ -237,6 +244,7 @@ impl Asking<'_> {
         } else if let (Some(why), Some(ended)) = (&heard.ended, &mut seen.ended) {
             ended.clone_from(why);
         }
+        seen.is_silent_today |= heard.is_silent_today;
         seen.notes.extend(heard.notes);
         seen
     }

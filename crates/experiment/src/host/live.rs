@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_knobs::{Setting, State};
+use latput_knobs::{ChangeOutcome, Refusal, Setting, State};
 use latput_linux::{Sample, process};
 use latput_load::Stop;
 use latput_trial::observation::{HostObservation, TcpObservation};
@@ -67,16 +67,7 @@ impl HostSession {
         if !block.is_possible() {
             return Err(failed("a block of live traffic that no host could run"));
         }
-        let (connections, notes) = match Connections::open(&block.watch) {
-            Ok(connections) => (Some(connections), Vec::new()),
-            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
-        };
-        let mut readings = Readings { connections, notes, stop, is_told };
-        let put_in_force = |host: &mut Self, setting: &Setting| {
-            let begun = process::OsClock.now();
-            let found = host.set(setting)?;
-            Ok::<_, Failure>((found, process::OsClock.now().saturating_sub(begun)))
-        };
+        let mut readings = Readings::open(block, stop, is_told);
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
@@ -85,6 +76,7 @@ impl HostSession {
         let first = self.watch_span(&today, &mut readings)?;
         let todays = figures(guards, first.host.clone());
         let mut seen = LiveSeen::of_today(first.host, guards.len());
+        seen.is_silent_today = first.ended.is_some();
         let told = || is_told().then(|| "it was told to end".to_owned());
         seen.ended = why_not(block, &seen.before, &todays).or(first.ended).or_else(told);
         if seen.ended.is_some() {
@@ -93,16 +85,25 @@ impl HostSession {
         let is_other = !block.setting.is_empty();
         let mut found = state.clone();
         if is_other {
-            let (values, change) = put_in_force(self, &block.setting)?;
-            found.0.extend(values.0);
-            seen.changes[0] = change;
+            match self.put_in_force(&block.setting) {
+                Ok((values, change)) => {
+                    found.0.extend(values.0);
+                    seen.changes[0] = change;
+                }
+                Err(failure) if is_about_the_level(failure.outcome) => {
+                    self.put_in_force(&Setting::default())?;
+                    seen.refused = Some(failure.message);
+                    return Ok(self.told(seen, readings, &state));
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         let other =
             Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
         let other = self.watch_span(&other, &mut readings);
         if is_other {
             // Whatever became of the slice.
-            seen.changes[1] = put_in_force(self, &Setting::default())?.1;
+            seen.changes[1] = self.put_in_force(&Setting::default())?.1;
         }
         let other = other?;
         let back_at = process::OsClock.now();
@@ -126,10 +127,18 @@ impl HostSession {
                 state: state.clone(),
             };
             let again = self.watch_span(&again, &mut readings)?;
+            seen.is_silent_today = again.ended.is_some();
             (seen.after, seen.ended) = (Some(again.host), again.ended);
             (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
         }
         Ok(self.told(seen, readings, &state))
+    }
+
+    /// The values that were read back, and the duration of the change.
+    fn put_in_force(&mut self, setting: &Setting) -> Result<(State, Nanos), Failure> {
+        let begun = process::OsClock.now();
+        let found = self.set(setting)?;
+        Ok((found, process::OsClock.now().saturating_sub(begun)))
     }
 
     /// Adds what is told at the end of a block.
@@ -246,7 +255,15 @@ impl SpanSeen {
     }
 }
 
-impl Readings<'_> {
+impl<'a> Readings<'a> {
+    fn open(block: &'a LiveBlock, stop: &'a Stop, is_told: &'a dyn Fn() -> bool) -> Self {
+        let (connections, notes) = match Connections::open(&block.watch) {
+            Ok(connections) => (Some(connections), Vec::new()),
+            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
+        };
+        Self { connections, notes, stop, is_told }
+    }
+
     /// What the connections did since the last reading; nothing if they cannot be read, which is told once.
     fn tcp(&mut self) -> TcpObservation {
         let Some(connections) = &mut self.connections else { return TcpObservation::default() };
@@ -271,6 +288,8 @@ impl LiveSeen {
             changes: [Nanos::ZERO; 2],
             back_at: Nanos::ZERO,
             broken: None,
+            is_silent_today: false,
+            refused: None,
             ended: None,
             todays_figures: BTreeMap::new(),
             figures: BTreeMap::new(),
@@ -279,6 +298,11 @@ impl LiveSeen {
             left: Vec::new(),
         }
     }
+}
+
+/// Whether a failed change has left everything as it was, and another setting may succeed.
+const fn is_about_the_level(outcome: ChangeOutcome) -> bool {
+    matches!(outcome, ChangeOutcome::Refused(Refusal::Failure) | ChangeOutcome::RolledBack)
 }
 
 /// Why the other setting is not put in force after what today has shown.

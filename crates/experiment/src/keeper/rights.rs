@@ -1,21 +1,27 @@
-//! The rights of a keeper over its agent's sockets: a few socket options, and echo sockets to one address.
+//! The rights of a keeper over its agent's sockets and files: a few socket options, echo sockets to one address, files that
+//! everybody may read, and a socket that an application sends statsd to.
 //!
 //! Sockets go over a Unix socket with the question or the answer (`SCM_RIGHTS`).
 
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use latput_linux::confine;
 use latput_load::{PrivilegedOption, Rights, open_echo_socket};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
 
+use super::statsd::SocketFile;
 use crate::passing::{receive, send};
 
 /// Most bytes of a question or an answer.
-const MAX_BYTES: usize = 512;
+const MAX_BYTES: usize = 8192;
 /// Most time of an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -27,6 +33,10 @@ enum Wanted {
     Option(PrivilegedOption),
     /// Open an echo socket.
     EchoSocket(IpAddr),
+    /// Open a file that everybody may read.
+    File(String),
+    /// Make a socket for statsd. There is one at a time.
+    Statsd(String),
 }
 
 /// The error number, or 0.
@@ -37,19 +47,32 @@ struct Given {
 
 /// Serves an agent until it ends.
 pub(super) fn serve(end: &OwnedFd) {
+    let mut statsd = None;
     while let Ok((wanted, mut sockets)) = receive::<Wanted>(end, MAX_BYTES) {
         let given = match (wanted, sockets.pop()) {
             (Wanted::Option(option), Some(socket)) => option.set(socket.as_fd()).map(|()| None),
             (Wanted::EchoSocket(peer), None) => {
                 open_echo_socket(peer).map(|socket| Some(OwnedFd::from(socket)))
             }
+            (Wanted::File(path), None) => confine::open_as_nobody(Path::new(&path)).map(Some),
+            (Wanted::Statsd(path), None) => {
+                drop(statsd.take());
+                SocketFile::bind(&path).map(|(socket, file)| {
+                    statsd = Some(file);
+                    Some(socket)
+                })
+            }
             _ => Err(io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error())),
         };
         let (errno, socket) = match given {
             Ok(socket) => (0, socket),
             Err(error) => {
-                let unknown = rustix::io::Errno::IO.raw_os_error();
-                (error.raw_os_error().unwrap_or(unknown), None)
+                let unknown = match error.kind() {
+                    io::ErrorKind::InvalidInput => rustix::io::Errno::INVAL,
+                    io::ErrorKind::AlreadyExists => rustix::io::Errno::EXIST,
+                    _ => rustix::io::Errno::IO,
+                };
+                (error.raw_os_error().unwrap_or(unknown.raw_os_error()), None)
             }
         };
         if send(end, &Given { errno }, &socket.iter().map(AsFd::as_fd).collect::<Vec<_>>()).is_err()
@@ -60,13 +83,25 @@ pub(super) fn serve(end: &OwnedFd) {
 }
 
 /// An agent's end.
-#[derive(Debug)]
-pub(crate) struct KeepersRights(Mutex<OwnedFd>);
+#[derive(Clone, Debug)]
+pub(crate) struct KeepersRights(Arc<Mutex<OwnedFd>>);
 
 impl KeepersRights {
     pub(crate) fn new(end: OwnedFd) -> io::Result<Self> {
         set_socket_timeout(&end, Timeout::Recv, Some(ANSWER_WITHIN))?;
-        Ok(Self(Mutex::new(end)))
+        Ok(Self(Arc::new(Mutex::new(end))))
+    }
+
+    /// A regular file that everybody may read.
+    pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
+        let file = self.ask(&Wanted::File(path.to_owned()), None)?;
+        file.map(File::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// A socket at this path that everybody may send to. It is gone when this agent is.
+    pub(crate) fn open_statsd(&self, path: &str) -> io::Result<UnixDatagram> {
+        let socket = self.ask(&Wanted::Statsd(path.to_owned()), None)?;
+        socket.map(UnixDatagram::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn ask(&self, wanted: &Wanted, socket: Option<BorrowedFd<'_>>) -> io::Result<Option<OwnedFd>> {
@@ -114,6 +149,37 @@ mod tests {
         assert!(rights.ask(&echo, Some(socket.as_fd())).is_err());
         drop(rights);
         serving.join().unwrap();
+    }
+
+    #[test]
+    fn files_are_those_that_everybody_may_read_and_a_socket_goes_with_the_agent() {
+        use std::io::Read as _;
+        use std::os::unix::fs::PermissionsExt as _;
+        let (keepers, agents) = crate::passing::pair().unwrap();
+        let serving = thread::spawn(move || serve(&keepers));
+        let rights = KeepersRights::new(agents).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = folder.path().join("figures");
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, "queue 3").unwrap();
+        let mut text = String::new();
+        rights.open_file(name).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "queue 3");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            let refused = rights.open_file(name).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "root's own file");
+        }
+        assert!(rights.open_file(folder.path().to_str().unwrap()).is_err(), "a folder");
+        assert!(rights.open_file("/dev/zero").is_err(), "a device");
+        assert!(rights.open_file("/no/such").is_err());
+        let socket = folder.path().join("app.sock");
+        let _reading = rights.open_statsd(socket.to_str().unwrap()).unwrap();
+        assert!(socket.exists());
+        drop(rights);
+        serving.join().unwrap();
+        assert!(!socket.exists());
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let (workloads, method) = (plan.workloads.len() as u64, &plan.method);
     let block = (settings.len() as u64).saturating_mul(workloads);
     if let Some(live) = plan.live() {
-        let remarks = [remarks, vec![live_remark(live)]].concat();
+        let remarks = [remarks, live_remarks(live)].concat();
         return Ok(on_live(&plan, live, (settings.len(), runner.hosts()), remarks));
     }
     let trials = if design == Design::Search {
@@ -102,38 +102,64 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     })
 }
 
-/// A run on live traffic: its blocks, and the time until its budget is used up.
+/// A run on live traffic.
 fn on_live(
     plan: &Plan,
     live: &Live,
     (settings, hosts): (usize, Vec<HostFacts>),
     remarks: Vec<String>,
 ) -> Checked {
-    let noise = u64::from(super::live::noise_blocks(live));
-    let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
-    let pairs = others.saturating_mul(plan.method.repetitions_min.into());
-    let block = super::live::block_length(live);
-    let shortest = block.saturating_mul(noise + pairs);
-    let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
-    let longest = if live.observe { shortest } else { budget.max(shortest) };
-    let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
+    let LiveRuns { settings, trials, time } = LiveRuns::of(plan, live, settings);
     Checked {
         design: Design::Blocks,
-        settings: if live.observe { 1 } else { settings as u64 },
+        settings,
         workloads: 1,
-        trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
-        time: (shortest, longest),
+        trials,
+        time,
         is_simulated: false,
         hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
         remarks,
     }
 }
 
-fn live_remark(live: &Live) -> String {
-    match live.guards.as_slice() {
+/// What a plan on live traffic comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveRuns {
+    /// Number of settings that are run.
+    pub settings: u64,
+    /// The fewest and the most runs.
+    pub trials: (u64, u64),
+    /// About the shortest and the longest time: its blocks, and the time until its budget is used up.
+    pub time: (Nanos, Nanos),
+}
+
+impl LiveRuns {
+    /// Of a plan with so many settings, with today's.
+    pub fn of(plan: &Plan, live: &Live, settings: usize) -> Self {
+        let noise = u64::from(super::live::noise_blocks(live));
+        let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
+        let pairs = others.saturating_mul(plan.method.repetitions_min.into());
+        let block = super::live::block_length(live);
+        let shortest = block.saturating_mul(noise + pairs);
+        let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
+        let longest = if live.observe { shortest } else { budget.max(shortest) };
+        let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
+        Self {
+            settings: if live.observe { 1 } else { settings as u64 },
+            trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
+            time: (shortest, longest),
+        }
+    }
+}
+
+/// What protects live traffic, and when it is left alone.
+pub fn live_remarks(live: &Live) -> Vec<String> {
+    let guards = match live.guards.as_slice() {
         [] => "no guard protects the live traffic: give `guard` or --guard".to_owned(),
         guards => format!("guards: {}", guards.join("; ")),
-    }
+    };
+    let hours = live.hours.map(|hours| format!("it waits outside of {hours}, beside its time"));
+    [guards].into_iter().chain(hours).collect()
 }
 
 /// Asks for the settings and the workloads of a plan that refuses what is not supported.

@@ -14,7 +14,7 @@ use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::live::{pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
-use latput_trial::live::{BAN_CHECK, GUARD_CHECK, Live};
+use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
@@ -53,6 +53,8 @@ struct LiveRun<'r> {
     boot_id: String,
     /// Since when no block could be run.
     waiting_since: Option<Instant>,
+    /// Time that was waited for the plan's hours. The budget does not have it.
+    outside: Duration,
 }
 
 /// What a block came to.
@@ -75,7 +77,15 @@ impl Session<'_> {
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
         let evidence = Evidence::begin(guards, &self.results.rows);
-        let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
+        let run = &mut LiveRun {
+            runner,
+            live,
+            evidence,
+            goal,
+            boot_id,
+            waiting_since: None,
+            outside: Duration::ZERO,
+        };
         self.noise(run)?;
         if run.live.observe {
             self.results.planned_trials = self.results.rows.len() as u64;
@@ -135,7 +145,7 @@ impl Session<'_> {
             }
             Rng::split(self.results.seed, round).shuffle(&mut alive);
             for setting in alive {
-                if self.begun.elapsed() >= budget {
+                if self.begun.elapsed().saturating_sub(run.outside) >= budget {
                     self.remark("the time budget is used up".to_owned());
                     return Ok(());
                 }
@@ -202,6 +212,7 @@ impl Session<'_> {
         setting: usize,
         measured: Nanos,
     ) -> Result<(), Error> {
+        self.await_hours(run)?;
         loop {
             if let Outcome::Kept = self.try_block(run, setting, measured)? {
                 run.waiting_since = None;
@@ -217,11 +228,28 @@ impl Session<'_> {
                     ),
                 });
             }
-            rest(TRY_AGAIN, self.run.stop)?;
             if run.evidence.banned.contains(&setting) {
                 return Ok(());
             }
+            rest(TRY_AGAIN, self.run.stop)?;
         }
+    }
+
+    /// Waits until a block fits into the plan's hours. Today's setting is in force.
+    fn await_hours(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+        let Some(hours) = run.live.hours else { return Ok(()) };
+        let begun = Instant::now();
+        let is_in = || hours.have(unix_ms(), block_length(&run.live));
+        if !is_in() {
+            self.progress.remark(&format!(
+                "outside of the hours {hours}: today's setting is in force, and latput waits"
+            ));
+        }
+        while !is_in() {
+            rest(TRY_AGAIN, self.run.stop)?;
+        }
+        run.outside += begun.elapsed();
+        Ok(())
     }
 
     fn try_block(
@@ -256,16 +284,22 @@ impl Session<'_> {
             let mut observation = observed(run, host, &seen.figures);
             observation.checks.extend(of_changes(&seen, run.evidence.cut));
             observation.checks.push(guard_check(&seen, &run.evidence.guards()));
+            observation.live = Some(slice_of(&seen, run.evidence.cut, &run.evidence.guards()));
             observation
         });
+        if let Some(why) = &seen.refused {
+            run.evidence.banned.insert(setting);
+            let label = &self.results.settings[setting].label;
+            self.remark(format!("`{label}` is banned: it cannot be set here: {why}"));
+            return Ok(Outcome::Lost);
+        }
+        let is_silent = !is_today && seen.ended.is_some() && seen.after.is_none();
+        let tried = seen.slice.as_ref().filter(|_| !is_today).map(|_| (setting, is_silent));
+        run.evidence.count_stops(seen.is_silent_today, tried);
         if let Some(why) = &seen.ended {
-            if !self.has_stopped(run, setting, &seen, why) {
-                return Ok(Outcome::Lost);
-            }
+            let Some(why) = self.ban_silent(run, tried, why) else { return Ok(Outcome::Lost) };
             if let Some(other) = &mut other {
-                other
-                    .checks
-                    .push(ban("twice the traffic stopped in its slices, and not in today's"));
+                other.checks.push(ban(&why));
             }
         }
         run.evidence.learn(&seen, is_today);
@@ -289,35 +323,38 @@ impl Session<'_> {
         };
         store(self, 0, today)?;
         if let Some(other) = other.filter(|_| !is_today) {
-            store(self, setting, other)?;
+            store(self, setting, with_ban(other))?;
         }
         Ok(Outcome::Kept)
     }
 
-    /// Tells why a block was lost. Whether its setting is banned because the traffic stops under it.
-    fn has_stopped(
+    /// Tells why a block was lost. If its setting is banned because the traffic or the application falls silent under it: why.
+    fn ban_silent(
         &mut self,
         run: &mut LiveRun<'_>,
-        setting: usize,
-        seen: &LiveSeen,
+        tried: Option<(usize, bool)>,
         why: &str,
-    ) -> bool {
-        let label = self.results.settings[setting].label.clone();
-        let is_in_slice = setting != 0 && seen.slice.is_some() && seen.after.is_none();
-        if is_in_slice && run.evidence.has_stopped_again(setting) {
+    ) -> Option<String> {
+        let silent = tried.filter(|(_, is_silent)| *is_silent).map(|(setting, _)| setting);
+        let label = silent.map(|setting| self.results.settings[setting].label.clone());
+        if let (Some(setting), Some(label)) = (silent, &label)
+            && let Some([own, todays]) = run.evidence.stops_too_often(setting)
+        {
             run.evidence.banned.insert(setting);
-            self.remark(format!(
-                "`{label}` is banned: twice the traffic stopped in its slices, and not in today's"
-            ));
-            return true;
+            let said = format!(
+                "{why}, in {} of its {} slices, and in {} of {} blocks under today's setting",
+                own.silent, own.all, todays.silent, todays.all
+            );
+            self.remark(format!("`{label}` is banned: {said}"));
+            return Some(said);
         }
         if run.waiting_since.is_none() {
+            let place = label.map_or_else(String::new, |label| format!(" in a slice of `{label}`"));
             self.progress.remark(&format!(
-                "{why}{}: today's setting is in force, and the block is tried again",
-                if is_in_slice { format!(" in a slice of `{label}`") } else { String::new() }
+                "{why}{place}: today's setting is in force, and the block is tried again"
             ));
         }
-        false
+        None
     }
 
     /// Bans a setting of which all slices together break a guard. Returns the failed check.
@@ -414,6 +451,27 @@ fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
         ),
     };
     [in_cut, checks::knob_drift(&seen.drift)]
+}
+
+/// Says in the slice itself why its setting is banned, if a check does.
+fn with_ban(mut observation: Observation) -> Observation {
+    let banned = observation.checks.iter().find(|check| check.name == BAN_CHECK);
+    let banned = banned.map(|check| check.detail.clone());
+    observation.live = observation.live.map(|live| LiveSlice { banned, ..live });
+    observation
+}
+
+/// The changes of a block's slice, and the guard that ended it.
+fn slice_of(seen: &LiveSeen, cut: Nanos, guards: &[Guard]) -> LiveSlice {
+    let [change, change_back] = seen.changes;
+    let broken = seen.broken.as_ref().map(|broken| BrokenGuard {
+        guard: guards.get(broken.guard).map_or_else(String::new, |guard| guard.text.clone()),
+        value: broken.value,
+        today: broken.today,
+        after: broken.after,
+        until_back: broken.until_back,
+    });
+    LiveSlice { change, change_back, cut, broken, banned: None }
 }
 
 fn guard_check(seen: &LiveSeen, guards: &[Guard]) -> Check {

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use latput_stats as stats;
+use latput_trial::live::{BrokenGuard, LiveSlice};
 use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
 
-use super::{Estimate, KnobReading, RunCheck, RunDocument, RunHost, RunProgram, estimate, finite};
+use super::{
+    Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram, estimate,
+    finite,
+};
 use crate::view::{CPU_PARTS, cpu_shares};
 
 pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
@@ -38,6 +42,26 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
             .map(|metric| metric.name().to_owned())
             .collect(),
         programs: row.observation.programs.iter().filter_map(run_program).collect(),
+        live: row.observation.live.as_ref().map(run_live),
+    }
+}
+
+fn run_live(slice: &LiveSlice) -> RunLive {
+    let guard = |broken: &BrokenGuard| {
+        Some(RunGuard {
+            guard: broken.guard.clone(),
+            value: finite(broken.value)?,
+            today: broken.today.and_then(finite),
+            after_ns: broken.after.as_ns(),
+            until_back_ns: broken.until_back.as_ns(),
+        })
+    };
+    RunLive {
+        change_ns: slice.change.as_ns(),
+        change_back_ns: slice.change_back.as_ns(),
+        cut_ns: slice.cut.as_ns(),
+        guard_broken: slice.broken.as_ref().and_then(guard),
+        banned: slice.banned.clone(),
     }
 }
 

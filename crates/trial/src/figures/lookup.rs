@@ -295,7 +295,7 @@ fn metric(written: &Written, unit: Unit) -> Result<Metric, OwnFigureError> {
     Ok(metric)
 }
 
-fn lookup(written: &Written) -> Result<Lookup, OwnFigureError> {
+pub(super) fn lookup(written: &Written) -> Result<Lookup, OwnFigureError> {
     let name = &written.name;
     let wrong = |what, text: &str, problem: String| OwnFigureError::Lookup {
         name: shown(name),

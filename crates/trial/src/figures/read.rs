@@ -8,7 +8,7 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 use serde_json::Value;
 
-use super::{Figures, Lookup, OwnFigure, Source};
+use super::{Figures, Lookup, OwnFigure, PrintedUnit, Source};
 use crate::metric::Metric;
 use crate::observation::Observation;
 
@@ -280,55 +280,58 @@ impl OwnFigure {
         let Some(text) = output.text(&self.from) else {
             return Err(error("its file is not there".to_owned()));
         };
-        let values = match &self.lookup {
-            Lookup::Regex(pattern) => self.read_regex(pattern, text),
-            Lookup::Json(pointer) => self.read_json(pointer, text),
-            Lookup::Csv { column, row } => self.read_csv(column, *row, text),
-        };
-        let (first, other) = values.map_err(error)?;
+        self.lookup.read(self.printed, text).map_err(error)
+    }
+}
+
+impl Lookup {
+    /// The only value in a text, in the base unit of what is printed.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, is no number of at least 0, or is there with several values.
+    pub(super) fn read(&self, printed: PrintedUnit, text: &Text) -> Result<f64, String> {
+        let (first, other) = match self {
+            Self::Regex(pattern) => {
+                let found = pattern.find_all(text.as_str()).map(|found| printed.read(found));
+                self.first_and_other(found)
+            }
+            Self::Json(pointer) => {
+                let value = self.read_json(pointer, printed, text)?;
+                self.first_and_other(std::iter::once(value))
+            }
+            Self::Csv { column, row } => {
+                let fields = text.column(column).ok_or_else(|| format!("{self} is not there"))?;
+                let fields: Vec<&String> = match row {
+                    None => fields.iter().collect(),
+                    Some(row) => fields.get(*row as usize - 1).into_iter().collect(),
+                };
+                self.first_and_other(fields.into_iter().map(|field| printed.read(field)))
+            }
+        }?;
         match other {
             None => Ok(first),
-            Some(other) => Err(error(format!(
-                "{} is there several times, with different values ({first} and {other}): make the place more exact",
-                self.lookup
-            ))),
+            Some(other) => Err(format!(
+                "{self} is there several times, with different values ({first} and {other}): make the place more exact"
+            )),
         }
     }
 
-    fn read_regex(
+    fn read_json(
         &self,
-        pattern: &super::Pattern,
+        pointer: &str,
+        printed: PrintedUnit,
         text: &Text,
-    ) -> Result<(f64, Option<f64>), String> {
-        let found = pattern.find_all(text.as_str()).map(|found| self.printed.read(found));
-        self.first_and_other(found)
-    }
-
-    fn read_json(&self, pointer: &str, text: &Text) -> Result<(f64, Option<f64>), String> {
+    ) -> Result<Result<f64, String>, String> {
         let document = text.json()?;
-        let value = match document.pointer(pointer) {
-            None => return Err(format!("{} is not there", self.lookup)),
+        Ok(match document.pointer(pointer) {
+            None => return Err(format!("{self} is not there")),
             Some(Value::Number(number)) => number
                 .as_f64()
-                .map_or_else(|| Err(format!("{number} is no number")), |it| self.printed.value(it)),
-            Some(Value::String(text)) => self.printed.read(text),
+                .map_or_else(|| Err(format!("{number} is no number")), |it| printed.value(it)),
+            Some(Value::String(text)) => printed.read(text),
             Some(_) => Err("it is not a number".to_owned()),
-        };
-        self.first_and_other(std::iter::once(value))
-    }
-
-    fn read_csv(
-        &self,
-        column: &str,
-        row: Option<u32>,
-        text: &Text,
-    ) -> Result<(f64, Option<f64>), String> {
-        let fields = text.column(column).ok_or_else(|| format!("{} is not there", self.lookup))?;
-        let fields: Vec<&String> = match row {
-            None => fields.iter().collect(),
-            Some(row) => fields.get(row as usize - 1).into_iter().collect(),
-        };
-        self.first_and_other(fields.into_iter().map(|field| self.printed.read(field)))
+        })
     }
 
     /// The first value, and another one if there is one.
@@ -336,9 +339,8 @@ impl OwnFigure {
         &self,
         mut found: impl Iterator<Item = Result<f64, String>>,
     ) -> Result<(f64, Option<f64>), String> {
-        let value =
-            |found: Result<f64, String>| found.map_err(|why| format!("{}: {why}", self.lookup));
-        let first = found.next().ok_or_else(|| format!("{} is not there", self.lookup))?;
+        let value = |found: Result<f64, String>| found.map_err(|why| format!("{self}: {why}"));
+        let first = found.next().ok_or_else(|| format!("{self} is not there"))?;
         let first = value(first)?;
         for other in found {
             let other = value(other)?;

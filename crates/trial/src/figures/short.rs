@@ -31,6 +31,12 @@ pub(super) fn parse(text: &str) -> Result<OwnFigure, OwnFigureError> {
             _ => return Err(error("it has two units")),
         }
     }
+    read_place(&mut written, place).map_err(error)?;
+    OwnFigure::try_from(written)
+}
+
+/// Reads the place of a value: `/REGEX/`, `json:POINTER` or `csv:COLUMN[:ROW]`.
+pub(super) fn read_place(written: &mut Written, place: &str) -> Result<(), &'static str> {
     if let Some(pointer) = place.strip_prefix("json:") {
         written.json = Some(pointer.to_owned());
     } else if let Some(csv) = place.strip_prefix("csv:") {
@@ -40,10 +46,10 @@ pub(super) fn parse(text: &str) -> Result<OwnFigure, OwnFigureError> {
             None => WrittenCsv { column: csv.to_owned(), row: None },
         });
     } else if let Some(rest) = place.strip_prefix('/') {
-        let regex = rest.strip_suffix('/').ok_or_else(|| error("the closing `/` is missing"))?;
+        let regex = rest.strip_suffix('/').ok_or("the closing `/` is missing")?;
         written.regex = Some(regex.to_owned());
     } else {
-        return Err(error("the place after `=` begins with `/`, `json:` or `csv:`"));
+        return Err("the place after `=` begins with `/`, `json:` or `csv:`");
     }
-    OwnFigure::try_from(written)
+    Ok(())
 }

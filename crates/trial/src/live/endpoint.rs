@@ -1,16 +1,20 @@
-//! Where an application tells its own figures: an HTTP endpoint in the text format of Prometheus.
+//! Where an application tells its own figures: an HTTP endpoint or a file in the text format of Prometheus or with numbers at
+//! known places, or a socket of latput's that takes statsd.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figures::TextPlace;
 use crate::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
 
 /// Most figures of an endpoint.
 const MOST_FIGURES: usize = 32;
 /// Most bytes of a path, a metric's name or a label.
 const MOST_BYTES: usize = 1_000;
+/// Most bytes of a Unix socket's path, with the null byte behind it (unix(7)).
+const MOST_SOCKET_BYTES: usize = 107;
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
 
@@ -18,12 +22,27 @@ const HTTP_PORT: u16 = 80;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// Its address. Names are not looked up: who watches a host asks no other for it.
-    pub address: SocketAddr,
-    /// The path, with a `/` before it.
-    pub path: String,
+    /// Where it is.
+    pub at: EndpointAt,
     /// The figures.
     pub figures: Vec<EndpointFigure>,
+}
+
+/// The place of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum EndpointAt {
+    /// It answers over HTTP.
+    Http {
+        /// Its address. Names are not looked up: who watches a host asks no other for it.
+        address: SocketAddr,
+        /// The path, with a `/` before it.
+        path: String,
+    },
+    /// A file that the application writes again and again, by its absolute path.
+    File(String),
+    /// A Unix datagram socket that latput makes, and removes at the end, by its absolute path. The application sends to it.
+    Statsd(String),
 }
 
 /// One figure of an endpoint.
@@ -41,11 +60,21 @@ pub struct EndpointFigure {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FigureSource {
     /// A counter: its growth per second.
-    Counter(MetricSeries),
+    Counter(FigurePlace),
     /// A gauge: the mean of its values.
-    Gauge(MetricSeries),
-    /// A histogram of seconds: this quantile, in nanoseconds, of what was added to it.
+    Gauge(FigurePlace),
+    /// A histogram of seconds, or timings of statsd: this quantile, in nanoseconds, of what was added.
     Quantile(f64, MetricSeries),
+}
+
+/// Where a number stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FigurePlace {
+    /// In series with a name.
+    Series(MetricSeries),
+    /// At a place in the text.
+    Text(TextPlace),
 }
 
 /// Series of one name. Those that have all of these labels are added up.
@@ -60,28 +89,13 @@ pub struct MetricSeries {
 }
 
 impl Endpoint {
-    /// Reads `http://ADDRESS[:PORT]/PATH`.
+    /// Reads `http://ADDRESS[:PORT]/PATH`, `file:///PATH` or `statsd:///PATH`.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and the remedy.
     pub fn parse(url: &str, figures: Vec<EndpointFigure>) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address",
-                shown(url)
-            )
-        };
-        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let address = if let Ok(address) = authority.parse() {
-            address
-        } else {
-            let bare = authority.trim_start_matches('[').trim_end_matches(']');
-            SocketAddr::new(bare.parse().map_err(|_| wrong())?, HTTP_PORT)
-        };
-        let path = if path.is_empty() { "/metrics" } else { path }.to_owned();
-        let endpoint = Self { address, path, figures };
+        let endpoint = Self { at: EndpointAt::parse(url)?, figures };
         endpoint.check()?;
         Ok(endpoint)
     }
@@ -92,9 +106,13 @@ impl Endpoint {
     ///
     /// The problem and the remedy.
     pub fn check(&self) -> Result<(), String> {
-        let is_plain = self.path.bytes().all(|byte| byte.is_ascii_graphic());
-        if !self.path.starts_with('/') || !is_plain || self.path.len() > MOST_BYTES {
-            return Err(format!("the path `{}` is invalid", shown(&self.path)));
+        self.at.check()?;
+        let is_statsd = matches!(self.at, EndpointAt::Statsd(_));
+        if let Some(figure) = self.figures.iter().find(|it| is_statsd && !it.source.is_plain()) {
+            return Err(format!(
+                "`{}`: statsd has names and no labels or places: write `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`",
+                figure.metric.name()
+            ));
         }
         if self.figures.is_empty() {
             return Err("say which figures to read there: `metrics = { errors_per_s = \"counter errors_total\" }` in a \
@@ -108,9 +126,77 @@ impl Endpoint {
     }
 }
 
+impl EndpointAt {
+    fn parse(url: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address, `file:///PATH`, or \
+                 `statsd:///PATH.sock`",
+                shown(url)
+            )
+        };
+        if let Some(path) = url.strip_prefix("file://") {
+            return Ok(Self::File(path.to_owned()));
+        }
+        if let Some(path) = url.strip_prefix("statsd://") {
+            return Ok(Self::Statsd(path.to_owned()));
+        }
+        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let address = if let Ok(address) = authority.parse() {
+            address
+        } else {
+            let bare = authority.trim_start_matches('[').trim_end_matches(']');
+            SocketAddr::new(bare.parse().map_err(|_| wrong())?, HTTP_PORT)
+        };
+        let path = if path.is_empty() { "/metrics" } else { path }.to_owned();
+        Ok(Self::Http { address, path })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let (Self::Http { path, .. } | Self::File(path) | Self::Statsd(path)) = self;
+        let is_plain = match self {
+            Self::Http { .. } => path.bytes().all(|byte| byte.is_ascii_graphic()),
+            Self::File(_) | Self::Statsd(_) => !path.contains(char::is_control),
+        };
+        if !path.starts_with('/') || !is_plain || path.len() > MOST_BYTES {
+            return Err(format!("the path `{}` is invalid: it begins with `/`", shown(path)));
+        }
+        match self {
+            Self::Statsd(path) if !is_socket_path(path) => Err(format!(
+                "the socket `{}` ends with `.sock`, has no `..` and at most {MOST_SOCKET_BYTES} bytes",
+                shown(path)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether latput makes a socket there.
+pub fn is_socket_path(path: &str) -> bool {
+    let has_steps_up = path.split('/').any(|part| part == "..");
+    path.starts_with('/')
+        && path.strip_suffix(".sock").is_some()
+        && path.len() <= MOST_SOCKET_BYTES
+        && !has_steps_up
+        && !path.contains('\0')
+}
+
+/// For messages.
+impl std::fmt::Display for EndpointAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http { address, path } => write!(f, "http://{address}{path}"),
+            Self::File(path) => write!(f, "file://{path}"),
+            Self::Statsd(path) => write!(f, "statsd://{path}"),
+        }
+    }
+}
+
 impl EndpointFigure {
     /// Reads a figure: its name, `errors_per_s` or `errors_per_s[lower]`, and what it is read from:
-    /// `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`, where NAME may have labels (`NAME{code="500"}`).
+    /// `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`, where NAME may have labels (`NAME{code="500"}`). In the place of
+    /// a counter's or a gauge's name may stand `/REGEX/`, `json:POINTER` or `csv:COLUMN:ROW`.
     ///
     /// # Errors
     ///
@@ -146,8 +232,8 @@ impl FigureSource {
         };
         let (kind, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
         match kind {
-            "counter" => Ok(Self::Counter(MetricSeries::parse(rest).ok_or_else(wrong)?)),
-            "gauge" => Ok(Self::Gauge(MetricSeries::parse(rest).ok_or_else(wrong)?)),
+            "counter" => Ok(Self::Counter(FigurePlace::parse(rest)?.ok_or_else(wrong)?)),
+            "gauge" => Ok(Self::Gauge(FigurePlace::parse(rest)?.ok_or_else(wrong)?)),
             "quantile" => {
                 let (share, series) =
                     rest.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
@@ -161,11 +247,24 @@ impl FigureSource {
         }
     }
 
-    /// The series that it is read from.
-    pub const fn series(&self) -> &MetricSeries {
+    /// Whether it is a name alone.
+    fn is_plain(&self) -> bool {
         match self {
-            Self::Counter(series) | Self::Gauge(series) | Self::Quantile(_, series) => series,
+            Self::Counter(FigurePlace::Series(series))
+            | Self::Gauge(FigurePlace::Series(series))
+            | Self::Quantile(_, series) => series.labels.is_empty(),
+            Self::Counter(FigurePlace::Text(_)) | Self::Gauge(FigurePlace::Text(_)) => false,
         }
+    }
+}
+
+impl FigurePlace {
+    fn parse(text: &str) -> Result<Option<Self>, String> {
+        let text = text.trim();
+        if TextPlace::is_meant(text) {
+            return TextPlace::parse(text).map(|place| Some(Self::Text(place)));
+        }
+        Ok(MetricSeries::parse(text).map(Self::Series))
     }
 }
 
@@ -180,7 +279,7 @@ impl MetricSeries {
         let is_name = |name: &str| {
             !name.is_empty()
                 && name.len() <= MOST_BYTES
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(&byte))
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:.-".contains(&byte))
         };
         let mut series = Self { name: name.trim().to_owned(), labels: BTreeMap::new() };
         for label in labels.split(',').filter(|label| !label.trim().is_empty()) {
@@ -217,17 +316,23 @@ mod tests {
         let figure =
             EndpointFigure::parse("live_test_errors[lower]", "counter errors_total").unwrap();
         let parse = |url: &str| Endpoint::parse(url, vec![figure.clone()]);
-        let known = parse("http://127.0.0.1:9100").unwrap();
-        assert_eq!(
-            (known.address.to_string().as_str(), known.path.as_str()),
-            ("127.0.0.1:9100", "/metrics")
-        );
-        assert_eq!(parse("http://[::1]/m?x=1").unwrap().address.to_string(), "[::1]:80");
+        for (url, known) in [
+            ("http://127.0.0.1:9100", "http://127.0.0.1:9100/metrics"),
+            ("http://[::1]/m?x=1", "http://[::1]:80/m?x=1"),
+            ("file:///run/app/metrics.prom", "file:///run/app/metrics.prom"),
+            ("statsd:///run/app.sock", "statsd:///run/app.sock"),
+        ] {
+            assert_eq!(parse(url).unwrap().at.to_string(), known);
+        }
         for url in [
             "https://10.0.0.1/",
             "http://server/metrics",
             "http://10.0.0.1:99999/",
             "http://10.0.0.1/a b",
+            "file://metrics.prom",
+            "statsd://run/app.sock",
+            "statsd:///run/app",
+            "statsd:///run/../app.sock",
             "",
         ] {
             assert!(parse(url).is_err(), "{url}");
@@ -238,8 +343,10 @@ mod tests {
 
     #[test]
     fn a_figure_says_what_it_is_read_from() {
-        let source = |text: &str| EndpointFigure::parse("live_test_any", text).map(|it| it.source);
-        let FigureSource::Counter(series) =
+        // A name has one definition in a process.
+        let name = |text: &str| format!("live_test_{}", text.split(' ').next().unwrap_or_default());
+        let source = |text: &str| EndpointFigure::parse(&name(text), text).map(|it| it.source);
+        let FigureSource::Counter(FigurePlace::Series(series)) =
             source("counter errors_total{code=\"500\", path=\"/\"}").unwrap()
         else {
             panic!("a counter");
@@ -258,6 +365,15 @@ mod tests {
         ] {
             assert!(source(text).is_err(), "{text}");
         }
+        let place = source(r"gauge /queue: (\d+)/").unwrap();
+        assert!(matches!(place, FigureSource::Gauge(FigurePlace::Text(_))));
+        assert!(source("counter /(/").unwrap_err().contains("cannot be used"));
+        let at = |text: &str| {
+            let figure = EndpointFigure::parse("live_test_counter", text).unwrap();
+            Endpoint::parse("statsd:///run/app.sock", vec![figure])
+        };
+        assert!(at("counter app.requests").is_ok());
+        assert!(at("counter a{b=\"c\"}").is_err() && at("counter json:/a").is_err());
         let quantile =
             EndpointFigure::parse("live_test_p99", "quantile 0.99 latency_seconds").unwrap();
         assert_eq!(quantile.metric.definition().unit, Unit::Nanoseconds);

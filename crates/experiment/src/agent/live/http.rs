@@ -3,11 +3,10 @@
 //! It speaks HTTP/1.0, so that an answer has no chunks and ends with its connection.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use latput_formats::prometheus::MOST_BYTES;
-use latput_trial::live::Endpoint;
 
 /// Most bytes of an answer's head.
 const MOST_HEAD_BYTES: usize = 16 << 10;
@@ -17,12 +16,11 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 /// # Errors
 ///
 /// It cannot be reached or does not answer within `within`, its answer is too long or no success.
-pub(super) fn get(endpoint: &Endpoint, within: Duration) -> Result<String, String> {
+pub(super) fn get(address: SocketAddr, path: &str, within: Duration) -> Result<String, String> {
     let deadline = Instant::now() + within;
     let asked = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&endpoint.address, within)?;
+        let mut stream = TcpStream::connect_timeout(&address, within)?;
         stream.set_write_timeout(Some(within))?;
-        let Endpoint { address, path, .. } = endpoint;
         let request = format!(
             "GET {path} HTTP/1.0\r\nHost: {address}\r\nUser-Agent: latput\r\nAccept: text/plain;version=0.0.4\r\n\r\n"
         );
@@ -94,19 +92,12 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use latput_trial::live::EndpointFigure;
-
     use super::*;
 
     /// Asks an endpoint that answers with these bytes, and then stays open for so long.
     fn asked(answer: Vec<u8>, open: Duration) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let figure = EndpointFigure::parse("http_test_any", "gauge a").unwrap();
-        let endpoint = Endpoint {
-            address: listener.local_addr().unwrap(),
-            path: "/metrics".to_owned(),
-            figures: vec![figure],
-        };
+        let address = listener.local_addr().unwrap();
         let serving = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 1024];
@@ -115,7 +106,7 @@ mod tests {
             thread::sleep(open);
             String::from_utf8_lossy(&request[..read]).into_owned()
         });
-        let text = get(&endpoint, Duration::from_millis(500));
+        let text = get(address, "/metrics", Duration::from_millis(500));
         assert!(serving.join().unwrap().starts_with("GET /metrics HTTP/1.0\r\n"));
         text
     }
@@ -140,11 +131,7 @@ mod tests {
         assert!(
             asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not of HTTP")
         );
-        let endpoint = Endpoint {
-            address: "127.0.0.1:1".parse().unwrap(),
-            path: "/".to_owned(),
-            figures: Vec::new(),
-        };
-        assert!(get(&endpoint, Duration::from_millis(500)).is_err());
+        let closed = "127.0.0.1:1".parse().unwrap();
+        assert!(get(closed, "/", Duration::from_millis(500)).is_err());
     }
 }

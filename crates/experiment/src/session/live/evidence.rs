@@ -18,6 +18,8 @@ const SETTLED_FROM: usize = 12;
 pub(super) const FIRST_CUT: Nanos = Nanos::from_ms(250);
 /// A margin that no ratio exceeds: of a tick of which nothing is known.
 const NEVER: f64 = 1e9;
+/// How many times today's share of stops a setting has that is banned for them.
+const FAR_MORE: f64 = 3.0;
 /// Most turns that are kept of each kind.
 const MOST_TURNS: usize = 200;
 
@@ -34,13 +36,27 @@ pub(super) struct Evidence {
     against: BTreeMap<(usize, usize), Vec<(f64, f64)>>,
     /// How often each setting broke a guard.
     strikes: BTreeMap<usize, u32>,
-    /// How often the traffic stopped in slices of a setting.
-    stops: BTreeMap<usize, u32>,
+    /// How often each setting was tried, and how often the traffic or the application fell silent; 0 is today's.
+    stops: BTreeMap<usize, Stops>,
     /// Time that each setting was in force.
     pub(super) used: BTreeMap<usize, Nanos>,
     /// The ticks after changes to another setting, and back to today's.
     turns: [Vec<Vec<TickSeen>>; 2],
     pub(super) cut: Nanos,
+}
+
+/// Times that a setting was in force, and those in which the traffic or the application fell silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stops {
+    pub(super) silent: u32,
+    pub(super) all: u32,
+}
+
+impl Stops {
+    fn add(&mut self, is_silent: bool) {
+        self.all += 1;
+        self.silent += u32::from(is_silent);
+    }
 }
 
 impl Evidence {
@@ -165,11 +181,23 @@ impl Evidence {
         is_out
     }
 
-    /// Counts a slice in which the traffic stopped; whether its setting is to be banned for it.
-    pub(super) fn has_stopped_again(&mut self, setting: usize) -> bool {
-        let stops = self.stops.entry(setting).or_default();
-        *stops += 1;
-        *stops > 1
+    /// Counts a block in which the traffic or the application fell silent, or did not, under today's setting, and under
+    /// another if that was tried.
+    pub(super) fn count_stops(&mut self, is_silent_today: bool, other: Option<(usize, bool)>) {
+        self.stops.entry(0).or_default().add(is_silent_today);
+        if let Some((setting, is_silent)) = other {
+            self.stops.entry(setting).or_default().add(is_silent);
+        }
+    }
+
+    /// The stops of a setting and of today's, if the setting is to be banned for them: two at least, and far more often than
+    /// under today's, of which one more is assumed.
+    pub(super) fn stops_too_often(&self, setting: usize) -> Option<[Stops; 2]> {
+        let [own, todays] =
+            [setting, 0].map(|setting| self.stops.get(&setting).copied().unwrap_or_default());
+        let share = f64::from(own.silent) / f64::from(own.all.max(1));
+        let todays_share = f64::from(todays.silent + 1) / f64::from(todays.all + 1);
+        (own.silent > 1 && share > FAR_MORE * todays_share).then_some([own, todays])
     }
 
     /// Makes the cut as long as changes turned out to take. Returns what was found, once there are enough of them.
@@ -234,6 +262,22 @@ mod tests {
         assert!(margins[0] >= NEVER, "nothing is known of the first tick: {margins:?}");
         assert!(NEVER > margins[1] && margins[1] > margins[2], "{margins:?}");
         assert!((margins[3] - margins[2]).abs() < 1e-12, "{margins:?}");
+    }
+
+    #[test]
+    fn a_setting_is_banned_for_stops_that_todays_has_not() {
+        let mut evidence = no_evidence();
+        (0..12).for_each(|_| evidence.count_stops(false, None));
+        evidence.count_stops(false, Some((1, true)));
+        assert_eq!(evidence.stops_too_often(1), None, "once is no proof");
+        evidence.count_stops(false, Some((1, true)));
+        let [own, todays] = evidence.stops_too_often(1).unwrap();
+        assert_eq!((own.silent, own.all, todays.silent, todays.all), (2, 2, 0, 14));
+        // The same now and then, as an application does on a host that is busy.
+        for slice in 0..40 {
+            evidence.count_stops(slice % 9 == 0, Some((2, slice % 15 == 0)));
+        }
+        assert_eq!(evidence.stops_too_often(2), None);
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::live::{Span, TICK, TimedFigure};
 use crate::runner::{Trial, TrialEvent, Wanted};
 use crate::testbed::Testbed;
 
+/// A length that the driver does not take.
+const REFUSED: u64 = 1003;
+
 /// A host with made-up traffic. `txqueuelen` names its setting.
 struct Made {
     rng: Rng,
@@ -122,6 +125,11 @@ impl LiveRunner for Made {
         let effect = self.effects.get(&length).copied().unwrap_or((1.0, 1.0));
         if length > 0 {
             *self.slices.entry(length).or_default() += 1;
+        }
+        if length == REFUSED {
+            let mut seen = LiveSeen::of_today(HostObservation::default(), 0);
+            seen.refused = Some("the driver takes no such length".to_owned());
+            return Ok(seen);
         }
         let [before, slice, after] = block.spans();
         let today = (1.0, 1.0);
@@ -314,6 +322,9 @@ fn a_tail_that_is_a_fifth_longer_is_banned_within_two_slices_and_a_tenth_less_cp
     for seed in 0..runs {
         let effects = [(1001, 1.2, 0.9), (1002, 1.0, 0.9)];
         let (results, slices) = run(1_000 + seed, "1000, 1001, 1002", TIGHT, &effects);
+        let ended = results.rows.iter().filter_map(|row| row.observation.live.as_ref());
+        let bans: Vec<&String> = ended.filter_map(|slice| slice.banned.as_ref()).collect();
+        assert_eq!(bans.len(), latput_model::banned(&results).len(), "{bans:?}");
         late += u32::from(slices[&1001] > 2 || !latput_model::banned(&results).contains(&1));
         let advice = Summary::of(&results).recommendation.unwrap();
         noise.extend(tail_noise(&results));
@@ -348,6 +359,17 @@ fn to_observe_runs_nothing_but_today() {
         .iter()
         .any(|note| note.contains("sut_packet_cpu_ns: two slices of today differ"));
     assert!(told, "{:?}", results.notes);
+}
+
+#[test]
+fn a_level_that_the_driver_refuses_is_banned_and_the_run_goes_on() {
+    let effects = [(1001, 1.0, 0.8)];
+    let (results, slices) = run(9, "1000, 1001, 1003", "", &effects);
+    assert_eq!(slices[&REFUSED], 1, "{slices:?}");
+    let told = results.notes.iter().find(|note| note.contains("cannot be set here"));
+    assert!(told.is_some_and(|note| note.contains("takes no such length")), "{:?}", results.notes);
+    let advice = Summary::of(&results).recommendation.unwrap();
+    assert!(advice.setting == 1 && advice.is_proven());
 }
 
 #[test]

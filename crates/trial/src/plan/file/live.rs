@@ -8,7 +8,7 @@ use toml::{Spanned, Value as Toml};
 
 use super::program::TableField;
 use super::{scalar_text, share_of, time_of};
-use crate::live::{Endpoint, EndpointFigure, Live};
+use crate::live::{Endpoint, EndpointFigure, Hours, Live};
 use crate::workload::{FieldError, LIVE};
 
 /// The fields that only a `live` workload has.
@@ -21,6 +21,7 @@ pub(super) const FIELDS: &[&str] = &[
     "pause",
     "most_per_setting",
     "busy_at_most",
+    "hours",
     "disruptive",
     "observe",
     "endpoint",
@@ -56,6 +57,7 @@ pub(super) fn of_table(
                 error("busy_at_most", "must be a share, such as 0.9 or \"90%\"".to_owned())
             })?),
         },
+        hours: field("hours").read::<Hours>()?,
         disruptive: knobs(field("disruptive").read()?.unwrap_or_default())?,
         observe: field("observe").read()?.unwrap_or_default(),
         endpoint: endpoint(&field)?,
@@ -120,7 +122,7 @@ mod tests {
     fn a_plan_says_what_is_watched_and_what_protects_it() {
         let plan = parsed(
             "ports = [443]\npeers = [\"10.0.0.7\"]\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
-             pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\ndisruptive = [\"rx-ring\"]\n\
+             pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
              endpoint = \"http://127.0.0.1:9100/metrics\"\n\
              metrics = { live_plan_errors = \"counter errors_total{code=\\\"500\\\"}\" }\n",
         )
@@ -144,6 +146,7 @@ mod tests {
             ("guard = [[1]]", "`guard`"),
             ("slice = \"1ms\"", "`slice` must be from"),
             ("busy_at_most = 2.0", "`busy_at_most`"),
+            ("hours = \"22:00-06:00\"", "write `22:00-06:00 UTC`"),
             ("disruptive = [\"rx-rings\"]", "`disruptive`"),
             ("metrics = { live_plan_a = \"gauge a\" }", "name it"),
             ("endpoint = \"http://10.0.0.1/\"", "which figures"),

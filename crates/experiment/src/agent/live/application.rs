@@ -1,0 +1,112 @@
+//! What an application tells of itself: over HTTP, in a file, or by statsd.
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use latput_formats::prometheus::{self, Scrape};
+use latput_formats::statsd::{self, Totals};
+use latput_trial::live::{Endpoint, EndpointAt};
+
+use super::http;
+use crate::keeper::rights::KeepersRights;
+
+/// The application of this host.
+#[derive(Debug)]
+pub(in crate::agent) struct Application {
+    rights: KeepersRights,
+    statsd: Option<Statsd>,
+}
+
+/// A socket that the application sends to.
+#[derive(Debug)]
+struct Statsd {
+    endpoint: Endpoint,
+    totals: Arc<Mutex<Totals>>,
+}
+
+impl Application {
+    pub(in crate::agent) const fn of(rights: KeepersRights) -> Self {
+        Self { rights, statsd: None }
+    }
+
+    /// Makes the socket of the endpoint, if it has one that is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be made, and the remedy.
+    pub(super) fn open(&mut self, endpoint: &Endpoint) -> Result<(), String> {
+        let EndpointAt::Statsd(path) = &endpoint.at else { return Ok(()) };
+        if self.statsd.as_ref().is_some_and(|statsd| statsd.endpoint == *endpoint) {
+            return Ok(());
+        }
+        let socket = self.rights.open_statsd(path).map_err(|error| {
+            format!("cannot make the socket {path} ({error}): name a path in a folder that is there, where no other file is")
+        })?;
+        let totals = Arc::new(Mutex::new(Totals::of(&endpoint.figures)));
+        let read = {
+            let totals = Arc::clone(&totals);
+            move || receive(&socket, &totals)
+        };
+        // It reads also between blocks: a sender waits for a socket that is full.
+        thread::Builder::new()
+            .name("statsd".to_owned())
+            .spawn(read)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        self.statsd = Some(Statsd { endpoint: endpoint.clone(), totals });
+        Ok(())
+    }
+
+    /// What it tells now.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing can be read.
+    pub(super) fn scrape(&self, endpoint: &Endpoint, within: Duration) -> Result<Scrape, String> {
+        match &endpoint.at {
+            EndpointAt::Http { address, path } => {
+                let text = http::get(*address, path, within)?;
+                Scrape::read(&text, &endpoint.figures)
+            }
+            EndpointAt::File(path) => Scrape::read(&self.file(path)?, &endpoint.figures),
+            EndpointAt::Statsd(_) => {
+                let statsd = self.statsd.as_ref().ok_or("its socket is not open")?;
+                Ok(statsd.totals.lock().unwrap_or_else(PoisonError::into_inner).scrape())
+            }
+        }
+    }
+
+    /// A file's text; one that is too long is cut just behind the limit, and refused by whoever reads it.
+    fn file(&self, path: &str) -> Result<String, String> {
+        let read = || {
+            let mut bytes = Vec::new();
+            let most = prometheus::MOST_BYTES as u64 + 1;
+            self.rights.open_file(path)?.take(most).read_to_end(&mut bytes)?;
+            Ok::<_, std::io::Error>(bytes)
+        };
+        let bytes = read().map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                format!("{error}: everybody must be able to read it (chmod o+r, and o+x for its folders)")
+            }
+            std::io::ErrorKind::InvalidInput => "it is no regular file".to_owned(),
+            _ => error.to_string(),
+        })?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Adds what comes, until the process ends.
+fn receive(socket: &UnixDatagram, totals: &Mutex<Totals>) {
+    let mut buffer = vec![0; statsd::MOST_BYTES];
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(count) => {
+                totals.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Finds the deferrals of NAPI that have a wanted effect, and how long a slice must be to show it, by what is seen from
+//! outside of latput: the application's own figure, and the time that the CPU's idle states leave.
+
+use anyhow::{Context, Result, bail};
+
+use super::traffic::{POLLS, Shown, Traffic};
+
+/// The deferrals that are tried first, microseconds.
+const TRIED: &[u32] = &[20, 40, 80, 160, 320, 640, 1280];
+/// Seconds of each look, and turns of today's and the other setting that the truth is told from.
+const LOOK_S: u32 = 3;
+const TURNS: u32 = 5;
+/// How far the truth may be from what is wanted.
+const TOLERANCE: f64 = 0.03;
+/// Corrections of a deferral.
+const MOST_TRIES: u32 = 3;
+/// Looks of a second from which the noise of the tail is known.
+const NOISE_LOOKS: usize = 20;
+/// The noise between two slices at which a tail a fifth longer is banned within two slices in 19 of 20 runs: with the margin
+/// of twelve blocks (3.9 times the noise), a limit of 1.05 and a first slice that is half as long.
+const WANTED_NOISE: f64 = 0.027;
+/// Limits of a slice, seconds.
+const SLICES_S: [f64; 2] = [1.0, 6.0];
+
+/// A figure of the traffic.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    Tail,
+    PacketCpu,
+}
+
+impl Figure {
+    fn of(self, shown: &Shown) -> f64 {
+        match self {
+            Self::Tail => shown.p99_ns,
+            Self::PacketCpu => shown.packet_cpu_ns,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tail => "p99 of requests",
+            Self::PacketCpu => "CPU time of a packet",
+        }
+    }
+}
+
+/// A deferral, and what it truly does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) microseconds: u32,
+    figure: Figure,
+    /// The figure over today's.
+    ratio: f64,
+}
+
+impl Found {
+    /// A factor of so many settings that all defer so, beside today's.
+    pub(super) fn factor(&self, settings: u32) -> String {
+        let level = |polls| format!("[\"{}us\", {polls}]", self.microseconds);
+        let levels: Vec<String> = (POLLS..POLLS + settings).map(level).collect();
+        let levels = levels.join(", ");
+        format!("\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], {levels}]")
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let percent = 100.0 * (self.ratio - 1.0);
+        let name = self.figure.name();
+        let (percent, way) = if percent < 0.0 { (-percent, "less") } else { (percent, "more") };
+        format!("{name} {percent:.0} % {way} ({} us)", self.microseconds)
+    }
+}
+
+/// The effects of each deferral that is tried first.
+pub(super) struct Sweep(Vec<(u32, [f64; 2])>);
+
+impl Sweep {
+    pub(super) fn run(traffic: &Traffic<'_>) -> Result<Self> {
+        let one = |microseconds: &u32| {
+            let logs = effects(traffic, *microseconds, 1)?;
+            let [tail, cpu] = logs.map(|log| 100.0 * log.exp_m1());
+            println!(
+                "deferral of {microseconds} us: p99 {tail:+.0} %, CPU time of a packet {cpu:+.0} %"
+            );
+            Ok((*microseconds, logs))
+        };
+        Ok(Self(TRIED.iter().map(one).collect::<Result<_>>()?))
+    }
+
+    /// The deferral after which a figure is so many times today's.
+    pub(super) fn find(&self, traffic: &Traffic<'_>, figure: Figure, wanted: f64) -> Result<Found> {
+        let wanted_log = wanted.ln();
+        let (mut low, mut high) = self.around(figure, wanted_log).with_context(|| {
+            format!(
+                "no deferral up to {} us makes the {} {wanted} times as large",
+                TRIED[TRIED.len() - 1],
+                figure.name()
+            )
+        })?;
+        for _ in 0..MOST_TRIES {
+            let part = (wanted_log - low.1) / (high.1 - low.1);
+            let width = f64::from(high.0 - low.0);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a part of microseconds"
+            )]
+            let between = low.0 + (width * part.clamp(0.1, 0.9)).round() as u32;
+            let found = Found::measured(traffic, figure, between)?;
+            if (found.ratio - wanted).abs() <= TOLERANCE {
+                return Ok(found);
+            }
+            let here = (between, found.ratio.ln());
+            if here.1 / wanted_log >= 1.0 {
+                high = here;
+            } else {
+                low = here;
+            }
+            if high.0 <= low.0 + 1 {
+                break;
+            }
+        }
+        bail!("the {} does not follow the deferral: is the machine quiet?", figure.name())
+    }
+
+    /// The last deferral with less than the wanted effect, and the first with more.
+    fn around(&self, figure: Figure, wanted_log: f64) -> Option<((u32, f64), (u32, f64))> {
+        let of_figure =
+            |(microseconds, logs): &(u32, [f64; 2])| (*microseconds, logs[figure as usize]);
+        let mut low = (0, 0.0);
+        for here in self.0.iter().map(of_figure) {
+            if here.1 / wanted_log >= 1.0 {
+                return Some((low, here));
+            }
+            low = here;
+        }
+        None
+    }
+}
+
+impl Found {
+    /// What a deferral truly does to a figure.
+    pub(super) fn measured(
+        traffic: &Traffic<'_>,
+        figure: Figure,
+        microseconds: u32,
+    ) -> Result<Self> {
+        let log = effects(traffic, microseconds, TURNS)?[figure as usize];
+        let found = Self { microseconds, figure, ratio: log.exp() };
+        println!("measured: {}", found.in_words());
+        Ok(found)
+    }
+}
+
+/// The logarithms of the figures under a deferral over today's: the medians of turns of both.
+fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64; 2]> {
+    let mut logs = [Vec::new(), Vec::new()];
+    for turn in 0..turns {
+        let under = |deferral| {
+            traffic.defer(deferral)?;
+            traffic.shown(LOOK_S)
+        };
+        // The order changes, so that a steady drift of the load cancels out.
+        let (today, other) = if turn % 2 == 0 {
+            let today = under(0)?;
+            (today, under(microseconds)?)
+        } else {
+            let other = under(microseconds)?;
+            (under(0)?, other)
+        };
+        for (logs, figure) in logs.iter_mut().zip([Figure::Tail, Figure::PacketCpu]) {
+            logs.push((figure.of(&other) / figure.of(&today)).ln());
+        }
+    }
+    traffic.defer(0)?;
+    Ok(logs.map(|mut logs| {
+        logs.sort_by(f64::total_cmp);
+        logs[logs.len() / 2]
+    }))
+}
+
+/// The slice that shows a longer tail, in seconds, by how much the tail varies from second to second.
+pub(super) fn slice_for_tail(traffic: &Traffic<'_>) -> Result<f64> {
+    let looks = (0..NOISE_LOOKS).map(|_| Ok(traffic.shown(1)?.p99_ns));
+    let noise_1s = noise(&looks.collect::<Result<Vec<f64>>>()?);
+    let seconds = slice_s(noise_1s);
+    println!(
+        "p99 of requests differs by {:.1} % between neighbouring seconds: slices of {seconds:.1} s",
+        100.0 * noise_1s
+    );
+    Ok(seconds)
+}
+
+/// Root of the mean square of the logarithms of ratios of neighbours, of which every other is used.
+fn noise(looks: &[f64]) -> f64 {
+    let logs: Vec<f64> = looks.chunks_exact(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
+    (logs.iter().map(|log| log * log).sum::<f64>() / logs.len().max(1) as f64).sqrt()
+}
+
+fn slice_s(noise_1s: f64) -> f64 {
+    (noise_1s / WANTED_NOISE).powi(2).clamp(SLICES_S[0], SLICES_S[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_as_long_as_the_noise_wants_it() {
+        assert!(noise(&[100.0, 110.0, 90.0, 99.0]) > 0.09);
+        assert!((slice_s(0.054) - 4.0).abs() < 1e-9);
+        assert!((slice_s(0.0) - 1.0).abs() < 1e-9 && (slice_s(9.0) - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_deferrals_around_an_effect_are_those_that_have_less_and_more() {
+        let sweep = Sweep(vec![(20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
+        assert_eq!(sweep.around(Figure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
+        assert_eq!(sweep.around(Figure::PacketCpu, -0.1), Some(((40, -0.05), (80, -0.2))));
+        assert_eq!(sweep.around(Figure::Tail, 0.5), None);
+    }
+}
