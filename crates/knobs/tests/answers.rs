@@ -163,19 +163,19 @@ impl Odd {
         Self { kernel, knob, read: None, capability: None, limits, resolved: None }
     }
 
-    fn answers<T: Clone>(&self, knob: Knob, answer: &Option<T>) -> Option<T> {
-        answer.clone().filter(|_| knob == self.knob)
+    fn answers<T: Clone>(&self, knob: Knob, answer: Option<&T>) -> Option<T> {
+        answer.cloned().filter(|_| knob == self.knob)
     }
 }
 
 impl KernelRead for Odd {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
-        let answer = self.answers(knob, &self.read);
+        let answer = self.answers(knob, self.read.as_ref());
         answer.unwrap_or_else(|| self.kernel.read(interface, knob))
     }
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
-        let answer = self.answers(knob, &self.capability);
+        let answer = self.answers(knob, self.capability.as_ref());
         answer.unwrap_or_else(|| self.kernel.capability(interface, knob))
     }
 
@@ -190,7 +190,7 @@ impl KernelRead for Odd {
         place: Place,
         named: Named,
     ) -> Result<Value, KernelError> {
-        let answer = self.answers(knob, &self.resolved);
+        let answer = self.answers(knob, self.resolved.as_ref());
         answer.map_or_else(|| self.kernel.resolve(interface, knob, place, named), Ok)
     }
 

@@ -118,12 +118,40 @@ mod tests {
         );
     }
 
+    /// scipy 1.17: `t.ppf(0.999, 12)`.
+    const T_OF_12: f64 = 3.929_633;
+
+    #[test]
+    fn ratios_are_weighed_by_their_noise_and_held_to_students_t() {
+        // Scales of 0.1 and 0.05 have weights 100 and 400: together a noise of 1 / sqrt(500).
+        let limit = 0.02;
+        let needed = T_OF_12 / 500.0_f64.sqrt();
+        for (beyond, is_proven) in [(1.001, true), (0.999, false)] {
+            let mean = limit + beyond * needed;
+            // 0.2 x (mean + 0.4) + 0.8 x (mean - 0.1) = mean.
+            let ratios = [(mean + 0.4, 0.1), (mean - 0.1, 0.05)];
+            assert_eq!(is_proven_above(&ratios, limit, 12), is_proven, "{beyond}");
+        }
+        let far = (9.0, 0.01);
+        assert!(is_proven_above(&[far], limit, FEWEST));
+        for bad in [(f64::INFINITY, 0.01), (9.0, 0.0), (9.0, f64::NAN), (f64::NAN, 0.01)] {
+            assert!(!is_proven_above(&[far, bad], limit, 12), "{bad:?}");
+            assert!(!is_proven_above(&[bad], limit, 12), "{bad:?}");
+        }
+        assert_eq!(scale(&[3.0, -4.0, 3.0, -4.0]), Some(12.5_f64.sqrt()));
+        let margin = margin(&[0.1; 12]).unwrap();
+        assert!((margin - 0.1 * T_OF_12).abs() < 1e-6, "{margin}");
+    }
+
     #[test]
     fn few_events_are_no_evidence() {
         // 6 errors where today had 1 in the same time, and 600 where it had 100.
         assert!((6.5_f64 / 1.5).ln() < counting_margin(6.0, 1.0));
         assert!((600.5_f64 / 100.5).ln() > counting_margin(600.0, 100.0));
         assert!(counting_margin(0.0, 0.0).is_finite());
+        // The deviate of 0.001 times the root of 1 / 4 + 1 / 12.
+        let margin = counting_margin(3.5, 11.5);
+        assert!((margin - 3.090_232 * (1.0_f64 / 3.0).sqrt()).abs() < 1e-9, "{margin}");
     }
 
     #[test]
@@ -131,11 +159,27 @@ mod tests {
         // t(0.99, n - 1) * 0.05 / sqrt(n) <= ln 1.025: t is near 2.6, so n is near (2.6 * 0.05 / 0.0247)^2 = 28.
         let pairs = pairs_for(0.05, 0.025, 0.99);
         assert!((29..=33).contains(&pairs), "{pairs}");
+        // The fewest that are enough, by scipy's `t.ppf`: one fewer is not.
+        for (scale, half_width, confidence, fewest) in [
+            (0.05, 0.025, 0.99, 32),
+            (0.02, 0.025, 0.99, 9),
+            (0.01, 0.025, 0.95, 4),
+            (0.001, 0.025, 0.95, 2),
+            (0.3, 0.05, 0.95, 148),
+            (0.08, 0.025, 0.9, 31),
+            (0.004, 0.05, 0.95, 2),
+            (0.0046, 0.05, 0.95, 2),
+        ] {
+            assert_eq!(pairs_for(scale, half_width, confidence), fewest, "{scale} {half_width}");
+        }
         assert_eq!(pairs_for(0.0, 0.025, 0.99), 2);
         assert_eq!(pairs_for(1e9, 0.025, 0.99), MOST_PAIRS);
         assert!(pairs_for(0.1, 0.025, 0.99) > 3 * pairs);
         let effect = smallest_effect(0.05, pairs, 0.99).unwrap();
         assert!((0.025..0.04).contains(&effect), "{effect}");
         assert_eq!(smallest_effect(0.05, 1, 0.99), None);
+        // exp((t.ppf(0.995, 8) + norm.ppf(0.8)) x 0.06 / 3) - 1
+        let effect = smallest_effect(0.06, 9, 0.99).unwrap();
+        assert!((effect - 0.087_563_824).abs() < 1e-6, "{effect}");
     }
 }

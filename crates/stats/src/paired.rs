@@ -278,6 +278,13 @@ mod tests {
             let found = p_below(&values.map(|value| sign * value), Average::Plain).unwrap();
             assert!((found - expected).abs() < 1e-9, "{found} and not {expected}");
         }
+        // `t.sf(3, 4)`
+        let tail = 0.019_970_984_035_859;
+        for (log, p) in [(0.3, tail), (-0.3, 1.0 - tail), (0.0, 0.5)] {
+            let center = Center { log, error: 0.1, degrees_of_freedom: 4, runs: 5 };
+            assert!((center.p_above() - p).abs() < 1e-9, "{center:?}");
+            assert!((center.p_below() - (1.0 - p)).abs() < 1e-9, "{center:?}");
+        }
         // Without scatter the sign is all there is.
         assert_eq!(p_below(&[-0.5; 3], Average::Plain), Some(0.0));
         assert_eq!(p_below(&[0.5; 3], Average::Plain), Some(1.0));

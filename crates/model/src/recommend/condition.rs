@@ -268,3 +268,93 @@ impl<'a> Judge<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::Goal;
+
+    #[test]
+    fn the_distance_from_a_limit_is_that_of_a_broken_one() {
+        let goal = Goal::parse("minimize latency_ns_p99 where throughput_bps >= 1e9").unwrap();
+        let missed = |broken: bool, value: Option<f64>, limit: Option<f64>| {
+            let kept = Kept {
+                condition: &goal.conditions[0],
+                workload: 0,
+                metric: Metric::ThroughputBps,
+                value,
+                limit,
+                proven: false,
+                broken,
+                interval: None,
+            };
+            kept.missed_by()
+        };
+        assert!((missed(true, Some(8.0), Some(2.0)) - 4.0_f64.ln()).abs() < 1e-12);
+        assert!((missed(true, Some(2.0), Some(8.0)) - 4.0_f64.ln()).abs() < 1e-12);
+        assert_eq!(missed(false, Some(8.0), Some(2.0)).to_bits(), 0);
+        for (value, limit) in
+            [(Some(0.0), Some(2.0)), (Some(2.0), Some(0.0)), (None, Some(1.0)), (Some(1.0), None)]
+        {
+            assert!(missed(true, value, limit).is_infinite(), "{value:?} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn claims_against_every_setting_and_against_any() {
+        let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+        assert_eq!(all(some(&[0.1, 0.3, 0.2]).into_iter()), Some(0.3));
+        assert_eq!(all([Some(0.1), None].into_iter()), None);
+        assert_eq!(all(std::iter::empty()), None);
+        let least = any([Some(0.04), None, Some(0.01), Some(0.2)].into_iter()).unwrap();
+        assert!((least - 0.03).abs() < 1e-12, "{least}");
+        assert_eq!(any(some(&[0.9, 0.8]).into_iter()), Some(1.0));
+        assert_eq!(any([None, None].into_iter()), None);
+    }
+
+    #[test]
+    fn the_strictest_setting_is_the_one_that_is_most_surely_ahead() {
+        let of =
+            |short: f64, base: usize| PValues { short: Some(short), keeps: None, base: Some(base) };
+        let none = PValues { short: None, keeps: None, base: Some(9) };
+        assert_eq!(strictest(&[of(0.3, 4), of(0.1, 5), none, of(0.4, 6)]), Some(5));
+        assert_eq!(strictest(&[of(0.5, 4), of(0.9, 5), none]), None);
+        assert_eq!(strictest(&[]), None);
+    }
+
+    #[test]
+    fn margins_that_touch_the_limit_keep_it_and_one_block_tells_nothing() {
+        let of = |margins: &[f64]| PValues::of(margins, Some(3));
+        let touching = of(&[0.0, 0.0]);
+        assert_eq!(
+            (touching.short, touching.keeps, touching.base),
+            (Some(1.0), Some(0.0), Some(3))
+        );
+        let one = of(&[0.0]);
+        assert_eq!((one.short, one.keeps), (None, None));
+        let inside = of(&[0.1, 0.2, 0.3]);
+        assert!(inside.keeps.unwrap() < 0.05 && inside.short.unwrap() > 0.95, "{inside:?}");
+        let outside = of(&[-0.1, -0.2, -0.3]);
+        assert!(outside.keeps.unwrap() > 0.95 && outside.short.unwrap() < 0.05, "{outside:?}");
+        let itself = PValues::certain(false, None);
+        assert_eq!((itself.short, itself.keeps), (Some(0.0), Some(1.0)));
+        let itself = PValues::certain(true, None);
+        assert_eq!((itself.short, itself.keeps), (Some(1.0), Some(0.0)));
+    }
+
+    #[test]
+    fn the_first_setting_can_break_what_is_beyond_its_own_figure() {
+        for (text, can_break) in [
+            ("throughput_bps >= 0.95 today", false),
+            ("throughput_bps >= 1 today", false),
+            ("throughput_bps >= 1.05 today", true),
+            ("throughput_bps <= 1.05 today", false),
+            ("throughput_bps <= 0.95 today", true),
+            ("throughput_bps >= 0.95 best", true),
+            ("throughput_bps >= 5", true),
+        ] {
+            let goal = Goal::parse(&format!("minimize latency_ns_p99 where {text}")).unwrap();
+            assert_eq!(goal.conditions[0].first_can_break(), can_break, "{text}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The search on synthetic systems whose optimum is known, with noise as observed on hosts.
 
+mod decisions;
+
 use super::space::Axis;
 use super::*;
 

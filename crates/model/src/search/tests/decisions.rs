@@ -1,0 +1,160 @@
+//! What the search decides, each at its boundary.
+
+use super::*;
+
+#[test]
+fn the_first_block_has_today_and_as_many_others_as_show_each_axis_once() {
+    // Axes of one level vary nothing; there may be fewer settings, or less budget.
+    for (levels, budget, size) in
+        [(&[4, 3, 1][..], 50, 4), (&[5], 50, 3), (&[2], 50, 2), (&[4, 3, 2], 3, 3)]
+    {
+        let today = grid(levels).allowed().last().unwrap();
+        let mut search = Search::new(grid(levels), today, Vec::new(), options(1, budget));
+        let SearchStep::Try { settings, leader } = search.step() else { panic!("it stops") };
+        assert_eq!((settings[0], settings.len(), leader), (today, size, None), "{levels:?}");
+        assert_eq!(settings.iter().collect::<BTreeSet<_>>().len(), size);
+    }
+}
+
+#[test]
+fn a_search_ends_with_its_budget_and_its_last_block_has_what_is_left() {
+    let after = |runs: usize| {
+        let mut search = Search::new(grid(&[9]), 0, Vec::new(), options(1, 10));
+        search.record((0..runs).map(|run| of(run, 0, 0.3 * run as f64, &[])));
+        search.step()
+    };
+    assert_eq!(after(10), SearchStep::Stop(Ending::Budget));
+    for (runs, room) in [(5, 4), (6, 4), (7, 3), (9, 1)] {
+        let SearchStep::Try { settings, leader } = after(runs) else { panic!("it stops") };
+        assert_eq!((settings.len(), leader.is_some()), (room, true), "after {runs} runs");
+    }
+}
+
+#[test]
+fn a_leader_needs_its_runs_however_small_the_doubt() {
+    let with = |runs: usize, doubt: f64| {
+        let options = SearchOptions { doubt, ..options(1, 50) };
+        let mut search = Search::new(grid(&[2]), 0, Vec::new(), options);
+        search.record((0..8).map(|run| of(1, run, 1.0, &[])));
+        search.record((0..runs).map(|run| of(0, u32::try_from(run).unwrap(), 0.0, &[])));
+        search.step() == SearchStep::Stop(Ending::Settled)
+    };
+    assert!(!with(RUNS_OF_LEADER - 1, 1.1) && with(RUNS_OF_LEADER, 1.1));
+    assert!(!with(RUNS_OF_LEADER, 0.0), "no doubt is below 0");
+}
+
+#[test]
+fn runs_without_all_figures_are_left_out() {
+    let mut search = Search::new(grid(&[3]), 0, vec![TODAY], options(1, 50));
+    search.record([
+        of(0, 0, f64::NAN, &[0.0]),
+        of(0, 0, 0.0, &[]),
+        of(0, 0, 0.0, &[f64::INFINITY]),
+        of(1, 0, 0.0, &[0.0]),
+    ]);
+    assert_eq!((search.runs(), search.best(), search.leader()), (1, None, None));
+    search.record([of(1, 1, 0.0, &[0.0])]);
+    assert_eq!((search.runs(), search.best()), (2, Some(1)));
+}
+
+/// At least 0.9 of today's.
+const TODAY: Limit =
+    Limit { bound: Bound::AtLeast, number_log: -0.1, reference: Some(Reference::Today) };
+
+#[test]
+fn a_run_breaks_a_limit_by_the_means_of_its_reference() {
+    let limits = vec![
+        TODAY,
+        Limit { reference: Some(Reference::Best), ..TODAY },
+        Limit { reference: None, number_log: 2.0, ..TODAY },
+        Limit { bound: Bound::AtMost, reference: Some(Reference::Best), number_log: 0.1 },
+        Limit { bound: Bound::AtMost, reference: None, number_log: 3.0 },
+    ];
+    let mut search = Search::new(grid(&[3]), 1, limits, options(1, 50));
+    let run = of(2, 0, 0.0, &[0.5; 5]);
+    // Without today's figure nothing is known to be broken by it.
+    search.record([of(0, 0, 0.0, &[1.0; 5])]);
+    let found = search.excesses(&run);
+    check_near(&found, &[0.0, -0.1 + 1.0 - 0.5, 1.5, 0.5 - 1.1, 0.5 - 3.0]);
+    // Today's mean is 1.5, and the means of setting 0 are 2.
+    search.record([of(1, 0, 0.0, &[1.0; 5]), of(1, 1, 0.0, &[2.0; 5]), of(0, 1, 0.0, &[3.0; 5])]);
+    let found = search.excesses(&run);
+    check_near(&found, &[-0.1 + 1.5 - 0.5, -0.1 + 2.0 - 0.5, 1.5, 0.5 - 1.6, 0.5 - 3.0]);
+}
+
+#[test]
+fn limits_decide_who_leads() {
+    // Setting 0 is the cheapest, and each next one costs more and has more of the figure.
+    let leader = |limit: Limit| {
+        let mut search = Search::new(grid(&[4]), 1, vec![limit], options(1, 200));
+        for block in 0..20 {
+            let step = |setting: usize| setting as f64;
+            search.record((0..4).map(|it| of(it, block, step(it), &[step(it)])));
+        }
+        search.leader().unwrap()
+    };
+    let at = |bound, number_log, reference| Limit { bound, number_log, reference };
+    for (limit, setting) in [
+        (at(Bound::AtLeast, 1.5, None), 2),
+        (at(Bound::AtLeast, -0.5, Some(Reference::Today)), 1),
+        (at(Bound::AtLeast, -0.5, Some(Reference::Best)), 3),
+        (at(Bound::AtMost, 1.5, None), 0),
+        (at(Bound::AtMost, -0.5, Some(Reference::Today)), 0),
+        (at(Bound::AtMost, 0.5, Some(Reference::Best)), 0),
+    ] {
+        let found = leader(limit);
+        assert_eq!(found.setting, setting, "{limit:?}");
+        assert!(found.keeps_limits > 0.99 && found.doubt < 0.01, "{limit:?} {found:?}");
+        let is_of_best = limit.reference == Some(Reference::Best);
+        let best = if limit.bound == Bound::AtLeast { 3 } else { 0 };
+        assert_eq!(found.references, if is_of_best { vec![best] } else { vec![] });
+    }
+    // None keeps it: the nearest leads.
+    let found = leader(at(Bound::AtLeast, 9.0, None));
+    assert!(found.setting == 3 && found.keeps_limits < 0.01, "{found:?}");
+}
+
+#[test]
+fn a_leader_that_is_known_has_no_regret() {
+    let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 400));
+    let mut rng = Rng::from_seed(5);
+    for block in 0..30 {
+        let mut cost = |setting: usize| setting as f64 + 0.01 * rng.normal();
+        let costs = [cost(0), cost(1)];
+        search.record([0, 1].map(|setting| of(setting, block, costs[setting], &[])));
+    }
+    let known = search.leader().unwrap();
+    assert_eq!((known.setting, known.regret_log, known.doubt), (0, [0.0; 3], 0.0));
+}
+
+#[test]
+fn a_setting_that_disrupts_is_tried_only_for_more_promise() {
+    let axis = |is_disruptive| Axis { levels: 2, is_ordered: true, apart: None, is_disruptive };
+    let space = Space::new(vec![axis(false), axis(true)], BTreeSet::new()).unwrap();
+    let search = {
+        let mut search = Search::new(space, 0, Vec::new(), options(1, 50));
+        search.record((0..4).map(|block| of(0, block, 0.0, &[])));
+        search
+    };
+    let view = View::of(&search);
+    let disrupted: Vec<bool> = (0..4).map(|setting| view.disrupts(setting, 0)).collect();
+    let levels: Vec<Vec<usize>> = (0..4).map(|setting| search.space.levels(setting)).collect();
+    for (is_disrupted, levels) in disrupted.iter().zip(&levels) {
+        assert_eq!(*is_disrupted, levels[1] == 1, "{levels:?}");
+    }
+    // Three settings are unknown alike: the one that disrupts nothing comes first.
+    let block = view.block(0, 3, &mut Rng::from_seed(1));
+    assert_eq!(search.space.levels(block[0]), [1, 0], "{block:?}");
+}
+
+fn of(setting: usize, block: u32, cost_log: f64, figures_log: &[f64]) -> Tried {
+    Tried { setting, block, cost_log, figures_log: figures_log.to_vec() }
+}
+
+#[track_caller]
+fn check_near(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (one, other) in found.iter().zip(expected) {
+        assert!((one - other).abs() < 1e-12, "{found:?} {expected:?}");
+    }
+}
