@@ -7,6 +7,7 @@
 
 pub mod agent;
 mod agent_pool;
+pub mod ask_tell;
 pub mod bring;
 pub mod checks;
 mod clock;
@@ -23,6 +24,7 @@ pub mod interval;
 pub mod keeper;
 mod lease;
 pub mod live;
+pub mod parallel;
 pub mod program;
 pub mod protocol;
 mod refusal;

@@ -6,6 +6,7 @@
 pub mod brief;
 pub mod comparison;
 pub mod document;
+pub mod explained;
 pub mod export;
 pub mod format;
 pub mod history;

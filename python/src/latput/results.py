@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from latput import latput_native as native
+from latput.explained import Explanation, Twin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,10 +132,23 @@ class Run:
 
         Raises `LatputError` for a goal that is wrong or names no workload of this run.
         """
-        found = Run(self._native.with_goal(goal)).recommendation
+        found = self.judged_by(goal).recommendation
         if found is None:
             raise native.LatputError(f"no setting of this run can be judged by `{goal}`")
         return found
+
+    def judged_by(self, goal: str) -> Run:
+        """The same trials, judged by another goal."""
+        return Run(self._native.with_goal(goal))
+
+    def explain(self, *workloads: str, setting: str | None = None) -> Explanation:
+        """Where time and CPU go, as `latput explain` has it: of workloads with one of these in their name, and of settings with this in
+        their label."""
+        return Explanation(*self._native.explain(list(workloads), setting))
+
+    def twin(self, name: str = "twin") -> Twin:
+        """A profile of these hosts for the simulator, as `latput model twin` makes it. It takes some hundred simulations, on every core."""
+        return Twin(self._native.twin(name), name)
 
     def settings(self) -> pd.DataFrame:
         """A row for each setting: its label, whether it is today's, and each knob as `role.knob`."""
@@ -259,17 +273,26 @@ def open(path: str | PathLike[str]) -> Results:
     return Results(path)
 
 
+def simulator_of(
+    system: str | Twin, seed: int | None, output: str | PathLike[str] | None
+) -> tuple[str, int | None, str | PathLike[str] | None, str | None]:
+    """Arguments of the compiled part: a profile that is in no file goes as its text."""
+    if isinstance(system, Twin):
+        return system.name, seed, output, system.profile
+    return system, seed, output, None
+
+
 def simulate(
     plan: native.Plan | str,
-    system: str = "server-10g",
+    system: str | Twin = "server-10g",
     *,
     seed: int | None = None,
     output: str | PathLike[str] | None = None,
 ) -> Run:
     """Simulates a plan packet by packet, on every core, without the interpreter's lock.
 
-    `plan` is a `Plan` or its TOML. `system` is the name or the file of a profile (`latput sim list`). With `output` the trials go to a
-    results file, and a run that was cut short resumes there. The same seed gives the same figures.
+    `plan` is a `Plan` or its TOML. `system` is the name or the file of a profile (`latput sim list`), or a twin. With `output` the trials
+    go to a results file, and a run that was cut short resumes there. The same seed gives the same figures.
     """
     plan = plan if isinstance(plan, native.Plan) else native.Plan(plan)
-    return Run(native.simulate(plan, system, seed, output))
+    return Run(native.simulate(plan, *simulator_of(system, seed, output)))
