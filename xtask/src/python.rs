@@ -9,11 +9,15 @@ use crate::ci::Tally;
 use crate::workspace::Workspace;
 
 /// What the package's tests need, and what builds it.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 11] = [
     "maturin>=1.9,<2",
     "pandas>=2",
     "pandas-stubs",
     "pyarrow>=15",
+    "polars>=1",
+    "altair>=5",
+    "nbclient>=0.10",
+    "ipykernel>=6",
     "distributed>=2024.1",
     "pytest>=8",
     "mypy>=1.11",

@@ -14,7 +14,7 @@ use latput_experiment::host::chain;
 use latput_experiment::{Error, ResultsDb};
 use latput_model::{Goal, Summary};
 use latput_report::explained::{ExplainError, Explained};
-use latput_report::{Screen, csv, html, json, markdown, terminal};
+use latput_report::{Screen, csv, html, json, markdown, picture, terminal};
 use latput_trial::Results;
 use pyo3::exceptions::{PyException, PyIndexError};
 use pyo3::prelude::*;
@@ -108,6 +108,11 @@ impl NativeRun {
     /// The page of `latput report -o report.html`.
     fn html(&self, py: Python<'_>) -> String {
         py.detach(|| html(&self.results, &Summary::of(&self.results), None))
+    }
+
+    /// The first trade-off of that page, as an SVG image.
+    fn picture(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| picture(&self.results, &Summary::of(&self.results)))
     }
 
     /// The tables of `latput report`.
