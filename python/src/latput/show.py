@@ -52,5 +52,9 @@ def _table(run: Run) -> str:
 
 def _figure(row: object) -> str:
     value, low, high = (getattr(row, part) for part in ("value", "low", "high"))
-    interval = f" <small>({low:.4g} to {high:.4g})</small>" if low == low and high == high else ""
-    return f"{value:.4g}{interval}"
+    interval = f" <small>({_number(low)} to {_number(high)})</small>" if low == low and high == high else ""
+    return _number(value) + interval
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
