@@ -217,8 +217,19 @@ def test_ctrl_c_ends_a_simulation_and_what_ended_is_kept(tmp_path: Path) -> None
     assert trials() >= 3
 
 
-def test_the_readmes_example_runs(tmp_path: Path) -> None:
+def test_the_readmes_examples_run(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True)
+    assert "LocalCluster" in blocks[-1]  # test_dask.py has that one
+    script = "\n".join(blocks[:-1])
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "latency_ns_p99" in done.stdout
+    assert "latency_ns_p99" in done.stdout and "A mean round trip" in done.stdout
+
+
+def test_the_guides_search_runs(tmp_path: Path) -> None:
+    root = README.parents[1]
+    [block] = re.findall(r"```python\n(.*?)```", (root / "docs" / "optimisers.md").read_text(), re.S)
+    (tmp_path / "plan.toml").write_text((root / "examples" / "search" / "plan.toml").read_text())
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("None") == 2, done.stdout

@@ -16,7 +16,7 @@ use crate::session::{Ended, Observed, Suggest};
 pub const LONGEST_LINE: u64 = 1 << 20;
 
 /// The way to an optimiser and back.
-pub trait Line {
+pub trait OptimiserLine {
     /// Sends a line to it.
     fn say(&mut self, said: &SearchSaid) -> Result<(), Error>;
     /// Its next line, of at most [`LONGEST_LINE`] bytes and one; `None` when it has hung up.
@@ -39,7 +39,7 @@ pub struct AskTell<L> {
     heard: usize,
 }
 
-impl<L: Line> AskTell<L> {
+impl<L: OptimiserLine> AskTell<L> {
     /// Begins nothing yet; the session asks and tells.
     pub const fn new(line: L) -> Self {
         Self { line, names: Vec::new(), heard: 0 }
@@ -93,7 +93,7 @@ impl<L: Line> AskTell<L> {
     }
 }
 
-impl<L: Line> Suggest for AskTell<L> {
+impl<L: OptimiserLine> Suggest for AskTell<L> {
     fn begin(&mut self, plan: &Plan, refused: usize) -> Result<(), Error> {
         self.names = plan.factors.iter().map(Factor::name).collect();
         let factors = plan.factors.iter().map(|factor| SpaceFactor {

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use latput_experiment::Error;
-use latput_experiment::ask_tell::{AskTell, Line, SearchSaid, searched};
+use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, searched};
 use latput_experiment::session::{self, Ended};
 use latput_load::Stop;
 use pyo3::prelude::*;
 
-use crate::simulator::{LOOK_EVERY, Place, Silent, seeded};
+use crate::simulator::{LOOK_EVERY, Silent, SimulatedOn, seeded};
 use crate::{LatputError, NativeRun, Plan, refused};
 
 /// Lines that may wait for the interpreter.
@@ -24,11 +24,11 @@ pub(crate) struct NativeSearch {
     stop: Stop,
     said: Mutex<Receiver<String>>,
     answers: SyncSender<Vec<u8>>,
-    state: Mutex<State>,
+    state: Mutex<SearchThread>,
 }
 
 #[derive(Debug)]
-enum State {
+enum SearchThread {
     Working(JoinHandle<Result<Ended, Error>>),
     /// The run, once it was asked for or not.
     Ended(Option<NativeRun>),
@@ -51,9 +51,14 @@ impl NativeSearch {
         let (answers, from) = sync_channel(1);
         let line = Channels { said: to, answers: from, stop: stop.clone() };
         let (plan, text) = seeded(plan, seed);
-        let place = Place { system, profile, output };
+        let place = SimulatedOn { system, profile, output };
         let working = thread::spawn(move || search(plan, &text, &place, line));
-        Self { stop, said: Mutex::new(said), answers, state: Mutex::new(State::Working(working)) }
+        Self {
+            stop,
+            said: Mutex::new(said),
+            answers,
+            state: Mutex::new(SearchThread::Working(working)),
+        }
     }
 
     /// The next line of latput; `None` when the search has ended. Ctrl-C stops it.
@@ -83,8 +88,8 @@ impl NativeSearch {
     /// The run, of a search that has ended. It can be had once.
     fn run(&self) -> PyResult<NativeRun> {
         let run = match &mut *self.state() {
-            State::Ended(run) => run.take(),
-            State::Working(_) => None,
+            SearchThread::Ended(run) => run.take(),
+            SearchThread::Working(_) => None,
         };
         run.ok_or_else(|| LatputError::new_err("the search has not ended"))
     }
@@ -97,14 +102,14 @@ impl NativeSearch {
 }
 
 impl NativeSearch {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SearchThread> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the thread, and keeps the run or tells why there is none.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        let ended_before = std::mem::replace(&mut *self.state(), State::Ended(None));
-        let State::Working(working) = ended_before else {
+        let ended_before = std::mem::replace(&mut *self.state(), SearchThread::Ended(None));
+        let SearchThread::Working(working) = ended_before else {
             *self.state() = ended_before;
             return Ok(());
         };
@@ -112,13 +117,11 @@ impl NativeSearch {
         let ended = py.detach(|| working.join());
         let ended =
             ended.map_err(|_| LatputError::new_err("the search failed"))?.map_err(refused)?;
-        match ended.cause {
-            Some(cause) => Err(refused(cause)),
-            None => {
-                *self.state() = State::Ended(Some(NativeRun { results: Arc::new(ended.results) }));
-                Ok(())
-            }
+        if let Some(cause) = ended.cause {
+            return Err(refused(cause));
         }
+        *self.state() = SearchThread::Ended(Some(NativeRun { results: Arc::new(ended.results) }));
+        Ok(())
     }
 }
 
@@ -132,7 +135,7 @@ impl Drop for NativeSearch {
 fn search(
     plan: latput_trial::Plan,
     text: &str,
-    place: &Place,
+    place: &SimulatedOn,
     line: Channels,
 ) -> Result<Ended, Error> {
     let (plan, text) = searched(plan, text);
@@ -160,7 +163,7 @@ struct Channels {
     stop: Stop,
 }
 
-impl Line for Channels {
+impl OptimiserLine for Channels {
     fn say(&mut self, said: &SearchSaid) -> Result<(), Error> {
         let mut line = serde_json::to_string(said)
             .map_err(|error| Error::Optimiser { problem: error.to_string() })?;

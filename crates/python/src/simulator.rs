@@ -18,7 +18,7 @@ use crate::{LatputError, NativeRun, Plan, refused};
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where a plan is simulated, and where its trials go.
-pub(crate) struct Place {
+pub(crate) struct SimulatedOn {
     /// A profile's name or file,
     pub(crate) system: String,
     /// or its text, which goes before.
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     pub(crate) output: Option<PathBuf>,
 }
 
-impl Place {
+impl SimulatedOn {
     /// The testbed and the results file of a plan.
     pub(crate) fn open(&self, plan: &latput_trial::Plan) -> Result<(Testbed, ResultsDb), Error> {
         let testbed = match &self.profile {
@@ -63,7 +63,7 @@ pub(crate) fn simulate(
     profile: Option<String>,
 ) -> PyResult<NativeRun> {
     let (plan, text) = seeded(plan, seed);
-    let place = Place { system, profile, output };
+    let place = SimulatedOn { system, profile, output };
     let ended = waited_for(py, &Stop::new(), move |stop| simulated(&plan, &text, &place, stop))?;
     Ok(NativeRun { results: std::sync::Arc::new(ended.map_err(refused)?) })
 }
@@ -91,7 +91,7 @@ pub(crate) fn waited_for<T: Send + 'static>(
 fn simulated(
     plan: &latput_trial::Plan,
     text: &str,
-    place: &Place,
+    place: &SimulatedOn,
     stop: &Stop,
 ) -> Result<Results, Error> {
     let (testbed, mut db) = place.open(plan)?;

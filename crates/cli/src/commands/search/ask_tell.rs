@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_experiment::Error;
-use latput_experiment::ask_tell::{LONGEST_LINE, Line, SearchSaid};
+use latput_experiment::ask_tell::{LONGEST_LINE, OptimiserLine, SearchSaid};
 use latput_load::Stop;
 
 use crate::output;
@@ -39,7 +39,7 @@ impl<'a> Stdio<'a> {
     }
 }
 
-impl Line for Stdio<'_> {
+impl OptimiserLine for Stdio<'_> {
     fn say(&mut self, said: &SearchSaid) -> Result<(), Error> {
         let line = serde_json::to_string(said).map_err(|error| failed(error.to_string()))?;
         output::print(&(line + "\n"))
