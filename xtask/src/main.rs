@@ -60,7 +60,7 @@ enum Task {
     BenchCpu(busy::Options),
     /// Compare round trips and the counters of slices with tcpdump's on the lab (by hand: needs root and an idle machine).
     BenchWire(wire::Options),
-    /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
+    /// Count how few trials the search needs on simulated hosts, beside random search, Optuna's TPE and SMAC3.
     BenchSearch(search_peers::Options),
     /// Measure sweeps of simulations over Dask: overhead, growth with workers, memory.
     BenchScale(scale_bench::Options),

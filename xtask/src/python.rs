@@ -9,7 +9,7 @@ use crate::ci::Tally;
 use crate::workspace::{Workspace, output};
 
 /// What the package's tests need, and what builds it.
-const TOOLS: [&str; 11] = [
+const TOOLS: [&str; 12] = [
     "maturin>=1.9,<2",
     "pandas>=2",
     "pandas-stubs",
@@ -20,6 +20,7 @@ const TOOLS: [&str; 11] = [
     "ipykernel>=6",
     "distributed>=2024.1",
     "pytest>=8",
+    "smac>=2.3,<3",
     "mypy>=1.11",
 ];
 
