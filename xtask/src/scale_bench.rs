@@ -20,7 +20,7 @@ Examples:
   cargo xtask bench-scale           40,000 simulated runs, about a minute after the build
   cargo xtask bench-scale --full    a million, at most ten minutes on a machine that does nothing else
 
-Each task of Dask simulates 200 runs, for about 100 ms. It fails where a goal is missed.")]
+Each task of Dask simulates 200 runs of a few packets, for some 100 ms; how long is printed. It fails where a goal is missed.")]
 pub struct Options {
     /// A million simulated runs.
     #[arg(long)]

@@ -18,7 +18,8 @@ name = "small"
 [factors]
 rx-usecs = [0, 20, 50, 100]
 [[workload]]
-kind = "tcp_rr"
+kind = "ping"
+rate_hz = 10
 [method]
 repetitions = { min = 50, max = 50 }
 warmup = "1ms"
