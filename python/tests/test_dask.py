@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +59,52 @@ def test_a_sweep_with_a_lost_worker_is_that_of_one_process_and_resumes(
 def test_a_wrong_plan_is_refused_before_a_task_is_made(client: "distributed.Client") -> None:
     with pytest.raises(latput.PlanError):
         next(sweep(PLAN.replace("tcp_rr", "tcp_rrr"), client))
+
+
+@contextlib.contextmanager
+def own_cluster(folder: Path) -> Iterator[tuple["distributed.Client", "subprocess.Popen[bytes]"]]:
+    """A client, and its scheduler in a process of its own beside one worker."""
+    address = folder / "scheduler.json"
+    base = [sys.executable, "-m"]
+    scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    worker = ["distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
+    folder.mkdir()
+    processes = [
+        subprocess.Popen([*base, *words, "--scheduler-file", str(address)], cwd=folder, stderr=subprocess.DEVNULL)
+        for words in (scheduler, worker)
+    ]
+    try:
+        with distributed.Client(scheduler_file=str(address), timeout=60) as client:
+            client.wait_for_workers(1, timeout=60)
+            yield client, processes[0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_when_the_scheduler_is_killed_a_new_one_goes_on(tmp_path: Path) -> None:
+    found: dict[Point, latput.Run] = {}
+    kept = tmp_path / "kept"
+    with own_cluster(tmp_path / "first") as (client, scheduler):
+        with pytest.raises(latput.LatputError, match=f"a new client and call again; what is in {kept}"):
+            for point, run in sweep(PLAN, client, seeds=range(100), folder=kept):
+                found[point] = run
+                if len(found) == 2:
+                    scheduler.kill()
+    there = {path.name: path.stat().st_mtime_ns for path in kept.glob("*.db")}
+    assert 2 <= len(there) < 100
+    with own_cluster(tmp_path / "second") as (client, _):
+        again = dict(sweep(PLAN, client, seeds=range(len(there) + 2), folder=kept))
+    assert len(again) == len(there) + 2
+    for point, run in found.items():
+        assert (kept / point.file).stat().st_mtime_ns == there[point.file]
+        pd.testing.assert_frame_equal(figures(again[point]), figures(run), check_exact=True)
+
+
+def test_a_search_is_a_task_like_any_other(client: "distributed.Client") -> None:
+    plan = PLAN.replace("[method]", '[method]\ndesign = "search"').replace("\nrepetitions = { min = 5, max = 5 }", "")
+    for point, run in sweep(plan, client, seeds=range(2)):
+        alone = latput.simulate(plan, point.system, seed=point.seed)
+        pd.testing.assert_frame_equal(figures(run), figures(alone), check_exact=True)
+        assert run.headline == alone.headline and run.headline is not None

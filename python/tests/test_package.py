@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -13,11 +14,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
 import latput
+from latput.results import Table
 
 BINARY = os.environ.get("LATPUT", "latput")
 README = Path(__file__).parents[1] / "README.md"
@@ -129,12 +132,46 @@ def test_a_notebook_shows_the_answer_with_names_escaped() -> None:
     page = run._repr_html_()
     assert "<script>" not in page and "latency_ns_p99" in page
     assert run.headline is not None and run.headline.sentence[:20] in page
+    assert run.recommendation is not None and f"<th>{run.recommendation.label}</th>" in page
+    picture = base64.b64decode(re.search('base64,([^"]*)"', page).group(1))  # type: ignore[union-attr]
+    # An image is XML: a reader of HTML would forgive more.
+    image = ElementTree.fromstring(picture)
+    assert image.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(list(image.iter("{http://www.w3.org/2000/svg}circle"))) >= 3
 
 
-def test_parquet_holds_the_trials(run: latput.Run, tmp_path: Path) -> None:
+def test_every_table_goes_to_arrow_polars_and_parquet(run: latput.Run, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    run.to_parquet(tmp_path / "trials.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "trials.parquet"), run.trials())
+    polars = pytest.importorskip("polars")
+    tables: list[Table] = ["trials", "cells", "settings", "histograms"]
+    for table in tables:
+        run.to_parquet(tmp_path / table, table)
+        pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / table), run.frame(table))
+        assert run.to_polars(table).equals(polars.read_parquet(tmp_path / table))
+    transactions = run.histograms().groupby("trial")["count"].sum()
+    assert list(transactions.index) == list(range(15)) and (transactions > 0).all()
+    with pytest.raises(latput.LatputError, match="no table is called `rows`; there are trials"):
+        run.to_arrow("rows")  # type: ignore[arg-type]
+
+
+def test_charts_have_the_figures_of_the_cells(run: latput.Run) -> None:
+    pytest.importorskip("altair")
+    from latput import charts
+
+    chart = charts.trade_off(run, "sut_service_demand_us", "latency_ns_p99").to_dict()
+    [rows] = chart["datasets"].values()
+    cells = run.cells("latency_ns_p99")
+    assert [(row["setting"], row["y"], row["y_low"]) for row in rows] == list(
+        zip(cells["setting"], cells["value"], cells["low"])
+    )
+    assert run.recommendation is not None
+    assert [row["setting"] for row in rows if row["recommended"]] == [run.recommendation.label]
+    [rows] = charts.trials(run, "latency_ns_p99").to_dict()["datasets"].values()
+    assert [row["latency_ns_p99"] for row in rows] == list(run.trials()["latency_ns_p99"])
+    with pytest.raises(latput.LatputError, match="no trial has `nothing`"):
+        charts.trials(run, "nothing")
+    with pytest.raises(latput.LatputError, match="of one workload.*there are tcp_rr"):
+        charts.trade_off(run, "latency_ns_p99 of other", "latency_ns_p50")
 
 
 def test_other_threads_run_while_a_plan_is_simulated() -> None:
@@ -180,8 +217,19 @@ def test_ctrl_c_ends_a_simulation_and_what_ended_is_kept(tmp_path: Path) -> None
     assert trials() >= 3
 
 
-def test_the_readmes_example_runs(tmp_path: Path) -> None:
+def test_the_readmes_examples_run(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True)
+    assert "LocalCluster" in blocks[-1]  # test_dask.py has that one
+    script = "\n".join(blocks[:-1])
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "latency_ns_p99" in done.stdout
+    assert "latency_ns_p99" in done.stdout and "A mean round trip" in done.stdout
+
+
+def test_the_guides_search_runs(tmp_path: Path) -> None:
+    root = README.parents[1]
+    [block] = re.findall(r"```python\n(.*?)```", (root / "docs" / "optimisers.md").read_text(), re.S)
+    (tmp_path / "plan.toml").write_text((root / "examples" / "search" / "plan.toml").read_text())
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("None") == 2, done.stdout

@@ -18,6 +18,7 @@ mod policies;
 mod power;
 mod profiles;
 mod python;
+mod scale_bench;
 mod scale_out;
 mod search_peers;
 mod sim_peers;
@@ -59,8 +60,10 @@ enum Task {
     BenchCpu(busy::Options),
     /// Compare round trips and the counters of slices with tcpdump's on the lab (by hand: needs root and an idle machine).
     BenchWire(wire::Options),
-    /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
+    /// Count how few trials the search needs on simulated hosts, beside random search, Optuna's TPE and SMAC3.
     BenchSearch(search_peers::Options),
+    /// Measure sweeps of simulations over Dask: overhead, growth with workers, memory.
+    BenchScale(scale_bench::Options),
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
     /// (by hand: needs root and an idle machine).
     BenchTwin(twin::Options),
@@ -96,6 +99,9 @@ fn main() -> ExitCode {
         Task::BenchWire(options) => wire::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSearch(options) => {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
+        Task::BenchScale(options) => {
+            scale_bench::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchKills(options) => workspace

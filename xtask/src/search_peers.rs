@@ -1,8 +1,8 @@
 //! `cargo xtask bench-search`: how few trials latput's search needs, beside random search and Optuna's TPE.
 //!
 //! Hosts are simulated once under every setting, so that the best is known; then every method gets
-//! the same hosts, noise and budget. Optuna comes from `PyPI` into a virtual environment under `target/`;
-//! without it TPE is left out, and the reason said.
+//! the same hosts, noise and budget. Optuna and SMAC3 come from `PyPI` into a virtual environment under `target/`;
+//! without it they are left out, and the reason said.
 
 mod table;
 
@@ -13,9 +13,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace::{Workspace, cargo, output, python_programs};
 
-/// The version that is compared with.
+/// The versions that are compared with.
 const OPTUNA: &str = "optuna==5.0.0";
-const PROGRAM: &str = include_str!("search_peers/tpe.py");
+const SMAC: &str = "smac==2.4.1";
+const PROGRAM: &str = include_str!("search_peers/others.py");
 /// What the tables depend on.
 const SOURCES: [&str; 4] =
     ["crates/sim/src", "crates/policy/src", "data/systems", "crates/model/examples/bench_search"];
@@ -35,6 +36,7 @@ Examples:
   cargo xtask bench-search                   5 searches of each of 90 cases by each method
   cargo xtask bench-search --seeds 20 --alone
   cargo xtask bench-search --held-out        36 cases that the search was not shaped on
+  cargo xtask bench-search --smac --every 9 --seeds 2    SMAC3 too, on every ninth case
 
 The first run simulates every setting of every host (minutes); later ones read them from target/.")]
 pub struct Options {
@@ -47,6 +49,12 @@ pub struct Options {
     /// One search of each case, without Optuna.
     #[arg(long, conflicts_with_all = ["seeds", "alone"])]
     quick: bool,
+    /// SMAC3 too. A search of it takes some seconds.
+    #[arg(long, conflicts_with_all = ["alone", "quick"])]
+    smac: bool,
+    /// The others search only every N-th case.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    every: u32,
     /// Other hosts and traffic than those that the search was shaped on.
     #[arg(long)]
     held_out: bool,
@@ -70,9 +78,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut lines = output(ask("run").arg(&seeds))?;
     let described = output(&mut ask("cases"))?;
     if !options.alone && !options.quick {
-        match python(&folder) {
-            Ok(python) => lines += &tpe(&python, &folder, &described, &seeds)?,
-            Err(error) => println!("skipped: no comparison with Optuna: {error:#}"),
+        let others = Others { folder: &folder, seeds: &seeds, options };
+        match others.install() {
+            Ok(python) => lines += &others.run(&python, &described)?,
+            Err(error) => println!("skipped: no comparison with other optimisers: {error:#}"),
         }
     }
     print!("{}", table::compare(&lines, &described)?);
@@ -95,32 +104,46 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target.join("release/examples/bench_search"))
 }
 
-/// A Python with Optuna, installed once.
-fn python(folder: &Path) -> Result<PathBuf> {
-    let programs = python_programs(&folder.join("venv"))?;
-    output(Command::new(programs.join("pip")).args(["install", "--quiet", OPTUNA]))?;
-    Ok(programs.join("python"))
+/// The other optimisers.
+struct Others<'a> {
+    folder: &'a Path,
+    seeds: &'a str,
+    options: &'a Options,
 }
 
-/// On every core: a study is one thread.
-fn tpe(python: &Path, folder: &Path, described: &str, seeds: &str) -> Result<String> {
-    let (program, cases) = (folder.join("tpe.py"), folder.join("cases.json"));
-    std::fs::write(&program, PROGRAM).context("cannot write the peer's program")?;
-    std::fs::write(&cases, described).context("cannot write the cases")?;
-    let parts = std::thread::available_parallelism().map_or(1, usize::from);
-    let start = |part: usize| {
-        let mut command = Command::new(python);
-        command.arg(&program).arg(&cases).arg(seeds);
-        command.args([part.to_string(), parts.to_string()]);
-        command.env("OMP_NUM_THREADS", "1");
-        command.stdout(Stdio::piped()).spawn().context("cannot start Python")
-    };
-    let running: Vec<_> = (0..parts).map(start).collect::<Result<_>>()?;
-    let mut lines = String::new();
-    for child in running {
-        let output = child.wait_with_output()?;
-        ensure!(output.status.success(), "Optuna's program failed");
-        lines += &String::from_utf8(output.stdout).context("Optuna's program printed no text")?;
+impl Others<'_> {
+    /// A Python with them, installed once.
+    fn install(&self) -> Result<PathBuf> {
+        let programs = python_programs(&self.folder.join("venv"))?;
+        let wanted = [Some(OPTUNA), self.options.smac.then_some(SMAC)];
+        let mut pip = Command::new(programs.join("pip"));
+        output(pip.args(["install", "--quiet"]).args(wanted.iter().flatten()))?;
+        Ok(programs.join("python"))
     }
-    Ok(lines)
+
+    /// Their searches, on every core: a search is one thread.
+    fn run(&self, python: &Path, described: &str) -> Result<String> {
+        let (program, cases) = (self.folder.join("others.py"), self.folder.join("cases.json"));
+        std::fs::write(&program, PROGRAM).context("cannot write the others' program")?;
+        let every: Vec<serde_json::Value> =
+            serde_json::from_str(described).context("the cases cannot be read")?;
+        let some: Vec<_> = every.into_iter().step_by(self.options.every as usize).collect();
+        std::fs::write(&cases, serde_json::to_string(&some)?).context("cannot write the cases")?;
+        let parts = std::thread::available_parallelism().map_or(1, usize::from);
+        let start = |part: usize| {
+            let mut command = Command::new(python);
+            command.arg(&program).arg(&cases).arg(self.seeds);
+            command.args([part.to_string(), parts.to_string(), "tpe".to_owned()]);
+            command.args(self.options.smac.then_some("smac")).env("OMP_NUM_THREADS", "1");
+            command.stdout(Stdio::piped()).spawn().context("cannot start Python")
+        };
+        let running: Vec<_> = (0..parts).map(start).collect::<Result<_>>()?;
+        let mut lines = String::new();
+        for child in running {
+            let output = child.wait_with_output()?;
+            ensure!(output.status.success(), "the others' program failed");
+            lines += &String::from_utf8(output.stdout).context("it printed no text")?;
+        }
+        Ok(lines)
+    }
 }

@@ -71,6 +71,8 @@ const PRIOR_WEIGHT: f64 = 0.002;
 const VETH_RING: u32 = 256;
 /// Bytes of data in a packet of Ethernet's usual MTU (RFC 879 less the timestamps of RFC 7323).
 const FULL_PACKET: u64 = 1_448;
+/// Most bytes of a profile's name.
+const MOST_NAME: usize = 40;
 /// Share of a link's rate above which the link may limit a row.
 const FULL: f64 = 0.97;
 
@@ -144,6 +146,9 @@ impl Twin {
 /// A reason why no twin could be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TwinError {
+    /// The profile cannot be called so.
+    #[error("the name of a profile has 1 to {MOST_NAME} bytes and no control character")]
+    Name,
     /// No row has observations of both hosts.
     #[error("no row has a generator and a system under test with CPUs of their own")]
     NoHosts,
@@ -196,6 +201,9 @@ pub fn twin(
     run: RunJobs<'_>,
     said: &mut dyn FnMut(String),
 ) -> Result<Twin, TwinError> {
+    if !(1..=MOST_NAME).contains(&name.len()) || name.contains(char::is_control) {
+        return Err(TwinError::Name);
+    }
     let cells = cells(results);
     let figures: usize = cells.iter().map(|cell| cell.figures.len()).sum();
     if figures < 8 {

@@ -1,14 +1,13 @@
-//! The JSON of `latput show`, `latput metrics` and `latput sim trace`; that of `latput model` is in
-//! `model`, that of errors in `error`. The documents of `tune`, `run`, `measure` and `report` are in `latput-report`;
+//! The JSON of `latput show`, `latput metrics` and `latput sim trace`; that of errors is in
+//! `error`. The documents of `tune`, `run`, `measure`, `report`, `explain` and `model` are in `latput-report`, those of
+//! `search` in `latput-experiment`;
 //! `docs/schema/` has the schema of each.
 
-pub(crate) mod ask_tell;
 pub(crate) mod check;
 pub(crate) mod error;
 pub(crate) mod fleet;
 pub(crate) mod flent;
 pub(crate) mod merge;
-pub(crate) mod model;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -221,16 +220,26 @@ mod tests {
         let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
         agrees("fleet-apply", rollout);
         agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
-        let said = serde_json::to_value(schemars::schema_for!(ask_tell::SearchSaid)).unwrap();
+        let said =
+            serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchSaid))
+                .unwrap();
         agrees("search-said", said);
-        let answer = serde_json::to_value(schemars::schema_for!(ask_tell::SearchAnswer)).unwrap();
+        let answer =
+            serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchAnswer))
+                .unwrap();
         agrees("search-answer", answer);
         agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
         let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
         agrees("flent-manifest", flent);
         agrees("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
-        agrees("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
-        let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
+        agrees(
+            "fit",
+            serde_json::to_value(schemars::schema_for!(latput_report::explained::FitDocument))
+                .unwrap(),
+        );
+        let explain =
+            serde_json::to_value(schemars::schema_for!(latput_report::explained::ExplainDocument))
+                .unwrap();
         agrees("explain", explain);
         agrees(
             "moderate",

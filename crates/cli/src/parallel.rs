@@ -1,43 +1,20 @@
-//! Runs simulations in parallel, and returns the results in order.
+//! Simulations in parallel, with a progress bar.
 
 use std::io::{self, IsTerminal};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latput_experiment::parallel;
 use latput_load::Stop;
 
-/// Runs `job` for each of `jobs` on as many threads as there are CPUs. Once `stop` is raised no job
-/// begins, and the result is `None`.
+/// As [`parallel::map`], with a bar that is moved after each job.
 pub(crate) fn map<J: Sync, R: Send>(
     jobs: &[J],
     stop: &Stop,
     bar: Option<&ProgressBar>,
     job: impl Fn(&J) -> R + Sync,
 ) -> Option<Vec<R>> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
-        while !stop.is_raised() {
-            let idx = next.fetch_add(1, Ordering::Relaxed);
-            let Some(one) = jobs.get(idx) else { break };
-            let result = job(one);
-            *results[idx].lock().expect("no job panics while it holds its own result") =
-                Some(result);
-            if let Some(bar) = bar {
-                bar.inc(1);
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(jobs.len());
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
-    let results = results.into_iter().map(|it| it.into_inner().unwrap_or_default());
-    results.collect()
+    let done = || bar.into_iter().for_each(|bar| bar.inc(1));
+    parallel::map(jobs, stop, done, job)
 }
 
 /// A progress bar with the time left; `None` without a terminal.

@@ -7,6 +7,7 @@
 
 pub mod agent;
 mod agent_pool;
+pub mod ask_tell;
 pub mod bring;
 pub mod broker;
 pub mod checks;
@@ -26,6 +27,7 @@ pub mod interval;
 pub mod keeper;
 mod lease;
 pub mod live;
+pub mod parallel;
 mod passing;
 pub mod program;
 pub mod protocol;

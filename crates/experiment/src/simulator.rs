@@ -55,6 +55,15 @@ impl Simulator {
         Ok(Self { from: system.to_owned(), profile })
     }
 
+    /// The simulator of a profile that is in no file, from its text.
+    pub fn of_profile(text: &str) -> Result<Self, Error> {
+        let profile = Profile::parse(text).map_err(|error| Error::Simulator {
+            testbed: "sim".to_owned(),
+            problem: error.to_string(),
+        })?;
+        Ok(Self { from: profile.name.clone(), profile: Arc::new(profile) })
+    }
+
     /// The testbed's name in results: `sim:SYSTEM`.
     pub fn name(&self) -> String {
         format!("sim:{}", self.profile.name)

@@ -118,7 +118,11 @@ impl Testbed {
 
     /// The simulator of `system`, a profile's name or file. A plan that it cannot run is an error.
     pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
-        let simulator = Simulator::of(system)?;
+        Self::simulated(Simulator::of(system)?, plan)
+    }
+
+    /// This simulator. A plan that it cannot run is an error.
+    pub fn simulated(simulator: Simulator, plan: &Plan) -> Result<Self, Error> {
         // If the plan skips unsupported parts, they are found when it runs.
         if plan.method.on_unsupported == OnUnsupported::Refuse {
             simulator.check(plan)?;

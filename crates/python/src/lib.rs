@@ -3,21 +3,24 @@
 //! It holds no logic of its own. A run is given out as the documents of `latput report`; `python/src/latput` makes frames of
 //! them. The interpreter's lock is released while anything is computed.
 
+mod search;
+mod simulator;
+mod twin;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use latput_experiment::host::chain;
-use latput_experiment::interval::Interval;
-use latput_experiment::session::{Progress, TrialDone};
-use latput_experiment::{Error, ResultsDb, Testbed, session};
-use latput_load::Stop;
+use latput_experiment::{Error, ResultsDb};
 use latput_model::{Goal, Summary};
-use latput_report::{Screen, csv, html, json, markdown, terminal};
+use latput_report::explained::{ExplainError, Explained};
+use latput_report::{Screen, csv, html, json, markdown, picture, terminal};
 use latput_trial::Results;
 use pyo3::exceptions::{PyException, PyIndexError};
 use pyo3::prelude::*;
+
+use self::search::NativeSearch;
+use self::twin::NativeTwin;
 
 pyo3::create_exception!(
     latput,
@@ -26,9 +29,6 @@ pyo3::create_exception!(
     "What latput refuses, in the words of its command line."
 );
 pyo3::create_exception!(latput, PlanError, LatputError, "A plan that is wrong.");
-
-/// How often a signal is looked for while trials are simulated.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An experiment: settings, workloads and how often.
 #[pyclass(frozen, module = "latput")]
@@ -110,6 +110,11 @@ impl NativeRun {
         py.detach(|| html(&self.results, &Summary::of(&self.results), None))
     }
 
+    /// The first trade-off of that page, as an SVG image.
+    fn picture(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| picture(&self.results, &Summary::of(&self.results)))
+    }
+
     /// The tables of `latput report`.
     #[pyo3(signature = (columns = 100))]
     fn text(&self, py: Python<'_>, columns: usize) -> String {
@@ -120,6 +125,29 @@ impl NativeRun {
     /// The tables of `latput report --format markdown`.
     fn markdown(&self, py: Python<'_>) -> String {
         py.detach(|| markdown(&self.results, &Summary::of(&self.results)))
+    }
+
+    /// The JSON and the words of `latput explain`.
+    #[pyo3(signature = (workloads, setting = None))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        workloads: Vec<String>,
+        setting: Option<String>,
+    ) -> PyResult<(String, String)> {
+        let explained = || {
+            let explained = Explained::of(&self.results, &workloads, setting.as_deref())?;
+            Ok((serde_json::to_string(&explained.document()), explained.words()))
+        };
+        let (json, words) = py
+            .detach(explained)
+            .map_err(|error: ExplainError| LatputError::new_err(error.to_string()))?;
+        Ok((json.map_err(|error| LatputError::new_err(error.to_string()))?, words))
+    }
+
+    /// The profile of `latput model twin`, with what is known of its costs.
+    fn twin(&self, py: Python<'_>, name: String) -> PyResult<NativeTwin> {
+        NativeTwin::of(py, &self.results, name)
     }
 
     /// The same run, judged by another goal.
@@ -197,62 +225,6 @@ fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> 
     Ok(NativeRun { results: Arc::new(results) })
 }
 
-/// Simulates a plan, packet by packet, on every core. `system` is a profile's name or file, `output` a results file that
-/// resumes; without one the run is in memory. Ctrl-C ends it.
-#[pyfunction]
-#[pyo3(signature = (plan, system, seed = None, output = None))]
-fn simulate(
-    py: Python<'_>,
-    plan: &Plan,
-    system: String,
-    seed: Option<u64>,
-    output: Option<PathBuf>,
-) -> PyResult<NativeRun> {
-    let stop = Stop::new();
-    let Plan { text, mut plan } = plan.clone();
-    plan.method.seed = seed.or(plan.method.seed);
-    let stopped = stop.clone();
-    // A thread of its own: this one looks for Ctrl-C.
-    let working = thread::spawn(move || simulated(&plan, &text, &system, output, &stopped));
-    while !working.is_finished() {
-        py.detach(|| thread::sleep(LOOK_EVERY));
-        if let Err(interrupted) = py.check_signals() {
-            stop.raise();
-            let _ended_early = py.detach(|| working.join());
-            return Err(interrupted);
-        }
-    }
-    let ended = working.join().map_err(|_| LatputError::new_err("the simulator failed"))?;
-    Ok(NativeRun { results: Arc::new(ended.map_err(refused)?) })
-}
-
-fn simulated(
-    plan: &latput_trial::Plan,
-    text: &str,
-    system: &str,
-    output: Option<PathBuf>,
-    stop: &Stop,
-) -> Result<Results, Error> {
-    let testbed = Testbed::simulator(system, plan)?;
-    let mut db = output.map_or_else(ResultsDb::in_memory, |path| ResultsDb::create(&path))?;
-    // Another seed is another run: it must not resume the plan's own.
-    let text =
-        plan.method.seed.map_or_else(|| text.to_owned(), |seed| format!("{text}\n# seed {seed}\n"));
-    let run = session::Run {
-        plan,
-        plan_text: &text,
-        testbed: &testbed,
-        shard: None,
-        interval: None,
-        stop,
-    };
-    let ended = session::run(&run, &mut db, &mut Silent)?;
-    match ended.cause {
-        Some(cause) => Err(cause),
-        None => Ok(ended.results),
-    }
-}
-
 fn saved(results: &Results, path: &Path) -> Result<(), Error> {
     let mut db = ResultsDb::create(path)?;
     let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
@@ -261,16 +233,6 @@ fn saved(results: &Results, path: &Path) -> Result<(), Error> {
         db.append(run, results, row)?;
     }
     db.finish(run, results)
-}
-
-/// Nobody watches.
-struct Silent;
-
-impl Progress for Silent {
-    fn remark(&mut self, _: &str) {}
-    fn interval(&mut self, _: &Interval) {}
-    fn trial(&mut self, _: &TrialDone<'_>) {}
-    fn ended(&mut self) {}
 }
 
 fn refused(error: Error) -> PyErr {
@@ -289,7 +251,9 @@ fn latput_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PlanError", module.py().get_type::<PlanError>())?;
     module.add_class::<Plan>()?;
     module.add_class::<NativeRun>()?;
+    module.add_class::<NativeSearch>()?;
+    module.add_class::<NativeTwin>()?;
     module.add_function(wrap_pyfunction!(runs, module)?)?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate, module)?)
+    module.add_function(wrap_pyfunction!(simulator::simulate, module)?)
 }

@@ -42,6 +42,18 @@ pub fn html_with_trials(results: &Results, summary: &Summary) -> String {
     page(results, summary, None, &embedded::element(results))
 }
 
+/// The first trade-off of the report as an SVG image that stands alone; `None` where no setting has both figures.
+pub fn picture(results: &Results, summary: &Summary) -> Option<String> {
+    const END: &str = "</svg>";
+    let both = page::first_trade_off(&View::new(results, summary))?;
+    let (wide, _) = both.split_once(END)?;
+    let (head, marks) = wide.split_once('>')?;
+    let head = head.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
+    Some(format!(
+        "{head}><style><![CDATA[{STYLE} :root {{ background: var(--page) }}]]></style>{marks}{END}"
+    ))
+}
+
 fn page(
     results: &Results,
     summary: &Summary,

@@ -6,6 +6,7 @@
 pub mod brief;
 pub mod comparison;
 pub mod document;
+pub mod explained;
 pub mod export;
 pub mod format;
 pub mod history;
@@ -26,7 +27,7 @@ pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, json, junit, ktap, markdown};
-pub use html::{LARGEST_REPORT, ReportError, html, html_with_trials, read_report};
+pub use html::{LARGEST_REPORT, ReportError, html, html_with_trials, picture, read_report};
 pub use next::shell_word;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};

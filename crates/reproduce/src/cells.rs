@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::Experiment;
-use crate::kind::ExperimentKind;
+use crate::kind::{ExperimentKind, Measured};
 use crate::predict::Prediction;
 use crate::row::{CsvRow, RowError, RowErrorKind};
 use crate::system::Systems;
@@ -82,36 +82,56 @@ impl CellFile {
                 !text.is_empty() && tables.iter().any(|table| table == text)
             })
         };
-        let keep: Vec<bool> = (0..self.rows.len()).map(is_named).collect();
-        let mut kept = keep.iter();
-        self.rows.retain(|_| *kept.next().expect("one for each row"));
-        let mut kept = keep.iter();
-        self.numbers.retain(|_| *kept.next().expect("one for each row"));
-        let mut kept = keep.iter();
-        self.table.rows.retain(|_| *kept.next().expect("one for each row"));
+        let is_kept: Vec<bool> = (0..self.rows.len()).map(is_named).collect();
+        self.keep(|place| is_kept[place]);
+    }
+
+    /// Keeps only the rows at these places, counted from 0.
+    pub fn keep(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let kept = |place: &mut usize| {
+            *place += 1;
+            is_kept(*place - 1)
+        };
+        let [mut row, mut number, mut line] = [0; 3];
+        self.rows.retain(|_| kept(&mut row));
+        self.numbers.retain(|_| kept(&mut number));
+        self.table.rows.retain(|_| kept(&mut line));
+    }
+
+    /// The names of the columns that a prediction of each measured column adds.
+    fn added(&self) -> BTreeMap<usize, [String; 3]> {
+        let names = |measured: &Measured| {
+            let name = self.kind.predicted_column(measured);
+            [name.clone(), format!("{name}_lo"), format!("{name}_hi")]
+        };
+        self.kind.measured().iter().map(names).enumerate().collect()
+    }
+
+    /// The rows without the columns of an earlier prediction.
+    pub fn plain(&self) -> CsvTable {
+        let added = self.added();
+        let is_old = |name: &str| {
+            name == ERROR_COLUMN || added.values().flatten().any(|column| column == name)
+        };
+        let kept: Vec<usize> =
+            (0..self.table.header.len()).filter(|at| !is_old(&self.table.header[*at])).collect();
+        let pick = |row: &Vec<String>| kept.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+        CsvTable {
+            header: pick(&self.table.header),
+            rows: self.table.rows.iter().map(pick).collect(),
+        }
     }
 
     /// The rows with their predictions in new columns, which replace those of an earlier
     /// prediction.
     pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> CsvTable {
         assert_eq!(predictions.len(), self.rows.len(), "one prediction for each row");
-        let mut added: BTreeMap<usize, [String; 3]> = BTreeMap::new();
-        for (idx, measured) in self.kind.measured().iter().enumerate() {
-            let name = self.kind.predicted_column(measured);
-            added.insert(idx, [name.clone(), format!("{name}_lo"), format!("{name}_hi")]);
-        }
-        let is_old = |name: &str| {
-            name == ERROR_COLUMN || added.values().flatten().any(|column| column == name)
-        };
-        let kept: Vec<usize> =
-            (0..self.table.header.len()).filter(|at| !is_old(&self.table.header[*at])).collect();
-        let pick = |row: &[String]| kept.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
-        let mut header = pick(&self.table.header);
+        let added = self.added();
+        let CsvTable { mut header, rows: plain } = self.plain();
         header.extend(added.values().flatten().cloned());
         header.push(ERROR_COLUMN.to_owned());
-        let rows = self.table.rows.iter().zip(&self.rows).zip(predictions);
-        let rows = rows.map(|((row, experiment), predicted)| {
-            let mut fields = pick(row);
+        let rows = plain.into_iter().zip(&self.rows).zip(predictions);
+        let rows = rows.map(|((mut fields, experiment), predicted)| {
             for idx in 0..added.len() {
                 let figure = predicted.as_ref().and_then(|row| row.get(idx).copied().flatten());
                 let values = figure.map(|it| [it.value, it.low, it.high]);

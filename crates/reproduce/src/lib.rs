@@ -14,6 +14,7 @@ mod files;
 pub mod html;
 pub mod kind;
 mod label;
+pub mod parts;
 pub mod predict;
 pub mod provenance;
 pub mod published;

@@ -52,8 +52,11 @@ def sweep(
     """Simulates `plan` for each system and seed on the cluster; gives each run when it is ready.
 
     With `folder` each run is also kept there as a results file, and one that is there is not simulated again: the same call resumes a
-    sweep that was cut short. A task of a lost worker is tried `retries` times. A plan that is wrong is refused here, before a task is made.
+    sweep that was cut short. A task of a lost worker is tried `retries` times. When the scheduler is lost or restarted, `LatputError` is
+    raised: the same call with a new client resumes. A plan that is wrong is refused here, before a task is made.
     """
+    from concurrent.futures import CancelledError
+
     from distributed import as_completed
 
     plan = plan if isinstance(plan, native.Plan) else native.Plan(plan)
@@ -80,7 +83,12 @@ def sweep(
     while waiting:
         future = next(done)
         point = waiting.pop(future.key)
-        run = Run._from_bytes(future.result())
+        try:
+            run = Run._from_bytes(future.result())
+        except CancelledError as error:
+            kept_there = f"; what is in {kept} is kept" if kept is not None else ", and with a `folder` it is resumed"
+            problem = f"the scheduler of Dask was lost or restarted: make a new client and call again{kept_there}"
+            raise native.LatputError(problem) from error
         future.release()
         if kept is not None:
             part = kept / f".{point.file}.part"

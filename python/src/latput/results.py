@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from latput import latput_native as native
+from latput.explained import Explanation, Twin
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
 __all__ = ["Estimate", "Headline", "Recommendation", "Results", "Run", "open", "simulate"]
+
+#: The tables of a run.
+Table = Literal["trials", "cells", "settings", "histograms"]
 
 
 @dataclass(frozen=True)
@@ -131,10 +135,23 @@ class Run:
 
         Raises `LatputError` for a goal that is wrong or names no workload of this run.
         """
-        found = Run(self._native.with_goal(goal)).recommendation
+        found = self.judged_by(goal).recommendation
         if found is None:
             raise native.LatputError(f"no setting of this run can be judged by `{goal}`")
         return found
+
+    def judged_by(self, goal: str) -> Run:
+        """The same trials, judged by another goal."""
+        return Run(self._native.with_goal(goal))
+
+    def explain(self, *workloads: str, setting: str | None = None) -> Explanation:
+        """Where time and CPU go, as `latput explain` has it: of workloads with one of these in their name, and of settings with this in
+        their label."""
+        return Explanation(*self._native.explain(list(workloads), setting))
+
+    def twin(self, name: str = "twin") -> Twin:
+        """A profile of these hosts for the simulator, as `latput model twin` makes it. It takes some hundred simulations, on every core."""
+        return Twin(self._native.twin(name), name)
 
     def settings(self) -> pd.DataFrame:
         """A row for each setting: its label, whether it is today's, and each knob as `role.knob`."""
@@ -185,17 +202,39 @@ class Run:
         found = self._native.histogram(trial, probe)
         return None if found is None else pd.DataFrame({"upper_ns": found[0], "count": found[1]})
 
-    def to_arrow(self) -> pa.Table:
-        """The trials as a table of Arrow."""
+    def histograms(self) -> pd.DataFrame:
+        """A row for each bucket of round-trip times of each trial that has them: `trial`, `upper_ns`, `count`."""
+        found = {trial: self.histogram(trial) for trial in range(len(self.document["runs"]))}
+        parts = [frame.assign(trial=trial) for trial, frame in found.items() if frame is not None]
+        names = ["trial", "upper_ns", "count"]
+        return pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
+
+    def frame(self, table: Table) -> pd.DataFrame:
+        """The table of this name."""
+        tables = {"trials": self.trials, "cells": self.cells, "settings": self.settings, "histograms": self.histograms}
+        if table not in tables:
+            raise native.LatputError(f"no table is called `{table}`; there are {', '.join(tables)}")
+        return tables[table]()
+
+    def to_arrow(self, table: Table = "trials") -> pa.Table:
+        """A table of the run for Arrow."""
         import pyarrow as pa
 
-        return pa.Table.from_pandas(self.trials(), preserve_index=False)
+        return pa.Table.from_pandas(self.frame(table), preserve_index=False)
 
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Writes the trials as Parquet."""
+    def to_polars(self, table: Table = "trials") -> pl.DataFrame:
+        """A table of the run for polars."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow(table))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_parquet(self, path: str | PathLike[str], table: Table = "trials") -> None:
+        """Writes a table of the run as Parquet."""
         import pyarrow.parquet as pq
 
-        pq.write_table(self.to_arrow(), path)
+        pq.write_table(self.to_arrow(table), path)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a results file, which every command of latput reads."""
@@ -213,22 +252,12 @@ class Run:
         return f"<latput.Run {self.name!r} on {self.testbed}: {trials} trials>"
 
     def _repr_html_(self) -> str:
-        head = f"<h4>{html.escape(self.name)} on {html.escape(self.testbed)}</h4>"
-        answer = f"<p><b>{html.escape(self.headline.sentence)}</b></p>" if self.headline else ""
-        return head + answer + _trade_off(self)
+        from latput.show import shown
+
+        return shown(self)
 
     def _repr_markdown_(self) -> str:
         return self._native.markdown()
-
-
-def _trade_off(run: Run) -> str:
-    """The cells of each workload as a table: rate, latency, CPU, service demand, with the setting that is recommended marked."""
-    wanted = ["transactions_per_s", "throughput_bps", "latency_ns_p50", "latency_ns_p99", "sut_cpu_busy_ratio", "sut_service_demand_us"]
-    cells = run.cells()
-    cells = cells[cells["metric"].isin(wanted)]
-    table = cells.pivot_table(index=["workload", "setting"], columns="metric", values="value", sort=False)
-    table = table[[name for name in wanted if name in table.columns]]
-    return str(table.style.format(precision=4, na_rep="-", thousands=" ").to_html())
 
 
 class Results:
@@ -259,17 +288,26 @@ def open(path: str | PathLike[str]) -> Results:
     return Results(path)
 
 
+def simulator_of(
+    system: str | Twin, seed: int | None, output: str | PathLike[str] | None
+) -> tuple[str, int | None, str | PathLike[str] | None, str | None]:
+    """Arguments of the compiled part: a profile that is in no file goes as its text."""
+    if isinstance(system, Twin):
+        return system.name, seed, output, system.profile
+    return system, seed, output, None
+
+
 def simulate(
     plan: native.Plan | str,
-    system: str = "server-10g",
+    system: str | Twin = "server-10g",
     *,
     seed: int | None = None,
     output: str | PathLike[str] | None = None,
 ) -> Run:
     """Simulates a plan packet by packet, on every core, without the interpreter's lock.
 
-    `plan` is a `Plan` or its TOML. `system` is the name or the file of a profile (`latput sim list`). With `output` the trials go to a
-    results file, and a run that was cut short resumes there. The same seed gives the same figures.
+    `plan` is a `Plan` or its TOML. `system` is the name or the file of a profile (`latput sim list`), or a twin. With `output` the trials
+    go to a results file, and a run that was cut short resumes there. The same seed gives the same figures.
     """
     plan = plan if isinstance(plan, native.Plan) else native.Plan(plan)
-    return Run(native.simulate(plan, system, seed, output))
+    return Run(native.simulate(plan, *simulator_of(system, seed, output)))

@@ -1,6 +1,6 @@
 //! The table of searches: trials to be near the best, by method, and the claims that were wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
@@ -31,7 +31,7 @@ struct Described {
     near: Vec<bool>,
 }
 
-const METHODS: [&str; 3] = ["latput", "random", "tpe"];
+const METHODS: [&str; 4] = ["latput", "random", "tpe", "smac"];
 /// A search that never got near counts as so many times its grid.
 const NEVER: f64 = 1.0;
 
@@ -43,9 +43,10 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         serde_json::from_str(described).context("the cases cannot be read")?;
     let grids: BTreeMap<&str, &[bool]> =
         described.iter().map(|one| (one.case.as_str(), one.near.as_slice())).collect();
+    let names = METHODS.map(|method| format!("{method:>7}")).join(" ");
     let mut text = format!(
-        "{:<34} {:>5} {:>6}  {:>7} {:>7} {:>7}   within 3 % at the end\n",
-        "case (trials to lead within 3 %)", "grid", "near", "latput", "random", "tpe"
+        "{:<34} {:>5} {:>6}  {names}   within 3 % at the end\n",
+        "case (trials to lead within 3 %)", "grid", "near"
     );
     let mut hard = Tally::default();
     let mut every = Tally::default();
@@ -103,7 +104,8 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
 struct Tally {
     /// By method: trials to lead with something near, and to try something near, as shares of the
     /// grid; trials in all; whether it ended near; whether it ended within 10 % and the limit.
-    shares: BTreeMap<String, Vec<[f64; 5]>>,
+    /// Beside each is its case.
+    shares: BTreeMap<String, Vec<(String, [f64; 5])>>,
 }
 
 impl Tally {
@@ -114,7 +116,7 @@ impl Tally {
             let total = one.trials as f64 / grid as f64;
             let is_good = one.excess.is_some_and(|excess| excess <= 1.1);
             let ends = [one.ends_near, is_good].map(|yes| f64::from(u8::from(yes)));
-            [share(one.found), share(one.tried), total, ends[0], ends[1]]
+            (one.case.clone(), [share(one.found), share(one.tried), total, ends[0], ends[1]])
         }));
     }
 
@@ -123,19 +125,29 @@ impl Tally {
     }
 
     fn median(&self, method: &str, at: usize) -> Option<f64> {
-        median(self.shares.get(method)?.iter().map(|one| one[at]).collect())
+        median(self.shares.get(method)?.iter().map(|(_, one)| one[at]).collect())
+    }
+
+    /// Our median until something near leads, in the cases of this method.
+    fn ours_beside(&self, method: &str) -> Option<f64> {
+        let cases: BTreeSet<&str> =
+            self.shares.get(method)?.iter().map(|(case, _)| case.as_str()).collect();
+        let ours = self.shares.get(METHODS[0])?.iter();
+        median(
+            ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]).collect(),
+        )
     }
 
     fn words(&self) -> Result<String> {
         let mut text = String::new();
-        let ours = self.median("latput", 0);
         for method in METHODS {
             let Some(lead) = self.median(method, 0) else { continue };
             let tried = self.median(method, 1).unwrap_or(NEVER);
             let total = self.median(method, 2).unwrap_or(NEVER);
             let all = &self.shares[method];
-            let mean = |at: usize| all.iter().map(|one| one[at]).sum::<f64>() / all.len() as f64;
-            let ratio = ours.map_or(f64::NAN, |ours| ours / lead);
+            let mean =
+                |at: usize| all.iter().map(|(_, one)| one[at]).sum::<f64>() / all.len() as f64;
+            let ratio = self.ours_beside(method).map_or(f64::NAN, |ours| ours / lead);
             writeln!(
                 text,
                 "  {method:<7} leads within 3 % after {:5.1} % of the grid (median; latput takes {ratio:.2} \
@@ -176,11 +188,21 @@ mod tests {
             line("random", "40", "null"),
             line("random", "null", "null"),
         ];
+        // SMAC3 searched one of two cases: latput is compared with it there.
+        let other = |method: &str, found: u32| {
+            format!("{}\n", line(method, &found.to_string(), "null").trim_end())
+                .replace("a/b/c", "d/e/f")
+        };
+        let lines = [lines.concat(), other("latput", 90), other("latput", 90), other("smac", 45)];
         let near: Vec<bool> = (0..100).map(|at| at == 7).collect();
-        let described = format!("[{{\"case\":\"a/b/c\",\"near\":{near:?}}}]");
+        let described = format!(
+            "[{{\"case\":\"a/b/c\",\"near\":{near:?}}},{{\"case\":\"d/e/f\",\"near\":{near:?}}}]"
+        );
         let text = compare(&lines.concat(), &described).unwrap();
         assert!(text.contains("claimed 2 times and wrong 1 times (50.0 %"), "{text}");
-        assert!(text.contains("after  11.0 % of the grid"), "{text}");
+        // Of 10, 12, 90 and 90.
+        assert!(text.contains("after  51.0 % of the grid"), "{text}");
+        assert!(text.contains("smac    leads within 3 % after  45.0 % of the grid (median; latput takes 2.00 of it)"), "{text}");
         // The one that never got near counts as the whole grid: (40 + 100) / 2.
         assert!(text.contains("latput takes 0.16 of it"), "{text}");
         assert!(compare("nonsense", &described).is_err());

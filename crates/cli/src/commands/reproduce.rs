@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use latput_experiment::Shard;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
 use latput_reproduce::published::{self, AccuracyTarget, FILES, Reproduction};
 use latput_reproduce::row::RowErrorKind;
-use latput_reproduce::{Experiment, Provenance, Systems, delay_mtu, html};
+use latput_reproduce::{CsvTable, Experiment, Provenance, Systems, delay_mtu, html, parts};
 use latput_sim::{Invalid, Profile};
 
 use crate::commands::run::read_text;
@@ -29,6 +30,8 @@ Examples:
   latput reproduce coalescing_mtu                    the claims on receive delay and MTU
   latput reproduce --report reproduce.html           and one HTML file with pictures
   latput reproduce --cells mine.csv -o predicted.csv any cells in the format of a published file
+  latput reproduce --cells mine.csv --shard 3/16 -o part3.csv    one of 16 parts, on any machine
+  latput reproduce --cells mine.csv --merge part*.csv -o predicted.csv    the bytes of one process
 
 A published figure is printed beside its prediction and never used for it: predictions come from the
 profiles (data/systems) and the simulation. Rows of a machine that no profile stands for get no
@@ -43,6 +46,12 @@ pub(crate) struct Args {
     /// Write the rows with their predictions to this file instead of stdout.
     #[arg(short, long, value_name = "FILE", requires = "cells")]
     output: Option<PathBuf>,
+    /// Predict only every COUNT-th row of the cells, from the NUMBER-th: `3/16`, or counted from 0 `index:2/16`.
+    #[arg(long, value_name = "NUMBER/COUNT", requires = "output")]
+    shard: Option<Shard>,
+    /// Predict nothing: join these files of all shards of the cells.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "cells", conflicts_with_all = ["shard", "tables"])]
+    merge: Vec<PathBuf>,
     /// Use this profile instead of the shipped one of its name; may be repeated.
     #[arg(long, value_name = "FILE")]
     profile: Vec<PathBuf>,
@@ -59,7 +68,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(self.output.iter().chain(&self.report).map(PathBuf::as_path))?;
+        keep_only_files(
+            self.output.iter().chain(&self.report).chain(&self.merge).map(PathBuf::as_path),
+        )?;
         let systems = systems(&self.profile)?;
         match &self.cells {
             Some(path) => self.predict(path, &systems, context),
@@ -75,10 +86,13 @@ impl Args {
     ) -> Result<ExitCode, CliError> {
         let shown = path.display();
         let text = read_text(path)?;
-        let file = CellFile::read(&text, systems)
+        let mut file = CellFile::read(&text, systems)
             .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
-        let predictions = predictions(&[&file], self.seeds, context)?;
-        let table = file.predicted(&predictions[0]);
+        let table = if self.merge.is_empty() {
+            self.predicted_shard(&mut file, systems, context)?
+        } else {
+            self.joined(&file, systems)?
+        };
         if context.json {
             let rows = table.rows.iter().map(|row| {
                 let fields = table.header.iter().cloned().zip(row.iter().cloned());
@@ -100,6 +114,45 @@ impl Args {
             }
         }
         Ok(if unknown > 0 { ExitCode::from(Code::Partial as u8) } else { ExitCode::SUCCESS })
+    }
+
+    /// The predictions of the file, or of this shard of it, whose rows it then keeps.
+    fn predicted_shard(
+        &self,
+        file: &mut CellFile,
+        systems: &Systems,
+        context: &Context,
+    ) -> Result<CsvTable, CliError> {
+        if let Some(shard) = self.shard {
+            let count = file.rows.len();
+            if u32::try_from(count).is_ok_and(|count| count < shard.count()) {
+                let problem = format!("--shard {shard}: there are {count} rows: take fewer shards");
+                return Err(CliError::usage(problem));
+            }
+            file.keep(|place| shard.has(place as u64));
+        }
+        let predictions = predictions(&[file], self.seeds, context)?;
+        let table = file.predicted(&predictions[0]);
+        Ok(match self.shard {
+            Some(shard) => {
+                let made_by = parts::made_by(self.seeds, systems);
+                parts::marked(table, shard.number(), shard.count(), &made_by)
+            }
+            None => table,
+        })
+    }
+
+    /// The files of all shards as one.
+    fn joined(&self, file: &CellFile, systems: &Systems) -> Result<CsvTable, CliError> {
+        let mut tables = Vec::new();
+        for path in &self.merge {
+            let shown = path.display().to_string();
+            let table = CsvTable::parse(&read_text(path)?)
+                .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
+            tables.push((shown, table));
+        }
+        parts::joined(file, &tables, &parts::made_by(self.seeds, systems))
+            .map_err(|error| CliError::usage(error.to_string()))
     }
 
     fn reproduce(&self, systems: &Systems, context: &Context) -> Result<ExitCode, CliError> {

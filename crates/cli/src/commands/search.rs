@@ -5,15 +5,15 @@ mod ask_tell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_experiment::ask_tell::{self as lines, AskTell};
 use latput_experiment::session::{self, Run, Suggest};
 use latput_model::Summary;
 use latput_trial::plan::Design;
 
-use self::ask_tell::AskTell;
+use self::ask_tell::Stdio;
 use crate::commands::report;
 use crate::commands::run::{checked_plan, conclude, has_programs, open_both, read_text};
 use crate::context::Context;
-use crate::document::ask_tell::SearchSaid;
 use crate::exit::CliError;
 use crate::progress::{ProgressArgs, Shown};
 use crate::targets::HostArgs;
@@ -52,9 +52,16 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
-        plan.method.design = Some(Design::Search);
-        // A run is resumed by the same command only.
-        let text = format!("{text}\n# search{}\n", if self.ask_tell { " --ask-tell" } else { "" });
+        let text = if self.ask_tell {
+            let searched = lines::searched(plan, &text);
+            plan = searched.0;
+            searched.1
+        } else {
+            plan.method.design = Some(Design::Search);
+            format!("{text}
+# search
+") // a run is resumed by the same command only
+        };
         let place = self.hosts.named(&self.on, &plan)?;
         place.give_up_rights(has_programs(&plan), &[&self.output], context)?;
         let (testbed, mut results_db) = open_both(|| place.open(context), &self.output)?;
@@ -66,18 +73,12 @@ impl Args {
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
-        let mut other = self.ask_tell.then(|| AskTell::new(&context.stop));
+        let mut other = self.ask_tell.then(|| AskTell::new(Stdio::new(&context.stop)));
         let suggest = other.as_mut().map(|other| -> &mut dyn Suggest { other });
         let ended = session::run_suggested(&run, &mut results_db, &mut Shown::new(), suggest)?;
-        if !self.ask_tell {
-            report::print(context, &ended.results, &Summary::of(&ended.results))?;
-        } else if ended.cause.is_none() {
-            ask_tell::say(&SearchSaid::Ended {
-                trials: ended.results.rows.len(),
-                file: self.output.display().to_string(),
-                run: ended.run,
-                remarks: ended.results.notes.clone(),
-            })?;
+        match &mut other {
+            Some(other) => other.end(&ended, self.output.display().to_string())?,
+            None => report::print(context, &ended.results, &Summary::of(&ended.results))?,
         }
         conclude(&ended, &self.output)
     }

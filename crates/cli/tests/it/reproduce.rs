@@ -41,23 +41,32 @@ fn an_impossible_value_refuses_the_file_and_writes_nothing() {
 }
 
 #[test]
-fn a_divided_file_of_cells_gives_the_rows_of_the_whole() {
+fn shards_of_a_file_of_cells_are_joined_to_the_bytes_of_one_process() {
     let place = Place::new();
     let cell = |itr_hz: u32| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{itr_hz},\n");
-    for (name, rates_hz) in
-        [("whole", [0, 1000, 4000].as_slice()), ("one", &[0, 1000]), ("two", &[4000])]
-    {
-        let cells: String = rates_hz.iter().map(|itr_hz| cell(*itr_hz)).collect();
-        place.write(&format!("{name}.csv"), &format!("{HEADER}\n{cells}"));
-        let (from, to) = (format!("{name}.csv"), format!("{name}.out"));
-        let args = ["reproduce", "--cells", &from, "-o", &to, "--seeds", "2"];
-        place.run(&args).expect(0, &[]);
-    }
+    let cells: String = [0, 1000, 4000].into_iter().map(cell).collect();
+    place.write("cells.csv", &format!("{HEADER}\n{cells}"));
+    let predict = |words: &[&str]| {
+        let base = ["reproduce", "--cells", "cells.csv", "--seeds", "2"];
+        place.run(&[&base[..], words].concat())
+    };
     let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
-    let (whole, one, two) = (read("whole.out"), read("one.out"), read("two.out"));
-    let (_, rows) = two.split_once('\n').unwrap();
-    assert_eq!(one + rows, whole);
-    assert_eq!(whole.lines().count(), 4);
+    predict(&["-o", "whole.csv"]).expect(0, &[]);
+    predict(&["--shard", "1/2", "-o", "part1.csv"]).expect(0, &[]);
+    let merge = ["--merge", "part1.csv", "part2.csv", "-o", "all.csv"];
+    predict(&merge).expect(2, &["part2.csv"]);
+    predict(&["--merge", "part1.csv", "-o", "all.csv"])
+        .expect(2, &["part 2 of 2 is missing: make it with `--shard 2/2`"]);
+    assert!(!place.path("all.csv").exists());
+    predict(&["--shard", "index:1/2", "-o", "part2.csv"]).expect(0, &[]);
+    assert_eq!((read("part1.csv").lines().count(), read("part2.csv").lines().count()), (3, 2));
+    predict(&merge).expect(0, &[]);
+    assert_eq!(read("all.csv"), read("whole.csv"));
+    assert_eq!(read("all.csv").lines().count(), 4);
+    let other_seeds = [&["reproduce", "--cells", "cells.csv", "--seeds", "3"], &merge[..]].concat();
+    place.run(&other_seeds).expect(2, &["--seeds 2", "is wanted by", "--seeds 3"]);
+    predict(&["--shard", "1/4", "-o", "x.csv"]).expect(2, &["there are 3 rows: take fewer shards"]);
+    place.run(&["reproduce", "A04", "--shard", "1/2"]).expect(2, &["--output"]);
 }
 
 #[test]

@@ -256,6 +256,12 @@ fn legend(view: &View<'_>) -> Vec<LegendEntry> {
     view.settings().into_iter().map(entry).collect()
 }
 
+/// The first picture, for wide and narrow screens.
+pub(super) fn first_trade_off(view: &View<'_>) -> Option<String> {
+    let panel = trade_offs(view).panels.into_iter().next()?;
+    (!panel.svg.is_empty()).then_some(panel.svg)
+}
+
 /// Horizontal axes have rates and costs, vertical axes latencies. The first of each makes the first
 /// picture: bulk goodput against the tail of a single request.
 fn trade_offs(view: &View<'_>) -> Tradeoff {

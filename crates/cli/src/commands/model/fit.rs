@@ -1,17 +1,17 @@
 //! `latput model fit`: fits the costs of a byte, a packet, an interrupt and a poll.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_model::{Term, fit};
+use latput_report::explained::{ExplainError, FitDocument, wanted};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 
 use crate::context::{Context, keep_only_files};
-use crate::document::model::FitDocument;
 use crate::exit::CliError;
 use crate::output;
 use crate::precision::percent;
@@ -54,13 +54,14 @@ impl Args {
         keep_only_files([self.file.as_path()])?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
-        let wanted = wanted(&results, &self.workload)?;
+        let wanted =
+            wanted(&results, &self.workload).map_err(|error| refused(&self.file, &error))?;
         let confidence = match &self.confidence {
             Some(text) => percent("--confidence", text, 50.0, 99.99)?,
             None => results.confidence,
         };
         let models = fit(&results, |workload| wanted[workload], confidence)
-            .map_err(|error| CliError::usage(format!("{}: {error}", self.file.display())))?;
+            .map_err(|error| refused(&self.file, &error.into()))?;
         if context.json {
             output::print_json(&FitDocument::of(&results, &models, INTERVALS))?;
         } else {
@@ -70,20 +71,12 @@ impl Args {
     }
 }
 
-/// For each workload, whether its name contains one of `names`; all true without names.
-pub(crate) fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, CliError> {
-    let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
-    let loads = || results.workloads.iter().map(|load| load.name.as_str());
-    for name in names {
-        if !loads().any(|load| load.contains(name.as_str())) {
-            let there: Vec<&str> = loads().collect();
-            return Err(CliError::usage(format!(
-                "--workload {name}: no workload has this in its name; there are {}",
-                there.join(", ")
-            )));
-        }
-    }
-    Ok(loads().map(of).collect())
+/// The error with the option or the file that is at fault.
+pub(crate) fn refused(file: &Path, error: &ExplainError) -> CliError {
+    CliError::usage(match error {
+        ExplainError::Workload { .. } | ExplainError::Setting { .. } => format!("--{error}"),
+        ExplainError::Fit(_) => format!("{}: {error}", file.display()),
+    })
 }
 
 fn in_words(results: &Results, models: &[CostModel]) -> String {

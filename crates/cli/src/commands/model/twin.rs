@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_calibrate::{Job, Twin, twin};
+use latput_calibrate::{Job, Twin, TwinError, twin};
 use latput_experiment::ResultsDb;
 use latput_trial::Row;
 
@@ -50,9 +50,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        if !(1..=40).contains(&self.name.len()) || self.name.contains(char::is_control) {
-            return Err(CliError::usage("--name must have 1 to 40 printable characters"));
-        }
         keep_only_files([self.file.as_path(), &self.output])?;
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
@@ -78,8 +75,12 @@ impl Args {
         if stop.is_raised() {
             return Err(CliError::new(Code::Failed, "stopped; nothing was written"));
         }
-        let found =
-            found.map_err(|error| CliError::usage(format!("{}: {error}", self.file.display())))?;
+        let found = found.map_err(|error| {
+            CliError::usage(match error {
+                TwinError::Name => format!("--name: {error}"),
+                _ => format!("{}: {error}", self.file.display()),
+            })
+        })?;
         let profile = found.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         output::write_file(&self.output, &profile)?;
         output::print(&in_words(&found, &self.output.display().to_string()))?;

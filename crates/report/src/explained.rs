@@ -1,5 +1,8 @@
 //! The JSON of `latput model fit` and `latput explain`.
 
+mod cells;
+mod words;
+
 use std::collections::BTreeMap;
 
 use latput_model::explain::{Amount, Explanation};
@@ -8,85 +11,89 @@ use latput_trial::Results;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use self::cells::{ExplainError, Explained, wanted};
+use self::words::in_words;
+
 /// The CPU cost model of every host of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FitDocument {
+pub struct FitDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    pub schema: u32,
     /// The plan's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The testbed.
-    pub(crate) testbed: String,
+    pub testbed: String,
     /// Confidence of the intervals, such as 0.99.
-    pub(crate) confidence: f64,
+    pub confidence: f64,
     /// The method of the intervals.
-    pub(crate) intervals: String,
+    pub intervals: String,
     /// The cost model of each host.
-    pub(crate) hosts: Vec<HostModel>,
+    pub hosts: Vec<HostModel>,
 }
 
 /// The cost model of one host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HostModel {
+pub struct HostModel {
     /// The host's name.
-    pub(crate) host: String,
+    pub host: String,
     /// `sut`, `generator` or `observer`.
-    pub(crate) role: String,
+    pub role: String,
     /// Number of settings under workloads in the fit.
-    pub(crate) cells: usize,
+    pub cells: usize,
     /// Condition number of the fit's columns at unit length; null without a fit.
-    pub(crate) condition_number: Option<f64>,
+    pub condition_number: Option<f64>,
     /// Absolute relative error of the fitted CPU time, median over the cells; null without a fit.
-    pub(crate) error_ratio_median: Option<f64>,
+    pub error_ratio_median: Option<f64>,
     /// 90th percentile of the absolute relative error.
-    pub(crate) error_ratio_p90: Option<f64>,
+    pub error_ratio_p90: Option<f64>,
     /// Every term.
-    pub(crate) terms: Vec<TermModel>,
+    pub terms: Vec<TermModel>,
     /// Every cell with the relative error of its fitted CPU time.
-    pub(crate) errors: Vec<CellError>,
+    pub errors: Vec<CellError>,
 }
 
 /// One term with its cost or refusal.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TermModel {
+pub struct TermModel {
     /// `byte`, `packet`, `interrupt`, `poll` or `background`.
-    pub(crate) term: String,
+    pub term: String,
     /// The unit of `cost_ns`: `byte`, `packet`, `interrupt`, `poll`, `second`.
-    pub(crate) unit: String,
+    pub unit: String,
     /// CPU time of one unit; null if unknown.
-    pub(crate) cost_ns: Option<f64>,
+    pub cost_ns: Option<f64>,
     /// Lower end of its interval.
-    pub(crate) cost_ns_low: Option<f64>,
+    pub cost_ns_low: Option<f64>,
     /// Upper end of its interval.
-    pub(crate) cost_ns_high: Option<f64>,
+    pub cost_ns_high: Option<f64>,
     /// Its share of the CPU time, median over the cells.
-    pub(crate) share_ratio: Option<f64>,
+    pub share_ratio: Option<f64>,
     /// The reason why there is no cost: `not_counted`, `never_happened`, `too_few_cells`,
     /// `moves_with`, `uncertain`; null with a cost.
-    pub(crate) refused: Option<String>,
+    pub refused: Option<String>,
     /// The term that it moves with.
-    pub(crate) moves_with: Option<String>,
+    pub moves_with: Option<String>,
     /// The factor that a plan must vary to determine it; null with a cost, or if no plan helps.
-    pub(crate) vary: Option<String>,
+    pub vary: Option<String>,
 }
 
 /// The error of the fit for one setting under one workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CellError {
+pub struct CellError {
     /// The setting's label.
-    pub(crate) setting: String,
+    pub setting: String,
     /// The workload's name.
-    pub(crate) workload: String,
+    pub workload: String,
     /// Fitted over measured CPU time, minus 1.
-    pub(crate) error_ratio: f64,
+    pub error_ratio: f64,
 }
 
 impl FitDocument {
-    pub(crate) fn of(results: &Results, models: &[CostModel], intervals: &str) -> Self {
+    /// The document of these models.
+    pub fn of(results: &Results, models: &[CostModel], intervals: &str) -> Self {
         Self {
             schema: 1,
             name: results.name.clone(),
@@ -155,77 +162,73 @@ const fn word(why: Why) -> &'static str {
 /// The split of time and CPU under each setting of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExplainDocument {
+pub struct ExplainDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    pub schema: u32,
     /// The plan's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The testbed.
-    pub(crate) testbed: String,
+    pub testbed: String,
     /// The cost models of the system under test by kind of workload.
-    pub(crate) models: Vec<KindModel>,
+    pub models: Vec<KindModel>,
     /// Each setting under each workload.
-    pub(crate) cells: Vec<ExplainedCell>,
+    pub cells: Vec<ExplainedCell>,
 }
 
 /// The cost model of the system under test under one kind of workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct KindModel {
+pub struct KindModel {
     /// `tcp_rr`, `tcp_stream`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// The model.
-    pub(crate) model: HostModel,
+    pub model: HostModel,
 }
 
 /// The parts of one setting's figures under one workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExplainedCell {
+pub struct ExplainedCell {
     /// The setting's label.
-    pub(crate) setting: String,
+    pub setting: String,
     /// The workload's name.
-    pub(crate) workload: String,
+    pub workload: String,
     /// Mean round trip; null if the workload has none.
-    pub(crate) round_trip_ns: Option<f64>,
+    pub round_trip_ns: Option<f64>,
     /// Parts of the round trip: `timer`, `queueing`, `cpu`, `rest`; empty without one.
-    pub(crate) time: Vec<ExplainedPart>,
+    pub time: Vec<ExplainedPart>,
     /// CPU time of the system under test per second.
-    pub(crate) busy_ns_per_s: f64,
+    pub busy_ns_per_s: f64,
     /// Utilisation of its busiest CPU.
-    pub(crate) busiest_cpu_ratio: Option<f64>,
+    pub busiest_cpu_ratio: Option<f64>,
     /// Parts of the CPU time, in nanoseconds per second, by term.
-    pub(crate) cpu: Vec<ExplainedPart>,
+    pub cpu: Vec<ExplainedPart>,
     /// Terms whose costs are in the unexplained part, because the plan does not tell them apart.
-    pub(crate) not_told_apart: Vec<String>,
+    pub not_told_apart: Vec<String>,
     /// The unexplained part of the CPU time.
-    pub(crate) unexplained_ratio: f64,
+    pub unexplained_ratio: f64,
 }
 
 /// A part, or the reason why it is unknown.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExplainedPart {
+pub struct ExplainedPart {
     /// Name of the part.
-    pub(crate) part: String,
+    pub part: String,
     /// Its amount; null if unknown.
-    pub(crate) amount_ns: Option<f64>,
+    pub amount_ns: Option<f64>,
     /// Lower end of its interval.
-    pub(crate) amount_ns_low: Option<f64>,
+    pub amount_ns_low: Option<f64>,
     /// Upper end of its interval.
-    pub(crate) amount_ns_high: Option<f64>,
+    pub amount_ns_high: Option<f64>,
     /// Confidence of the interval.
-    pub(crate) confidence: Option<f64>,
+    pub confidence: Option<f64>,
     /// The reason why there is none, or why it is unknown and what the plan lacks.
-    pub(crate) why: Option<String>,
+    pub why: Option<String>,
 }
 
 impl ExplainDocument {
-    pub(crate) fn of(
-        results: &Results,
-        models: &BTreeMap<&str, CostModel>,
-        cells: &[Explanation],
-    ) -> Self {
+    fn of(results: &Results, models: &BTreeMap<&str, CostModel>, cells: &[Explanation]) -> Self {
         let model = |(kind, model): (&&str, &CostModel)| KindModel {
             kind: (*kind).to_owned(),
             model: HostModel::of(results, model),

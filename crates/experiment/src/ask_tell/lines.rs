@@ -1,4 +1,4 @@
-//! The JSON lines of `latput search --ask-tell`: what it says on stdout, and what the optimiser answers on stdin.
+//! The lines of a search that another optimiser drives: what latput says, and what the optimiser answers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A line of latput.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum SearchSaid {
+pub enum SearchSaid {
     /// The first line: what there is to choose from.
     Space {
         /// Version of this document's schema: 1.
@@ -66,17 +66,17 @@ pub(crate) enum SearchSaid {
 /// A factor of the space.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SpaceFactor {
+pub struct SpaceFactor {
     /// Its key in the plan.
-    pub(crate) name: String,
+    pub name: String,
     /// Its levels as in tables, in the plan's order.
-    pub(crate) levels: Vec<String>,
+    pub levels: Vec<String>,
 }
 
 /// A line of the optimiser.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum SearchAnswer {
+pub enum SearchAnswer {
     /// Run these settings in one block.
     Suggest {
         /// The level of each factor, by its index.

@@ -1,0 +1,121 @@
+//! The simulator in this process, and how long work is waited for.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use latput_experiment::interval::Interval;
+use latput_experiment::session::{self, Progress, TrialDone};
+use latput_experiment::simulator::Simulator;
+use latput_experiment::{Error, ResultsDb, Testbed};
+use latput_load::Stop;
+use latput_trial::Results;
+use pyo3::prelude::*;
+
+use crate::{LatputError, NativeRun, Plan, refused};
+
+/// How often a signal is looked for while something is computed.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Where a plan is simulated, and where its trials go.
+pub(crate) struct SimulatedOn {
+    /// A profile's name or file,
+    pub(crate) system: String,
+    /// or its text, which goes before.
+    pub(crate) profile: Option<String>,
+    /// A results file that resumes; without one the run is in memory.
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl SimulatedOn {
+    /// The testbed and the results file of a plan.
+    pub(crate) fn open(&self, plan: &latput_trial::Plan) -> Result<(Testbed, ResultsDb), Error> {
+        let testbed = match &self.profile {
+            Some(text) => Testbed::simulated(Simulator::of_profile(text)?, plan)?,
+            None => Testbed::simulator(&self.system, plan)?,
+        };
+        let db = self
+            .output
+            .as_ref()
+            .map_or_else(ResultsDb::in_memory, |path| ResultsDb::create(path))?;
+        Ok((testbed, db))
+    }
+}
+
+/// A plan with another seed. Another seed is another run, which must not resume the plan's own.
+pub(crate) fn seeded(plan: &Plan, seed: Option<u64>) -> (latput_trial::Plan, String) {
+    let Plan { text, mut plan } = plan.clone();
+    plan.method.seed = seed.or(plan.method.seed);
+    let text = seed.map_or_else(|| text.clone(), |seed| format!("{text}\n# seed {seed}\n"));
+    (plan, text)
+}
+
+/// Simulates a plan, packet by packet, on every core. `system` is a profile's name or file, `profile` the text of one that
+/// goes before it, `output` a results file that resumes; without one the run is in memory. Ctrl-C ends it.
+#[pyfunction]
+#[pyo3(signature = (plan, system, seed = None, output = None, profile = None))]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    plan: &Plan,
+    system: String,
+    seed: Option<u64>,
+    output: Option<PathBuf>,
+    profile: Option<String>,
+) -> PyResult<NativeRun> {
+    let (plan, text) = seeded(plan, seed);
+    let place = SimulatedOn { system, profile, output };
+    let ended = waited_for(py, &Stop::new(), move |stop| simulated(&plan, &text, &place, stop))?;
+    Ok(NativeRun { results: std::sync::Arc::new(ended.map_err(refused)?) })
+}
+
+/// What `work` returns. It runs without the interpreter's lock on a thread of its own, because this one looks for Ctrl-C,
+/// which raises `stop`.
+pub(crate) fn waited_for<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &Stop,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> PyResult<T> {
+    let stopped = stop.clone();
+    let working = thread::spawn(move || work(&stopped));
+    while !working.is_finished() {
+        py.detach(|| thread::sleep(LOOK_EVERY));
+        if let Err(interrupted) = py.check_signals() {
+            stop.raise();
+            let _ended_early = py.detach(|| working.join());
+            return Err(interrupted);
+        }
+    }
+    working.join().map_err(|_| LatputError::new_err("the simulator failed"))
+}
+
+fn simulated(
+    plan: &latput_trial::Plan,
+    text: &str,
+    place: &SimulatedOn,
+    stop: &Stop,
+) -> Result<Results, Error> {
+    let (testbed, mut db) = place.open(plan)?;
+    let run = session::Run {
+        plan,
+        plan_text: text,
+        testbed: &testbed,
+        shard: None,
+        interval: None,
+        stop,
+    };
+    let ended = session::run(&run, &mut db, &mut Silent)?;
+    match ended.cause {
+        Some(cause) => Err(cause),
+        None => Ok(ended.results),
+    }
+}
+
+/// Nobody watches.
+pub(crate) struct Silent;
+
+impl Progress for Silent {
+    fn remark(&mut self, _: &str) {}
+    fn interval(&mut self, _: &Interval) {}
+    fn trial(&mut self, _: &TrialDone<'_>) {}
+    fn ended(&mut self) {}
+}

@@ -1,0 +1,86 @@
+//! The cells that are explained.
+
+use std::collections::BTreeMap;
+
+use latput_model::explain::{self, Explanation};
+use latput_model::fit::{CostModel, FitError};
+use latput_trial::Results;
+
+use super::{ExplainDocument, in_words};
+
+/// Why nothing can be explained.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExplainError {
+    /// No workload's name contains the text.
+    #[error("workload {name}: no workload has this in its name; there are {there}")]
+    Workload {
+        /// The text.
+        name: String,
+        /// The names of the workloads.
+        there: String,
+    },
+    /// No setting's label contains the text.
+    #[error("setting {part}: no label has this in it; there are {there}")]
+    Setting {
+        /// The text.
+        part: String,
+        /// The labels of the settings.
+        there: String,
+    },
+    /// The rows have no costs.
+    #[error(transparent)]
+    Fit(#[from] FitError),
+}
+
+/// The parts of time and CPU in cells of a run.
+#[derive(Debug)]
+pub struct Explained<'a> {
+    results: &'a Results,
+    models: BTreeMap<&'static str, CostModel>,
+    cells: Vec<Explanation>,
+}
+
+impl<'a> Explained<'a> {
+    /// Explains the cells whose workload's name contains one of `workloads` (any without) and whose setting's label
+    /// contains `setting`.
+    pub fn of(
+        results: &'a Results,
+        workloads: &[String],
+        setting: Option<&str>,
+    ) -> Result<Self, ExplainError> {
+        let loads = wanted(results, workloads)?;
+        let is_set = |label: &str| setting.is_none_or(|part| label.contains(part));
+        if !results.settings.iter().any(|setting| is_set(&setting.label)) {
+            let there: Vec<&str> = results.settings.iter().map(|set| set.label.as_str()).collect();
+            let part = setting.unwrap_or_default().to_owned();
+            return Err(ExplainError::Setting { part, there: there.join(", ") });
+        }
+        let models = explain::models(results, |load| loads[load])?;
+        let mut cells = explain::explain(results, &models);
+        cells.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
+        Ok(Self { results, models, cells })
+    }
+
+    /// What `latput explain --json` prints.
+    pub fn document(&self) -> ExplainDocument {
+        ExplainDocument::of(self.results, &self.models, &self.cells)
+    }
+
+    /// What `latput explain` prints.
+    pub fn words(&self) -> String {
+        in_words(self.results, &self.models, &self.cells)
+    }
+}
+
+/// For each workload, whether its name contains one of `names`; all true without names.
+pub fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, ExplainError> {
+    let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
+    let loads = || results.workloads.iter().map(|load| load.name.as_str());
+    for name in names {
+        if !loads().any(|load| load.contains(name.as_str())) {
+            let there = loads().collect::<Vec<_>>().join(", ");
+            return Err(ExplainError::Workload { name: name.clone(), there });
+        }
+    }
+    Ok(loads().map(of).collect())
+}

@@ -1,0 +1,180 @@
+//! Parts of a file of predicted cells, made by several processes, and how they are joined.
+//!
+//! A part has every n-th row. Its last column names it and what its predictions depend on, so that parts of other
+//! files, versions, seeds or profiles are refused.
+
+use std::fmt::Write as _;
+
+use crate::cells::CellFile;
+use crate::system::Systems;
+use crate::table::CsvTable;
+
+/// The column that only parts have.
+const PART_COLUMN: &str = "prediction_part";
+
+/// A reason why parts cannot be joined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.join("\n"))]
+pub struct JoinError {
+    /// Each with its remedy.
+    pub problems: Vec<String>,
+}
+
+/// What predictions depend on beside the cells, in words: version, runs of each cell, profiles.
+pub fn made_by(seeds: u64, systems: &Systems) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a
+    for name in systems.names() {
+        let text = systems.profile(name).map(|profile| format!("{profile:?}"));
+        for byte in text.unwrap_or_default().bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("latput {} --seeds {seeds} profiles {hash:016x}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The table of part `number`, from 1, of `count`.
+pub fn marked(mut table: CsvTable, number: u32, count: u32, made_by: &str) -> CsvTable {
+    table.header.push(PART_COLUMN.to_owned());
+    for row in &mut table.rows {
+        row.push(format!("{number}/{count} {made_by}"));
+    }
+    table
+}
+
+/// The whole file of its parts, in any order; each has a name for errors. Its bytes are those of one process.
+pub fn joined(
+    file: &CellFile,
+    parts: &[(String, CsvTable)],
+    made_by: &str,
+) -> Result<CsvTable, JoinError> {
+    let mut problems = Vec::new();
+    let mut found: Vec<Option<&(String, CsvTable)>> = Vec::new();
+    for part in parts {
+        match number_of(part, made_by) {
+            Ok((number, count)) if found.is_empty() || found.len() == count => {
+                found.resize(count, None);
+                let place = &mut found[number - 1];
+                if let Some((other, _)) = place {
+                    problems.push(format!("{}: part {number}, as {other}: leave one out", part.0));
+                }
+                *place = Some(part);
+            }
+            Ok((_, count)) => problems.push(format!(
+                "{}: one of {count} parts, and others are of {}: leave it out",
+                part.0,
+                found.len()
+            )),
+            Err(problem) => problems.push(format!("{}: {problem}", part.0)),
+        }
+    }
+    let count = found.len();
+    let plain = file.plain();
+    for (idx, part) in found.iter().enumerate() {
+        let again = format!("make it with `--shard {}/{count}`", idx + 1);
+        match part {
+            None => problems.push(format!("part {} of {count} is missing: {again}", idx + 1)),
+            Some((name, table)) => {
+                let own = plain.rows.iter().skip(idx).step_by(count);
+                let width = plain.header.len();
+                let is_same = table.header.starts_with(&plain.header)
+                    && table.rows.len() == own.clone().count()
+                    && own.zip(&table.rows).all(|(own, row)| row[..width] == own[..]);
+                if !is_same {
+                    problems.push(format!("{name}: its rows are not those of the cells: {again}"));
+                }
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(JoinError { problems });
+    }
+    let tables: Vec<&CsvTable> = found.into_iter().flatten().map(|(_, table)| table).collect();
+    let Some(first) = tables.first().filter(|of| tables.iter().all(|it| it.header == of.header))
+    else {
+        return Err(JoinError { problems: vec!["the parts have other columns each".to_owned()] });
+    };
+    let kept = first.header.len() - 1;
+    let row = |place: usize| tables[place % count].rows[place / count][..kept].to_vec();
+    let rows = (0..plain.rows.len()).map(row).collect();
+    Ok(CsvTable { header: first.header[..kept].to_vec(), rows })
+}
+
+/// Number and count of a part of this making.
+fn number_of((_, table): &(String, CsvTable), wanted: &str) -> Result<(usize, usize), String> {
+    let is_part = table.header.last().is_some_and(|name| name == PART_COLUMN);
+    let mut marks = table.rows.iter().map(|row| row.last().map_or("", String::as_str));
+    let mark =
+        marks.next().filter(|_| is_part).ok_or("no part that `--shard` made: leave it out")?;
+    if marks.any(|other| other != mark) {
+        return Err("its rows are of several parts: make each with `--shard` again".to_owned());
+    }
+    let (numbers, made_by) = mark.split_once(' ').unwrap_or_default();
+    if made_by != wanted {
+        let mut problem = format!("it was made by `{made_by}`");
+        let _ =
+            write!(problem, " and is wanted by `{wanted}`: make it again with the same options");
+        return Err(problem);
+    }
+    let numbers = numbers.split_once('/').and_then(|(number, count)| {
+        let number: usize = number.parse().ok()?;
+        let count: usize = count.parse().ok()?;
+        ((1..=count).contains(&number) && count <= 10_000).then_some((number, count))
+    });
+    numbers.ok_or_else(|| format!("`{mark}` names no part: make it again with `--shard`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELLS: &str =
+        "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s\n";
+
+    fn file(rows: usize) -> CellFile {
+        let rows = (0..rows).map(|row| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{},\n", 1000 * row));
+        let text = CELLS.to_owned() + &rows.collect::<String>();
+        CellFile::read(&text, &Systems::shipped()).unwrap()
+    }
+
+    fn parts(whole: &CsvTable, count: u32) -> Vec<(String, CsvTable)> {
+        let part = |number: u32| {
+            let own = whole.rows.iter().skip(number as usize - 1).step_by(count as usize);
+            let table = CsvTable { header: whole.header.clone(), rows: own.cloned().collect() };
+            (format!("part{number}"), marked(table, number, count, "us"))
+        };
+        (1..=count).map(part).collect()
+    }
+
+    #[test]
+    fn parts_in_any_order_are_the_whole_and_others_are_refused() {
+        let file = file(7);
+        let whole = file.predicted(&vec![None; 7]);
+        for count in [1, 2, 3, 7] {
+            let mut parts = parts(&whole, count);
+            parts.reverse();
+            assert_eq!(joined(&file, &parts, "us").unwrap().to_csv(), whole.to_csv(), "{count}");
+        }
+        let refused = |parts: &[(String, CsvTable)], made_by: &str, what: &str| {
+            let error = joined(&file, parts, made_by).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        };
+        let good = parts(&whole, 3);
+        refused(&good[..2], "us", "part 3 of 3 is missing: make it with `--shard 3/3`");
+        refused(&[good.clone(), good[..1].to_vec()].concat(), "us", "part 1, as part1");
+        refused(&good, "others", "made by `us`");
+        refused(&[good.clone(), parts(&whole, 2)].concat(), "us", "one of 2 parts");
+        refused(&[("x".to_owned(), whole.clone())], "us", "no part that `--shard` made");
+        let mut damaged = good.clone();
+        damaged[1].1.rows[0][6] = "9".to_owned();
+        refused(&damaged, "us", "part2: its rows are not those of the cells");
+        let mut short = good.clone();
+        short[0].1.rows.pop();
+        refused(&short, "us", "part1: its rows are not those of the cells");
+        let mut strange = good;
+        for row in &mut strange[0].1.rows {
+            *row.last_mut().unwrap() = "0/3 us".to_owned();
+        }
+        refused(&strange, "us", "`0/3 us` names no part");
+        assert!(joined(&file, &[], "us").is_err());
+    }
+}
