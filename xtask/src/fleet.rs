@@ -6,7 +6,7 @@
 
 mod rack;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub latput: Option<PathBuf>,
     /// `--timeout` of the commands, seconds.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 15)]
     timeout_s: u64,
 }
 
@@ -180,14 +180,13 @@ impl Bench<'_> {
         for (action, seen) in [("show", "same"), ("verify", "drifted")] {
             let (document, code, seconds) =
                 self.fleet(&[action, "-i", &self.rack.path("all.toml")])?;
-            let states = by_host(&document, "state")?;
-            let wrong = self.wrong(&states, |kind| wanted(kind, seen));
+            let (wrong, first) = self.wrong(&document, "state", |kind| wanted(kind, seen))?;
             let code_wanted = if action == "verify" || self.options.lying > 0 { 8 } else { 6 };
             self.row(
                 &format!("{action}: hosts with another state than theirs"),
-                &format!("{} {wrong:?}, exit code {code:?}, {seconds:.1} s", wrong.len()),
+                &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
                 &format!("0, exit code {code_wanted}"),
-                wrong.is_empty() && code == Some(code_wanted),
+                wrong == 0 && code == Some(code_wanted),
             );
         }
         let odd = self.rack.last_well()?;
@@ -204,7 +203,7 @@ impl Bench<'_> {
         let found = hosts("123");
         self.row(
             "drift: the one that differs",
-            &format!("{found:?}, exit code {code:?}, {seconds:.1} s"),
+            &format!("{found:?}, {}, {seconds:.1} s", ended(code)),
             &format!("[\"{odd}\"], exit code 8"),
             found == [odd] && code == Some(8),
         );
@@ -214,15 +213,14 @@ impl Bench<'_> {
     /// A rollout that goes well.
     fn applies(&mut self) -> Result<()> {
         let (document, code, seconds) = self.fleet(&self.apply(&[]))?;
-        let outcomes = by_host(&document, "outcome")?;
-        let wrong = self.wrong(&outcomes, |kind| {
+        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
             if kind.is_changed() { "confirmed" } else { "left-out" }.to_owned()
-        });
+        })?;
         self.row(
             "apply: hosts with another outcome than theirs",
-            &format!("{} {wrong:?}, exit code {code:?}, {seconds:.1} s", wrong.len()),
+            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
             "0, exit code 6",
-            wrong.is_empty() && code == Some(6),
+            wrong == 0 && code == Some(6),
         );
         let now = self.rack.look()?;
         let is_set = |host: &String| {
@@ -238,11 +236,11 @@ impl Bench<'_> {
             &format!("{}", meant.len()),
             set == meant.len(),
         );
-        let others: Vec<_> = self.rack.different(&self.before)?;
-        let others: Vec<_> = others.iter().filter(|host| !meant.contains(*host)).collect();
+        let mut others = self.rack.different(&self.before)?;
+        others.retain(|host| !meant.contains(host));
         self.row(
             "apply: other hosts that were changed",
-            &format!("{} {others:?}", others.len()),
+            &format!("{}{}", others.len(), first_few(&others)),
             "0",
             others.is_empty(),
         );
@@ -256,15 +254,14 @@ impl Bench<'_> {
         self.rack.script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
         let guard = format!("{} {{host}}", self.rack.path("guard"));
         let (document, code, seconds) = self.fleet(&self.apply(&["--guard", &guard]))?;
-        let outcomes = by_host(&document, "outcome")?;
-        let wrong = self.wrong(&outcomes, |kind| {
+        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
             if kind.is_changed() { "put-back" } else { "left-out" }.to_owned()
-        });
+        })?;
         self.row(
-            "a broken guard in the last stage: outcomes",
-            &format!("{} wrong {wrong:?}, exit code {code:?}, {seconds:.1} s", wrong.len()),
-            "0 wrong, exit code 4",
-            wrong.is_empty() && code == Some(4),
+            "a broken guard at the end: wrong outcomes",
+            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+            "0, exit code 4",
+            wrong == 0 && code == Some(4),
         );
         self.left_different("a broken guard: hosts left different")
     }
@@ -295,7 +292,7 @@ impl Bench<'_> {
 
     fn left_different(&mut self, what: &str) -> Result<()> {
         let different = self.rack.different(&self.before)?;
-        let found = format!("{} {different:?}", different.len());
+        let found = format!("{}{}", different.len(), first_few(&different));
         self.row(what, &found, "0 left different", different.is_empty());
         Ok(())
     }
@@ -320,20 +317,36 @@ impl Bench<'_> {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// The hosts of which something else is said than of their kind.
+    /// How many hosts are told of in another way than their kind's, and the first of them.
     fn wrong(
         &self,
-        said: &BTreeMap<String, String>,
+        document: &Value,
+        field: &str,
         wanted: impl Fn(Kind) -> String,
-    ) -> BTreeSet<String> {
+    ) -> Result<(usize, String)> {
+        let said = by_host(document, field)?;
         let is_wrong = |(host, kind): &&(String, Kind)| said.get(host) != Some(&wanted(*kind));
-        let wrong = self.rack.hosts.iter().filter(is_wrong);
-        wrong
-            .map(|(host, kind)| {
-                let said = said.get(host).map_or("nothing", String::as_str);
-                format!("{host} ({kind:?}): {said}")
-            })
-            .collect()
+        let wrong: Vec<_> = self.rack.hosts.iter().filter(is_wrong).collect();
+        let first = wrong.first().map(|(host, kind)| {
+            let said = said.get(host).map_or("nothing", String::as_str);
+            let why = by_host(document, "why").unwrap_or_default().remove(host).unwrap_or_default();
+            format!(" ({host}, {kind:?}: {said}: {why})")
+        });
+        Ok((wrong.len(), first.unwrap_or_default()))
+    }
+}
+
+/// `exit code 4`.
+fn ended(code: Option<i32>) -> String {
+    code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("exit code {code}"))
+}
+
+/// The first few names, for people.
+fn first_few(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        few if few.len() <= 5 => format!(" ({})", few.join(" ")),
+        more => format!(" ({} ...)", more[..5].join(" ")),
     }
 }
 

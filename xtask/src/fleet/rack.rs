@@ -29,6 +29,9 @@ const LIE: &str = r#"{"schema":1,"version":"VERSION","boot_id":"b","network_name
 /// The first line of a host that has latput.
 const THERE: &str = "latput-there host Linux x86_64 latput VERSION";
 
+/// One of so many well hosts is reached by `netns://`, with the state folder of this machine.
+const NAMESPACES_EVERY: usize = 8;
+
 /// What a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -190,7 +193,10 @@ impl Rack {
 
     /// How many hosts have a change that is not confirmed.
     pub fn checkpoints(&self) -> usize {
-        let files = std::fs::read_dir(self.folder.join("state/checkpoints")).into_iter().flatten();
+        let state = self.folder.join("state");
+        let own = self.hosts.iter().map(|(host, _)| state.join(host).join("checkpoints"));
+        let folders = std::iter::once(state.join("checkpoints")).chain(own);
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten());
         files
             .flatten()
             .filter(|file| file.path().extension().is_some_and(|it| it == "json"))
@@ -236,9 +242,11 @@ impl Rack {
         let end = "code=$?; cut -d ' ' -f 1 /proc/uptime >>done/$host; exit $code";
         self.script("refusing", "echo 'connection refused' >&2; exit 255")?;
         self.script("silent", "exec sleep 1000")?;
-        self.script("slow", &format!("sleep {slow_s}; exec ip netns exec \"$@\""))?;
+        // Each host has a state folder of its own, as on a machine of its own.
+        let own = "LATPUT_STATE_DIR=$LATPUT_STATE_DIR/$1; export LATPUT_STATE_DIR";
+        self.script("slow", &format!("{own}; sleep {slow_s}; exec ip netns exec \"$@\""))?;
         self.script("lying", &format!("echo {there}; cat >/dev/null; echo '{lie}'"))?;
-        self.script("way", &format!("host=$1; ip netns exec \"$@\"; {end}"))?;
+        self.script("way", &format!("{own}; host=$1; ip netns exec \"$@\"; {end}"))?;
         let last = self.last_well()?;
         let word = |(at, (host, kind)): (usize, &(String, Kind))| {
             let path = self.folder.display();
@@ -248,8 +256,9 @@ impl Rack {
                 Kind::Slow => format!("exec:{path}/slow {host}"),
                 Kind::OtherAnswer => format!("exec:{path}/lying {host}"),
                 Kind::OtherHost => format!("exec:ip netns exec {last}"),
-                Kind::Well if at % 2 == 0 => format!("exec:{path}/way {host}"),
-                Kind::Well | Kind::OtherDriver => format!("netns://{host}"),
+                Kind::Well if at % NAMESPACES_EVERY == 0 => format!("netns://{host}"),
+                Kind::Well => format!("exec:{path}/way {host}"),
+                Kind::OtherDriver => format!("netns://{host}"),
             };
             format!("    {{ name = \"{host}\", target = \"{target}\" }},\n")
         };

@@ -1,5 +1,7 @@
 //! Two network namespaces with one pair of interfaces, and what foreign tools say of them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -176,12 +178,15 @@ impl Drop for VethPair {
     }
 }
 
-/// The processes with this state folder in their environment.
+/// The processes with this state folder, or one in it, in their environment.
 pub fn processes_of(state: &Path) -> Vec<u32> {
-    let wanted = format!("LATPUT_STATE_DIR={}", state.display());
+    let is_meant = |word: &[u8]| {
+        let folder = word.strip_prefix(b"LATPUT_STATE_DIR=");
+        folder.is_some_and(|folder| Path::new(OsStr::from_bytes(folder)).starts_with(state))
+    };
     let is_ours = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+        environment.split(|byte| *byte == 0).any(is_meant)
     };
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
