@@ -6,6 +6,7 @@ mod hosts;
 mod look;
 mod rollout;
 mod table;
+mod wanted;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
 use self::hosts::{Fleet, FleetArgs};
+use self::wanted::{FleetWish, WantedArgs};
 use crate::context::Context;
 use crate::document::fleet::FleetDocument;
 use crate::exit::{CliError, Code};
@@ -30,6 +32,7 @@ Examples:
   latput fleet show -i inventory.toml                       the values of every host, by value
   latput fleet verify -i inventory.toml --prometheus /var/lib/node_exporter/latput.prom
   latput fleet verify -i hosts.ini rx-usecs=50us            of an Ansible inventory
+  latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
 
@@ -73,9 +76,8 @@ struct Show {
 
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The wanted values, in the place of those of the inventory.
-    #[arg(value_name = "KNOB=VALUE")]
-    wanted: Vec<String>,
+    #[command(flatten)]
+    wanted: WantedArgs,
     #[command(flatten)]
     fleet: FleetArgs,
     /// Write the states as a text file for `node_exporter`'s textfile collector, whole or not at all.
@@ -97,7 +99,7 @@ impl Args {
 
 impl Show {
     fn run(self, context: &Context, action: &str) -> Result<ExitCode, CliError> {
-        let mut fleet = self.fleet.open(&[], context)?;
+        let mut fleet = self.fleet.open(&FleetWish::default(), context)?;
         for member in &mut fleet.members {
             member.host.setting.clear(); // nothing is wanted
         }
@@ -127,7 +129,7 @@ impl Verify {
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
         }
-        let fleet = self.fleet.open(&self.wanted, context)?;
+        let fleet = self.fleet.open(&self.wanted.read()?, context)?;
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
         for problem in undecided_groups(&looked.judged) {
