@@ -75,7 +75,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "scale-out",
-        about: "shards by GNU parallel, Slurm, Snakemake and a Kubernetes manifest; a search by Optuna",
+        about: "shards by GNU parallel, Slurm, Snakemake and a Kubernetes manifest; a search by Optuna; a DaemonSet; alerts",
         run: scale_out::check,
     },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
