@@ -359,7 +359,7 @@ mod tests {
             let host = given.host(listed(word, interface), &FleetWish::default()).unwrap();
             assert_eq!(host.interface, expected, "{word}");
         }
-        let host = given.host(listed("ssh://root@a:22", None), None).unwrap();
+        let host = given.host(listed("ssh://root@a:22", None), &FleetWish::default()).unwrap();
         assert_eq!((host.name.as_str(), host.reach.as_str()), ("a", "ssh://root@a:22"));
     }
 
