@@ -4,6 +4,7 @@ mod ask;
 mod crew;
 mod hosts;
 mod look;
+pub(crate) mod pairs;
 mod rollout;
 mod table;
 mod wanted;
@@ -35,6 +36,7 @@ Examples:
   latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
+  latput fleet pairs pair1.db pair2.db pair3.db             is the winner one on every pair?
 
 inventory.toml:
   schema = 1
@@ -60,6 +62,8 @@ enum Action {
     Drift(Show),
     /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
     Apply(rollout::Args),
+    /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
+    Pairs(pairs::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
     Look(look::Args),
@@ -92,6 +96,7 @@ impl Args {
             Action::Verify(args) => args.run(context),
             Action::Drift(args) => args.run(context, "drift"),
             Action::Apply(args) => args.run(context),
+            Action::Pairs(args) => args.run(context),
             Action::Look(args) => args.run(),
         }
     }

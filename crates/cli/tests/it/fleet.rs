@@ -80,3 +80,32 @@ fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
     verify(&["--setting", "1499", "mtu=1400"]).expect(2, &["cannot be used with"]);
     verify(&["--setting", "1499"]).expect(2, &["--from"]);
 }
+
+#[test]
+fn a_winner_that_only_some_pairs_have_is_unstable_and_not_recommended() {
+    let place = Place::new();
+    for (number, profile) in
+        ["server-10g", "server-10g", "server-10g", "hs22-ixgbe"].iter().enumerate()
+    {
+        let plan = PLAN.replace("seed = 7", &format!("seed = {number}"));
+        place.write("plan.toml", &plan);
+        let results = format!("pair{number}.db");
+        place
+            .run(&["run", "plan.toml", "--on", &format!("sim:{profile}"), "-o", &results])
+            .expect(0, &[]);
+    }
+    let pairs = |words: &[&str]| place.run(&[&["fleet", "pairs"], words].concat());
+    pairs(&["pair0.db", "pair1.db", "pair2.db"])
+        .expect(0, &["stable     mtu=9000: proven better on every pair", "set `mtu=9000`"]);
+    let ran = pairs(&["pair0.db", "pair1.db", "pair3.db", "--json"]);
+    ran.expect(1, &[]);
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let schema = include_str!("../../../../docs/schema/fleet-pairs.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&found), "{found}");
+    assert_eq!(found["settings"][0]["verdict"], "unstable", "{found}");
+    assert_eq!(found["recommended"], serde_json::Value::Null);
+    pairs(&["pair0.db", "pair1.db"]).expect(0, &["two pairs say little"]);
+    pairs(&["pair0.db", "pair0.db"]).expect(2, &["given twice"]);
+    pairs(&["pair0.db", "none.db"]).expect(1, &["none.db"]);
+}
