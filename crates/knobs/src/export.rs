@@ -232,7 +232,9 @@ fn nested(words: &[(&'static str, String)], indent: usize) -> String {
     }
     for (section, lines) in of_ethtool {
         line(1, &format!("{section}:"));
-        lines.iter().for_each(|one| line(2, one));
+        for one in lines {
+            line(2, one);
+        }
     }
     text
 }

@@ -135,7 +135,7 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
             "goal"
         } else if other.workloads != first.workloads {
             "workload"
-        } else if other.confidence != first.confidence {
+        } else if (other.confidence - first.confidence).abs() > 1e-9 {
             "confidence"
         } else if other.settings.first().map(|it| &it.by_role)
             != first.settings.first().map(|it| &it.by_role)
@@ -151,7 +151,7 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
         ));
     }
     if !(first.confidence > 0.0 && first.confidence < 1.0) || first.settings.is_empty() {
-        return Err(format!("{} has no setting, or a confidence that is none", name(first)));
+        return Err(format!("{} has no setting, or an invalid confidence", name(first)));
     }
     Goal::parse_kept(text).map_err(|error| error.to_string())
 }

@@ -4,7 +4,7 @@ mod ask;
 mod crew;
 mod hosts;
 mod look;
-pub(crate) mod pairs;
+mod pairs;
 mod rollout;
 mod table;
 mod wanted;

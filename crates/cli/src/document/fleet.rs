@@ -11,8 +11,6 @@ use latput_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::commands::fleet::pairs::why;
-
 /// The output of `latput fleet show`, `verify` and `drift`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -246,11 +244,16 @@ struct PairRatio {
 }
 
 impl PairsDocument {
-    pub(crate) fn new(files: &[String], summary: &PairsSummary) -> Self {
+    /// `why` says the reason of a setting's verdict.
+    pub(crate) fn new(
+        files: &[String],
+        summary: &PairsSummary,
+        why: impl Fn(&PairsSetting) -> String,
+    ) -> Self {
         let part = |setting: &PairsSetting| PairsSettingPart {
             label: setting.label.clone(),
             verdict: setting.verdict.name().to_owned(),
-            why: why(files, setting),
+            why: why(setting),
             ratio: setting.ratio,
             p_value: setting.p_value,
             inconsistency: setting.inconsistency,

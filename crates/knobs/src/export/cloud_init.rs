@@ -37,14 +37,15 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
         for line in lines {
             let _ = writeln!(body, "      {line}");
         }
-        commands.push_str(&if kind == RULES {
-            format!(
+        let _ = if kind == RULES {
+            write!(
+                commands,
                 "  - [udevadm, control, --reload]\n  \
                  - [udevadm, trigger, --action=add, /sys/class/net/{name}]\n"
             )
         } else {
-            format!("  - [sysctl, -p, {file}]\n")
-        });
+            writeln!(commands, "  - [sysctl, -p, {file}]")
+        };
     }
     let _ = write!(body, "runcmd:\n{commands}");
     ("user-data".to_owned(), body)

@@ -51,7 +51,9 @@ impl Args {
             );
         }
         if context.json {
-            output::print_json(&PairsDocument::new(&self.files, &summary))?;
+            output::print_json(&PairsDocument::new(&self.files, &summary, |setting| {
+                why(&self.files, setting)
+            }))?;
         } else {
             output::print(&text(&self.files, &summary))?;
         }
@@ -88,7 +90,7 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
 }
 
 /// The reason of a verdict, in words.
-pub(crate) fn why(files: &[String], setting: &PairsSetting) -> String {
+fn why(files: &[String], setting: &PairsSetting) -> String {
     match &setting.verdict {
         PairsVerdict::Stable => {
             format!("proven better on every pair, {:.3} in all", setting.ratio)
