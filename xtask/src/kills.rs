@@ -5,7 +5,7 @@
 //! call by its number. After `latput restore` every value is as before, unless the change was committed: then
 //! making it again changes nothing.
 
-mod pair;
+pub mod pair;
 
 use std::collections::BTreeMap;
 use std::path::Path;

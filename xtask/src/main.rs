@@ -8,6 +8,7 @@ mod awake;
 mod busy;
 mod ci;
 mod dist;
+mod fleet;
 mod fuzz;
 mod kills;
 mod live;
@@ -71,6 +72,8 @@ enum Task {
     BenchKills(kills::Options),
     /// Tune on traffic that latput knows nothing of: false alarms, and how soon harm is banned (by hand: needs root and time).
     BenchLive(live::Options),
+    /// Read and set a rack of namespaces of which some are dead, slow or lie; a broken guard and a killed controller (needs root).
+    BenchFleet(fleet::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),
     /// Break the code in one place at a time, and count the breaks that no test sees (hours).
@@ -109,6 +112,12 @@ fn main() -> ExitCode {
             .and_then(|latput| kills::run(&workspace, &latput, &options))
             .map(|()| ExitCode::SUCCESS),
         Task::BenchLive(options) => live::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchFleet(options) => options
+            .latput
+            .clone()
+            .map_or_else(|| workspace.build_latput(), Ok)
+            .and_then(|latput| fleet::run(&workspace, &latput, &options))
+            .map(|()| ExitCode::SUCCESS),
         Task::Fuzz(options) => fuzz::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Mutants(options) => mutants::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),

@@ -1,5 +1,5 @@
 //! The recipes of docs/scale-out.md: each engine runs the shards of the example plan, and the merge must be one run. Beside
-//! them the example of docs/optimisers.md, which needs Python packages too.
+//! them what needs the same tools: the example of docs/optimisers.md, a DaemonSet, and alert rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,18 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.passed += 1;
     arms.kubernetes(&one)?;
     tally.passed += 1;
+    if rustix::process::geteuid().is_root() {
+        arms.daemon_set(&workspace.root.join("examples/kubernetes"))?;
+        tally.passed += 1;
+    } else {
+        tally.feed("skipped: needs root");
+    }
+    if find_on_path("promtool").is_some() {
+        arms.alerts(&workspace.root.join("examples/grafana"))?;
+        tally.passed += 1;
+    } else {
+        tally.feed("skipped: needs promtool");
+    }
     arms.optuna(&workspace.root.join("examples/search"))?;
     tally.passed += 1;
     Ok(())
@@ -146,6 +158,41 @@ impl Arms {
         self.latput(&folder, &format!("merge {} -o all.db", parts(0..pods)))?;
         ensure!(self.csv(&folder.join("all.db"))? == one, "kubernetes: not the bytes of one run");
         Ok(())
+    }
+
+    /// The manifest by the schema of Kubernetes. Its arguments start the daemon, with the capability that it has and no
+    /// other, on an interface of that name in namespaces of its own.
+    fn daemon_set(&self, examples: &Path) -> Result<()> {
+        let manifest = examples.join("moderate-daemonset.yaml").display().to_string();
+        self.run(&self.folder, "kubernetes-validate", ["--strict".to_owned(), manifest.clone()])?;
+        let script = "import json, sys, yaml\n\
+                      [pod] = yaml.safe_load(open(sys.argv[1]))['spec']['template']['spec']['containers']\n\
+                      print(json.dumps([pod['env'][0]['value'], pod['securityContext']['capabilities']['add'], pod['args']]))";
+        let printed =
+            self.output(&self.folder, "python3", ["-c".to_owned(), script.to_owned(), manifest])?;
+        let (interface, rights, words): (String, Vec<String>, Vec<String>) =
+            serde_json::from_slice(&printed)?;
+        ensure!(words.contains(&"$(INTERFACE)".to_owned()), "daemon set: {words:?}");
+        let words: Vec<String> =
+            words.iter().map(|word| word.replace("$(INTERFACE)", &interface)).collect();
+        let rights = rights.iter().map(|right| format!(",+{}", right.to_lowercase()));
+        let rights = rights.collect::<String>();
+        let script = format!(
+            "mount -t tmpfs tmpfs /run && ip link set lo up && ip link add {interface} type veth peer name p0 && \
+             ip link set p0 up && ip link set {interface} up && \
+             ethtool -K {interface} gro on && exec setpriv --bounding-set=-all{rights} \
+             --inh-caps=-all{rights} latput {} --for 2s",
+            words.join(" ")
+        );
+        let words = ["--net", "--mount", "sh", "-c", &script].map(str::to_owned);
+        self.run(&self.folder, "unshare", words)
+    }
+
+    /// The alert rules by Prometheus' own program, with when each comes. That every metric is one of ours, tests of `fleet`
+    /// and `moderate` ask.
+    fn alerts(&self, examples: &Path) -> Result<()> {
+        self.run(examples, "promtool", ["check", "rules", "rules.yml"].map(str::to_owned))?;
+        self.run(examples, "promtool", ["test", "rules", "rules-test.yml"].map(str::to_owned))
     }
 
     /// A search by Optuna, whose winner must be confirmed as better than today's setting.

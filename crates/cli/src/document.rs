@@ -219,6 +219,8 @@ mod tests {
         agrees("fleet", serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap());
         let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
         agrees("fleet-apply", rollout);
+        let pairs = serde_json::to_value(schemars::schema_for!(fleet::PairsDocument)).unwrap();
+        agrees("fleet-pairs", pairs);
         agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
         let said =
             serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchSaid))

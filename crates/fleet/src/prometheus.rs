@@ -119,4 +119,35 @@ mod tests {
         }
         assert_eq!(text.matches("# TYPE").count(), 5);
     }
+
+    /// The dashboard and the alerts ask for what is written, and for states that there are.
+    #[test]
+    fn the_examples_for_grafana_and_prometheus_ask_for_metrics_that_there_are() {
+        let written = text(&[], 0, Nanos::ZERO);
+        for example in [
+            include_str!("../../../examples/grafana/latput.json"),
+            include_str!("../../../examples/grafana/rules.yml"),
+            include_str!("../../../examples/grafana/rules-test.yml"),
+        ] {
+            let (mut asked, mut states) = (0, 0);
+            let example = example.replace("\\\"", "\"");
+            for line in example.lines().filter(|line| line.contains("latput_fleet_")) {
+                for part in line.split("latput_fleet_").skip(1) {
+                    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                    let name = &part[..part.find(|c| !is_name(c)).unwrap_or(part.len())];
+                    assert!(written.contains(&format!("# TYPE latput_fleet_{name} ")), "{name}");
+                    asked += 1;
+                }
+                let of_state = |after: &str| {
+                    let words = after.trim_start_matches(['=', '~', '!']).strip_prefix('"')?;
+                    Some(words.split('"').next()?.to_owned())
+                };
+                for state in line.split("state").skip(1).filter_map(of_state) {
+                    assert!(state.split('|').all(|it| HostState::NAMES.contains(&it)), "{line}");
+                    states += 1;
+                }
+            }
+            assert!(asked > 2 && states > 1, "{asked} {states}");
+        }
+    }
 }

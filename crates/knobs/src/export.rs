@@ -3,10 +3,13 @@
 //! What a format has no word for is never dropped: it is listed with the file it belongs in and the
 //! line to write there, in comments of the text and in [`Exported::elsewhere`].
 
+mod ansible;
+mod cloud_init;
 mod commands;
 mod elsewhere;
 mod netplan;
 mod networkmanager;
+mod nmstate;
 mod systemd;
 mod tuned;
 mod udev;
@@ -36,6 +39,12 @@ pub enum Format {
     Tuned,
     /// udev rules, udev(7).
     Udev,
+    /// nmstate's YAML, nmstatectl(8).
+    Nmstate,
+    /// Variables of Ansible's role `network` (linux-system-roles).
+    Ansible,
+    /// A cloud-config of cloud-init.
+    CloudInit,
 }
 
 /// Interface names are at most so long (`IFNAMSIZ` - 1).
@@ -131,6 +140,9 @@ impl fmt::Display for Format {
             Self::Netplan => "netplan(5)",
             Self::Tuned => "TuneD",
             Self::Udev => "udev(7)",
+            Self::Nmstate => "nmstate",
+            Self::Ansible => "Ansible's role `network`",
+            Self::CloudInit => "cloud-init",
         })
     }
 }
@@ -147,6 +159,9 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
             Format::Tuned => tuned::words(*knob, value),
             Format::Udev => udev::words(*knob, value, target),
             Format::Ethtool => commands::words(*knob, value, target),
+            Format::Nmstate => nmstate::words(*knob, value),
+            Format::Ansible => ansible::words(*knob, value),
+            Format::CloudInit => cloud_init::words(*knob, value, target),
         };
         match written {
             Some(found) => words.extend(found),
@@ -162,9 +177,16 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::Tuned => tuned::document(target, &words),
         Format::Udev => udev::document(target, &words),
         Format::Ethtool => commands::document(target, &words),
+        Format::Nmstate => nmstate::document(target, &words),
+        Format::Ansible => ansible::document(target, &words),
+        Format::CloudInit => cloud_init::document(target, &words),
     };
     let body = if words.is_empty() { "# Nothing of it has a word here.\n" } else { &body };
-    let head = if format == Format::Ethtool { "#!/bin/sh\n" } else { "" };
+    let head = match format {
+        Format::Ethtool => "#!/bin/sh\n",
+        Format::CloudInit => "#cloud-config\n",
+        _ => "",
+    };
     let origin: String = origin.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
     Exported { text, file, elsewhere, is_empty: words.is_empty() }
@@ -192,6 +214,29 @@ fn sections<'w>(words: &'w [(&'static str, String)]) -> Vec<(&'static str, Vec<&
         }
     }
     sections
+}
+
+/// Lines of YAML at an indent: those of no section, and below `ethtool` those of each section.
+fn nested(words: &[(&'static str, String)], indent: usize) -> String {
+    let mut text = String::new();
+    let mut line = |depth: usize, line: &str| {
+        text.push_str(&" ".repeat(indent + 2 * depth));
+        text.push_str(line);
+        text.push('\n');
+    };
+    let (own, of_ethtool): (Vec<_>, Vec<_>) =
+        sections(words).into_iter().partition(|(section, _)| section.is_empty());
+    own.iter().flat_map(|(_, lines)| lines).for_each(|own| line(0, own));
+    if !of_ethtool.is_empty() {
+        line(0, "ethtool:");
+    }
+    for (section, lines) in of_ethtool {
+        line(1, &format!("{section}:"));
+        for one in lines {
+            line(2, one);
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod goal;
 pub mod history;
 pub mod labels;
 pub mod live;
+pub mod pairs;
 mod pareto;
 pub mod predicted;
 mod recommend;
@@ -26,10 +27,11 @@ pub use compare::{Comparison, compare};
 pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
+pub use pairs::{PairsSummary, PairsVerdict};
 pub use predicted::{Prediction, predicted};
 pub use recommend::{
-    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, banned, eliminated, objective_ratio,
-    recommendation,
+    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, banned, eliminated, objective_center,
+    objective_ratio, recommendation,
 };
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

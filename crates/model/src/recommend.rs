@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::Estimate;
+use latput_stats::paired::Center;
 use latput_trial::live::BAN_CHECK;
 use latput_trial::{Metric, Results};
 
@@ -74,6 +75,12 @@ pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option
     let judge = Judge::of(results, &runs, goal).ok()?;
     let level = (1.0 - judge.objective_confidence()) / judge.others().len().max(1) as f64;
     judge.objective_logs(0, setting)?.ratio(1.0 - level)
+}
+
+/// The average logarithm of [`objective_ratio`]'s ratio, with its error.
+pub fn objective_center(results: &Results, goal: &Goal, setting: usize) -> Option<Center> {
+    let runs = Runs::of_goal(results, goal);
+    Judge::of(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
 }
 
 /// The objective: for each of its figures the workloads that have it, with the metric there.

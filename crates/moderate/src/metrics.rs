@@ -93,6 +93,33 @@ pub(crate) mod tests {
         assert!(text.contains("state=\"holding\"} 1"), "{text}");
     }
 
+    /// The dashboard and the alerts ask for what is served, and for states that there are.
+    #[test]
+    fn the_examples_for_grafana_and_prometheus_ask_for_metrics_that_there_are() {
+        let text = exposition(&sample());
+        let served = |name: &str| text.contains(&format!("# TYPE {name} "));
+        for example in [
+            include_str!("../../../examples/grafana/latput.json"),
+            include_str!("../../../examples/grafana/rules.yml"),
+            include_str!("../../../examples/grafana/rules-test.yml"),
+        ] {
+            let mut asked = 0;
+            for (at, _) in example.match_indices("latput_moderate_") {
+                let rest = &example[at..];
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+                assert!(served(name), "{name}");
+                asked += 1;
+                let Some(state) = rest.strip_prefix("latput_moderate_state{state=\"") else {
+                    continue;
+                };
+                let state = state.split('"').next().unwrap_or_default();
+                assert!(text.contains(&format!("state=\"{state}\"")), "{state}");
+            }
+            assert!(asked > 3, "{example}");
+        }
+    }
+
     pub(crate) fn sample() -> Status {
         Status {
             schema: crate::status::SCHEMA,

@@ -2,6 +2,7 @@
 //!
 //! Pure: no I/O, no clock, no threads, no random draws.
 
+pub mod agreement;
 pub mod contrast;
 pub mod estimate;
 pub mod histogram;
@@ -17,6 +18,7 @@ pub mod share;
 mod testing;
 pub mod unpaired;
 
+pub use agreement::Agreement;
 pub use contrast::Contrast;
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;

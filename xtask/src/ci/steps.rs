@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::documents;
 use super::tally::Tally;
 use crate::dist;
+use crate::fleet;
 use crate::fuzz;
 use crate::kills;
 use crate::profiles;
@@ -59,6 +60,7 @@ pub const STEPS: &[Step] = &[
         run: fuzz,
     },
     Step { name: "kills", about: "kill -9 of whoever changes, watches or undoes", run: kills },
+    Step { name: "fleet", about: "24 hosts, some dead, slow or lying", run: fleet },
     Step {
         name: "dist",
         about: "packages, the same bytes twice, in a clean root",
@@ -73,7 +75,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "scale-out",
-        about: "shards by GNU parallel, Slurm, Snakemake and a Kubernetes manifest; a search by Optuna",
+        about: "shards by GNU parallel, Slurm, Snakemake and a Kubernetes manifest; a search by Optuna; a DaemonSet; alerts",
         run: scale_out::check,
     },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
@@ -117,6 +119,17 @@ fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         return Ok(());
     }
     kills::run(workspace, &workspace.built()?, &kills::Options::sample())?;
+    tally.passed += 1;
+    Ok(())
+}
+
+/// A small `bench-fleet`.
+fn fleet(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        tally.feed("skipped: fleet: needs root");
+        return Ok(());
+    }
+    fleet::run(workspace, &workspace.built()?, &fleet::Options::sample())?;
     tally.passed += 1;
     Ok(())
 }

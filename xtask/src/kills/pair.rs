@@ -1,5 +1,7 @@
 //! Two network namespaces with one pair of interfaces, and what foreign tools say of them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -131,14 +133,7 @@ impl VethPair {
 
     /// The processes with our state folder in their environment: latputs, and what stands before them.
     pub fn processes(&self) -> Vec<u32> {
-        let wanted = format!("LATPUT_STATE_DIR={}", self.state.display());
-        let is_ours = |pid: &u32| {
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
-        };
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(is_ours).collect()
+        processes_of(&self.state)
     }
 
     /// Those of them that run latput with this as a word of their command.
@@ -181,6 +176,21 @@ impl Drop for VethPair {
         }
         let _gone = std::fs::remove_dir_all(&self.state);
     }
+}
+
+/// The processes with this state folder, or one in it, in their environment.
+pub fn processes_of(state: &Path) -> Vec<u32> {
+    let is_meant = |word: &[u8]| {
+        let folder = word.strip_prefix(b"LATPUT_STATE_DIR=");
+        folder.is_some_and(|folder| Path::new(OsStr::from_bytes(folder)).starts_with(state))
+    };
+    let is_ours = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(is_meant)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_ours).collect()
 }
 
 /// `kill -9`.

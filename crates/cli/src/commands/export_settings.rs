@@ -27,6 +27,7 @@ Examples:
   latput export-settings latput-results.db --setting 50us --interface eth2 --format ethtool
   latput export-settings eth0 rx-usecs=50us adaptive-rx=off --format networkmanager
   latput export-settings eth0 rx-usecs gro rps-cpus --format systemd-link
+  latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o host_vars/web1/latput-eth0.yml
   latput export-settings eth0 --format ethtool -o restore-eth0.sh
 
 Of a results file it is the recommended setting; KNOB=VALUE names values, KNOB alone the value of
@@ -81,6 +82,9 @@ pub(super) enum ExportFormat {
     Netplan,
     Tuned,
     Udev,
+    Nmstate,
+    Ansible,
+    CloudInit,
 }
 
 impl ExportFormat {
@@ -92,14 +96,37 @@ impl ExportFormat {
             Self::Netplan => export::Format::Netplan,
             Self::Tuned => export::Format::Tuned,
             Self::Udev => export::Format::Udev,
+            Self::Nmstate => export::Format::Nmstate,
+            Self::Ansible => export::Format::Ansible,
+            Self::CloudInit => export::Format::CloudInit,
+        }
+    }
+
+    /// Why a host cannot be told to keep a setting by such a file.
+    pub(super) const fn why_not_kept(self) -> Option<&'static str> {
+        match self {
+            Self::Ethtool => Some("a script is run by nobody at boot"),
+            Self::Nmstate => Some("nmstate keeps nothing by itself, NetworkManager does"),
+            Self::Ansible => Some("Ansible's variables belong to the host that it runs on"),
+            Self::CloudInit => Some("cloud-init sets up new instances, not this host"),
+            _ => None,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ExportedRole {
+pub(super) enum ExportedRole {
     Sut,
     Generator,
+}
+
+impl ExportedRole {
+    pub(super) const fn role(self) -> Role {
+        match self {
+            Self::Sut => Role::Sut,
+            Self::Generator => Role::Generator,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -189,10 +216,7 @@ impl SourceArgs {
             Some(name) => setting_of(&results, name)?,
             None => recommended(&results)?,
         };
-        let role = match self.role {
-            ExportedRole::Sut => Role::Sut,
-            ExportedRole::Generator => Role::Generator,
-        };
+        let role = self.role.role();
         let labelled = &results.settings[setting];
         let interface = match &self.interface {
             Some(interface) => interface.clone(),

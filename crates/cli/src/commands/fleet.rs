@@ -4,8 +4,10 @@ mod ask;
 mod crew;
 mod hosts;
 mod look;
+mod pairs;
 mod rollout;
 mod table;
+mod wanted;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +20,7 @@ use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
 use self::hosts::{Fleet, FleetArgs};
+use self::wanted::{FleetWish, WantedArgs};
 use crate::context::Context;
 use crate::document::fleet::FleetDocument;
 use crate::exit::{CliError, Code};
@@ -30,8 +33,10 @@ Examples:
   latput fleet show -i inventory.toml                       the values of every host, by value
   latput fleet verify -i inventory.toml --prometheus /var/lib/node_exporter/latput.prom
   latput fleet verify -i hosts.ini rx-usecs=50us            of an Ansible inventory
+  latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
+  latput fleet pairs pair1.db pair2.db pair3.db             is the winner one on every pair?
 
 inventory.toml:
   schema = 1
@@ -57,6 +62,8 @@ enum Action {
     Drift(Show),
     /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
     Apply(rollout::Args),
+    /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
+    Pairs(pairs::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
     Look(look::Args),
@@ -73,9 +80,8 @@ struct Show {
 
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The wanted values, in the place of those of the inventory.
-    #[arg(value_name = "KNOB=VALUE")]
-    wanted: Vec<String>,
+    #[command(flatten)]
+    wanted: WantedArgs,
     #[command(flatten)]
     fleet: FleetArgs,
     /// Write the states as a text file for `node_exporter`'s textfile collector, whole or not at all.
@@ -90,6 +96,7 @@ impl Args {
             Action::Verify(args) => args.run(context),
             Action::Drift(args) => args.run(context, "drift"),
             Action::Apply(args) => args.run(context),
+            Action::Pairs(args) => args.run(context),
             Action::Look(args) => args.run(),
         }
     }
@@ -97,7 +104,7 @@ impl Args {
 
 impl Show {
     fn run(self, context: &Context, action: &str) -> Result<ExitCode, CliError> {
-        let mut fleet = self.fleet.open(&[], context)?;
+        let mut fleet = self.fleet.open(&FleetWish::default(), context)?;
         for member in &mut fleet.members {
             member.host.setting.clear(); // nothing is wanted
         }
@@ -127,7 +134,7 @@ impl Verify {
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
         }
-        let fleet = self.fleet.open(&self.wanted, context)?;
+        let fleet = self.fleet.open(&self.wanted.read()?, context)?;
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
         for problem in undecided_groups(&looked.judged) {

@@ -81,9 +81,8 @@ impl Args {
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);
         }
-        if format == ExportFormat::Ethtool {
-            let message = "a script is run by nobody at boot: give another --format";
-            return Err(CliError::usage(message));
+        if let Some(why) = format.why_not_kept() {
+            return Err(CliError::usage(format!("{why}: give another --format")));
         }
         let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
         let mut exported = export::export(format.format(), &target, &setting, &origin);

@@ -161,7 +161,7 @@ fn file_of(name: &str) -> (&Path, Option<i64>) {
 }
 
 /// The run named by `FILE` or `FILE#N`.
-fn load(name: &str) -> Result<Results, CliError> {
+pub(crate) fn load(name: &str) -> Result<Results, CliError> {
     let (file, id) = file_of(name);
     Ok(ResultsDb::open(file)?.load_chosen(id)?)
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use latput_fleet::judge::{Difference, HostState, Judged};
 use latput_fleet::twins::TwinDrift;
+use latput_model::PairsSummary;
+use latput_model::pairs::PairsSetting;
+use latput_stats::Estimate;
 use latput_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -183,4 +186,92 @@ pub(crate) struct RolloutHostPart {
     pub(crate) journal: Option<u64>,
     /// The latest time at which it goes back by itself, in milliseconds since 1970 (UTC); `null` where it does not.
     pub(crate) back_by_unix_ms: Option<u64>,
+}
+
+/// The output of `latput fleet pairs`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PairsDocument {
+    /// Version of this document's schema: 1.
+    schema: u32,
+    /// The results of each pair.
+    files: Vec<String>,
+    /// The goal of all.
+    goal: String,
+    /// The confidence of the verdicts, all settings together.
+    confidence: f64,
+    /// The setting that the others are compared with.
+    base: String,
+    /// The other settings that all results have.
+    settings: Vec<PairsSettingPart>,
+    /// The label of the setting that holds on every pair; `null`: none does.
+    recommended: Option<String>,
+}
+
+/// A setting on all pairs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PairsSettingPart {
+    /// Its label.
+    label: String,
+    /// `stable`, `unstable` (the pairs differ by more than their intervals), `worse` (proven worse, or short of a limit, on
+    /// a pair) or `unproven` (not proven better on every pair).
+    verdict: String,
+    /// The reason.
+    why: String,
+    /// The objective's ratio to the first setting's over all pairs, weighted by their errors.
+    ratio: f64,
+    /// The chance that the pairs' ratios lie so far apart if all are one (Welch's test of Cochran's Q).
+    p_value: f64,
+    /// The share of the scatter between pairs that their errors do not explain (I^2), 0 to 1.
+    inconsistency: f64,
+    /// Of each pair, in the order of `files`.
+    pairs: Vec<PairRatio>,
+}
+
+/// The ratio on one pair, with its interval.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PairRatio {
+    /// The objective's ratio to the first setting's.
+    ratio: f64,
+    /// The lower end of its interval.
+    low: f64,
+    /// The upper end.
+    high: f64,
+    /// The confidence of the interval.
+    confidence: f64,
+}
+
+impl PairsDocument {
+    /// `why` says the reason of a setting's verdict.
+    pub(crate) fn new(
+        files: &[String],
+        summary: &PairsSummary,
+        why: impl Fn(&PairsSetting) -> String,
+    ) -> Self {
+        let part = |setting: &PairsSetting| PairsSettingPart {
+            label: setting.label.clone(),
+            verdict: setting.verdict.name().to_owned(),
+            why: why(setting),
+            ratio: setting.ratio,
+            p_value: setting.p_value,
+            inconsistency: setting.inconsistency,
+            pairs: setting.ratios.iter().map(pair_ratio).collect(),
+        };
+        Self {
+            schema: 1,
+            files: files.to_vec(),
+            goal: summary.goal.clone(),
+            confidence: summary.confidence,
+            base: summary.base.clone(),
+            settings: summary.settings.iter().map(part).collect(),
+            recommended: summary.recommended.map(|at| summary.settings[at].label.clone()),
+        }
+    }
+}
+
+fn pair_ratio(ratio: &Estimate) -> PairRatio {
+    let Estimate { value, low, high, confidence, .. } = *ratio;
+    PairRatio { ratio: value, low, high, confidence }
 }

@@ -1,6 +1,6 @@
 //! Settings written for the host's own configuration system: of a run, of values, of an interface.
 
-use crate::{Place, Ran};
+use crate::{Place, Ran, needs_program};
 
 const PLAN: &str = r#"
 schema = 1
@@ -57,6 +57,102 @@ fn values_are_written_for_an_interface_that_need_not_be_here() {
     assert!(kept.contains("      tcp6-segmentation-offload: false\n"), "{kept}");
     export(&["eth7", "tso=off", "--format", "netplan", "--match", "mac"])
         .expect(2, &["eth7 has no permanent address"]);
+}
+
+/// What Ansible's own reader of YAML makes of a text, as variables of a host.
+fn read_by_ansible(place: &Place, text: &str) -> serde_json::Value {
+    place.write("hosts.ini", "host1\n");
+    std::fs::create_dir_all(place.path("host_vars/host1")).unwrap();
+    place.write("host_vars/host1/latput.yml", text);
+    let args = ["-i", "hosts.ini", "--host", "host1"];
+    let mut ansible = std::process::Command::new("ansible-inventory");
+    let read = ansible.args(args).current_dir(place.path("")).output().unwrap();
+    assert!(read.status.success(), "{}\n{text}", String::from_utf8_lossy(&read.stderr));
+    serde_json::from_slice(&read.stdout).unwrap()
+}
+
+const SET: [&str; 9] = [
+    "mtu=9000",
+    "rx-ring=512",
+    "gro=off",
+    "tso=on",
+    "pause-rx=off",
+    "adaptive-rx=off",
+    "rx-usecs=50us",
+    "rps-cpus=0-1",
+    "busy-poll=50us",
+];
+
+#[test]
+fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
+    if needs_program("ansible-inventory") {
+        return;
+    }
+    let place = Place::new();
+    let export = |format: &str| {
+        place.run(&[&["export-settings", "no"][..], &SET, &["--format", format]].concat())
+    };
+    let ran = export("ansible");
+    ran.expect(
+        0,
+        &["not in it: pause-rx=off", "not in it: rps-cpus=0-1", "not in it: busy-poll=50us"],
+    );
+    // `no` is a name, and not false.
+    let expected = serde_json::json!({ "network_connections": [{
+        "name": "no", "interface_name": "no", "type": "ethernet", "state": "up", "mtu": 9000,
+        "ethtool": {
+            "ring": { "rx": 512 },
+            "features": { "gro": false, "tso": true },
+            "coalesce": { "adaptive_rx": false, "rx_usecs": 50 },
+        },
+    }] });
+    assert_eq!(read_by_ansible(&place, &ran.out), expected);
+    let ran = export("nmstate");
+    ran.expect(0, &["not in it: rps-cpus=0-1", "not in it: busy-poll=50us"]);
+    let expected = serde_json::json!({ "interfaces": [{
+        "name": "no", "type": "ethernet", "state": "up", "mtu": 9000,
+        "ethtool": {
+            "ring": { "rx": 512 },
+            "pause": { "rx": false },
+            "feature": { "rx-gro": false, "tx-tcp-segmentation": true, "tx-tcp6-segmentation": true },
+            "coalesce": { "adaptive-rx": false, "rx-usecs": 50 },
+        },
+    }] });
+    assert_eq!(read_by_ansible(&place, &ran.out), expected);
+}
+
+#[test]
+fn a_cloud_config_is_valid_for_cloud_init_and_has_udev_s_own_rules() {
+    if needs_program("cloud-init") || needs_program("ansible-inventory") {
+        return;
+    }
+    let place = Place::new();
+    let export = |format: &str| {
+        place.run(&[&["export-settings", "eth7"][..], &SET, &["--format", format]].concat())
+    };
+    let ran = export("cloud-init");
+    place.write("user-data", &ran.expect(0, &[]).out);
+    let mut schema = std::process::Command::new("cloud-init");
+    let schema = schema.args(["schema", "-c", "user-data"]).current_dir(place.path("")).output();
+    let said = Ran::from(schema.unwrap());
+    said.expect(0, &["Valid cloud-config"]);
+    let read = read_by_ansible(&place, &ran.out);
+    let file =
+        |idx: usize, field: &str| read["write_files"][idx][field].as_str().unwrap().to_owned();
+    let files = [0, 1].map(|idx| (file(idx, "path"), file(idx, "content")));
+    let content = |path: &str| {
+        let found = files.iter().find(|(name, _)| name == path);
+        found.unwrap_or_else(|| panic!("{path}: {read}")).1.clone()
+    };
+    let rules = export("udev").out;
+    let wanted: String = rules
+        .lines()
+        .filter(|line| line.starts_with("ACTION"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(content("/etc/udev/rules.d/90-latput-eth7.rules"), wanted);
+    assert_eq!(content("/etc/sysctl.d/90-latput.conf"), "net.core.busy_poll = 50\n");
+    assert_eq!(read["runcmd"].as_array().map(Vec::len), Some(3), "{read}");
 }
 
 #[test]

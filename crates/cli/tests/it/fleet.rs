@@ -2,6 +2,22 @@
 
 use crate::Place;
 
+/// In the simulator the second is proven better.
+pub(crate) const PLAN: &str = r#"
+schema = 1
+name = "two"
+goal = "maximize throughput_bps"
+[factors]
+mtu = [1500, 9000]
+[[workload]]
+kind = "tcp_stream"
+[method]
+repetitions = { min = 5, max = 5 }
+warmup = "5ms"
+duration = "50ms"
+seed = 7
+"#;
+
 #[test]
 fn this_host_is_a_fleet_of_one() {
     let place = Place::new();
@@ -45,4 +61,51 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
     ] {
         place.run(&[&["fleet"], args].concat()).expect(2, words);
     }
+}
+
+#[test]
+fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
+    let place = Place::new();
+    place.write("same.toml", &PLAN.replace("9000", "1499"));
+    place.run(&["run", "same.toml", "--on", "sim:server-10g", "-o", "same.db"]).expect(0, &[]);
+    let verify = |words: &[&str]| {
+        place.run(&[&["fleet", "verify", "--hosts-from", "echo lo"], words].concat())
+    };
+    let same = ["--from", "same.db"];
+    verify(&same).expect(2, &["no setting is proven better", "with --setting: mtu=1500, mtu=1499"]);
+    verify(&[&same[..], &["--setting", "7us"]].concat()).expect(2, &["7us", "there are"]);
+    verify(&[&same[..], &["--setting", "1499"]].concat()).expect(8, &["wanted 1499"]);
+    verify(&[&same[..], &["mtu=1400"]].concat()).expect(2, &["cannot be used with"]);
+    verify(&["--from", "none.db"]).expect(1, &["none.db"]);
+    verify(&["--setting", "1499", "mtu=1400"]).expect(2, &["cannot be used with"]);
+    verify(&["--setting", "1499"]).expect(2, &["--from"]);
+}
+
+#[test]
+fn a_winner_that_only_some_pairs_have_is_unstable_and_not_recommended() {
+    let place = Place::new();
+    for (number, profile) in
+        ["server-10g", "server-10g", "server-10g", "hs22-ixgbe"].iter().enumerate()
+    {
+        let plan = PLAN.replace("seed = 7", &format!("seed = {number}"));
+        place.write("plan.toml", &plan);
+        let results = format!("pair{number}.db");
+        place
+            .run(&["run", "plan.toml", "--on", &format!("sim:{profile}"), "-o", &results])
+            .expect(0, &[]);
+    }
+    let pairs = |words: &[&str]| place.run(&[&["fleet", "pairs"], words].concat());
+    pairs(&["pair0.db", "pair1.db", "pair2.db"])
+        .expect(0, &["stable     mtu=9000: proven better on every pair", "set `mtu=9000`"]);
+    let ran = pairs(&["pair0.db", "pair1.db", "pair3.db", "--json"]);
+    ran.expect(1, &[]);
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let schema = include_str!("../../../../docs/schema/fleet-pairs.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&found), "{found}");
+    assert_eq!(found["settings"][0]["verdict"], "unstable", "{found}");
+    assert_eq!(found["recommended"], serde_json::Value::Null);
+    pairs(&["pair0.db", "pair1.db"]).expect(0, &["two pairs say little"]);
+    pairs(&["pair0.db", "pair0.db"]).expect(2, &["given twice"]);
+    pairs(&["pair0.db", "none.db"]).expect(1, &["none.db"]);
 }

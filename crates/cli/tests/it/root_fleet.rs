@@ -442,3 +442,23 @@ fn hosts_of_ansible_are_read_by_its_own_program() {
     fs::write(rack.place.path("hosts.json"), listing.stdout).unwrap();
     rack.fleet(&["verify", "-i", "hosts.json", "--group", "web"]).expect(0, &["2 same"]);
 }
+
+#[test]
+fn what_a_run_recommends_is_verified_and_set() {
+    let Some(rack) = Rack::up(3) else { return };
+    rack.place.write("plan.toml", crate::fleet::PLAN);
+    rack.place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "r.db"]).expect(0, &[]);
+    let of =
+        |action: &str, more: &[&str]| rack.fleet(&[&[action, "--from", "r.db"], more].concat());
+    of("verify", &[])
+        .expect(8, &["wanted is setting `mtu=9000`", "mtu is 1500, wanted 9000", "3 drifted"]);
+    of("apply", &["--soak", "0s"]).expect(0, &["confirmed    3 hosts"]);
+    for host in ["h1", "h2", "h3"] {
+        let args = ["-n", host, "-o", "link", "show", "eth0"];
+        let said = Ran::from(Command::new("ip").args(args).output().unwrap()).out;
+        assert!(said.contains(" mtu 9000 "), "{host}: {said}");
+    }
+    assert!(rack.all_are(BEFORE), "the inventory's settings are not those of the results");
+    of("verify", &[]).expect(0, &["3 same"]);
+    of("verify", &["--setting", "1500"]).expect(8, &["mtu is 9000, wanted 1500"]);
+}

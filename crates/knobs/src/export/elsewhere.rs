@@ -28,7 +28,7 @@ pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> 
     let rules = rules_file(name);
     let (file, line) = match commands::command(knob, value) {
         Command::Sysctl { name, number } => {
-            (Some("/etc/sysctl.d/90-latput.conf".to_owned()), format!("{name} = {number}"))
+            (Some(SYSCTLS.to_owned()), format!("{name} = {number}"))
         }
         Command::LoadTime { name, number } => {
             let driver = match &target.matched {
@@ -57,6 +57,9 @@ pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> 
     Elsewhere { knob, value: value.to_string(), file, line }
 }
 
+/// The file of the host's own knobs.
+pub(super) const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
+
 /// The file of the udev rules for an interface.
 pub(super) fn rules_file(interface: &str) -> String {
     format!("/etc/udev/rules.d/90-latput-{interface}.rules")
@@ -77,7 +80,7 @@ fn run(interface: &str, command: &str) -> String {
 /// Where commands go that need the interface up: drivers ask for their interrupts only then.
 const fn when_up(format: Format) -> &'static str {
     match format {
-        Format::NetworkManager => {
+        Format::NetworkManager | Format::Nmstate | Format::Ansible => {
             "/etc/NetworkManager/dispatcher.d/90-latput (irqbalance must leave it alone)"
         }
         _ => "/etc/networkd-dispatcher/routable.d/90-latput (irqbalance must leave it alone)",

@@ -30,22 +30,31 @@ fn switch_property(knob: Knob) -> Option<String> {
     Some(match knob {
         Knob::PauseAutoneg | Knob::PauseRx | Knob::PauseTx => knob.name().to_owned(),
         Knob::Eee => "eee-enabled".to_owned(),
-        Knob::AdaptiveRx | Knob::AdaptiveTx => format!("coalesce-{knob}"),
+        Knob::AdaptiveRx | Knob::AdaptiveTx => number_property(knob)?,
         _ => format!("feature-{}", super::commands::feature(knob)?),
     })
 }
 
 fn number_property(knob: Knob) -> Option<String> {
+    table(knob).map(|(table, name)| format!("{table}-{name}"))
+}
+
+/// The table of ethtool and the name in it of a knob of its channels, rings or coalescing.
+pub(super) fn table(knob: Knob) -> Option<(&'static str, &'static str)> {
     Some(match knob {
-        Knob::CombinedChannels => "channels-combined".to_owned(),
-        Knob::RxChannels => "channels-rx".to_owned(),
-        Knob::TxChannels => "channels-tx".to_owned(),
-        Knob::RxRing => "ring-rx".to_owned(),
-        Knob::TxRing => "ring-tx".to_owned(),
-        Knob::RxMiniRing => "ring-rx-mini".to_owned(),
-        Knob::RxJumboRing => "ring-rx-jumbo".to_owned(),
-        Knob::TxAggrMaxBytes | Knob::TxAggrMaxFrames | Knob::TxAggrTimeUsecs => return None,
-        _ if knob.spec().group == Group::Coalescing => format!("coalesce-{knob}"),
+        Knob::CombinedChannels => ("channels", "combined"),
+        Knob::RxChannels => ("channels", "rx"),
+        Knob::TxChannels => ("channels", "tx"),
+        Knob::RxRing => ("ring", "rx"),
+        Knob::TxRing => ("ring", "tx"),
+        Knob::RxMiniRing => ("ring", "rx-mini"),
+        Knob::RxJumboRing => ("ring", "rx-jumbo"),
+        Knob::CqeModeRx
+        | Knob::CqeModeTx
+        | Knob::TxAggrMaxBytes
+        | Knob::TxAggrMaxFrames
+        | Knob::TxAggrTimeUsecs => return None,
+        _ if knob.spec().group == Group::Coalescing => ("coalesce", knob.name()),
         _ => return None,
     })
 }

@@ -3,13 +3,16 @@
 use super::*;
 use crate::catalogue::Knob;
 
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 9] = [
     Format::SystemdLink,
     Format::NetworkManager,
     Format::Ethtool,
     Format::Netplan,
     Format::Tuned,
     Format::Udev,
+    Format::Nmstate,
+    Format::Ansible,
+    Format::CloudInit,
 ];
 
 /// What each knob becomes: in systemd.link, a keyfile, netplan and a script. Empty: no word there.
@@ -425,6 +428,76 @@ fn tuned_and_udev_take_what_their_options_and_one_command_can_set() {
 }
 
 #[test]
+fn nmstate_and_ansible_have_properties_below_ethtool() {
+    for (text, nmstate, ansible) in [
+        ("mtu=9000", "mtu: 9000", "mtu: 9000"),
+        ("rx-ring=512", "ethtool:|ring:|rx: 512", "ethtool:|ring:|rx: 512"),
+        ("rx-jumbo-ring=8", "ring:|rx-jumbo: 8", "ring:|rx_jumbo: 8"),
+        ("tx-ring=max", "", ""),
+        ("rx-usecs=50us", "coalesce:|rx-usecs: 50", "coalesce:|rx_usecs: 50"),
+        ("tx-frames-irq=5", "coalesce:|tx-frames-irq: 5", "coalesce:|tx_frames_irq: 5"),
+        ("sample-interval=2s", "sample-interval: 2", "sample_interval: 2"),
+        ("adaptive-rx=off", "coalesce:|adaptive-rx: false", "coalesce:|adaptive_rx: false"),
+        ("cqe-mode-rx=on", "", ""),
+        ("tx-aggr-max-frames=8", "", ""),
+        ("combined-channels=4", "", ""),
+        ("pause-rx=on", "pause:|rx: true", ""),
+        ("gro=off", "feature:|rx-gro: false", "features:|gro: false"),
+        (
+            "tso=on",
+            "feature:|tx-tcp-segmentation: true|tx-tcp6-segmentation: true",
+            "features:|tso: true",
+        ),
+        ("tx-checksum=off", "", "features:|tx: false"),
+        ("rx-gro-hw=on", "rx-gro-hw: true", "rx_gro_hw: true"),
+        ("rx-gro-list=on", "rx-gro-list: true", ""),
+        ("tx-nocache-copy=on", "tx-nocache-copy: true", "tx_nocache_copy: true"),
+        ("eee=off", "", ""),
+        ("txqueuelen=500", "", ""),
+        ("threaded=on", "", ""),
+    ] {
+        check(Format::Nmstate, text, nmstate);
+        check(Format::Ansible, text, ansible);
+    }
+}
+
+#[test]
+fn cloud_init_writes_the_files_of_udev_and_sysctl_and_applies_them() {
+    let setting = setting(&["gro=off", "threaded=on", "busy-poll=50us", "smp-affinity=0"]);
+    let Exported { text, elsewhere, .. } = export(Format::CloudInit, &eth0(), &setting, "a test");
+    let rule = "      ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\"";
+    assert!(text.starts_with("#cloud-config\n# a test\n"), "{text}");
+    let (_, files) = text.split_once("write_files:\n").unwrap();
+    let expected = format!(
+        "  - path: /etc/udev/rules.d/90-latput-eth0.rules\n    content: |\n\
+         {rule}, RUN+=\"/bin/sh -c 'ethtool -K %k gro off'\"\n{rule}, ATTR{{threaded}}=\"1\"\n  \
+         - path: /etc/sysctl.d/90-latput.conf\n    content: |\n      net.core.busy_poll = 50\n\
+         runcmd:\n  - [udevadm, control, --reload]\n  \
+         - [udevadm, trigger, --action=add, /sys/class/net/eth0]\n  \
+         - [sysctl, -p, /etc/sysctl.d/90-latput.conf]\n"
+    );
+    // In the order of writing, the host's own knobs may come first.
+    let lines =
+        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let (files, _) = files.split_once("\n# Not above").unwrap();
+    assert_eq!(lines(files), lines(&expected), "{text}");
+    assert_eq!(elsewhere.len(), 1, "an interrupt has no file: {elsewhere:?}");
+}
+
+/// Each knob of the table above is either written or listed, in every format.
+#[test]
+fn no_format_drops_a_knob_without_a_word() {
+    for format in FORMATS {
+        let empty = export(format, &eth0(), &Setting::new(), "a test");
+        for (text, _) in KNOBS {
+            let Exported { text: said, elsewhere, is_empty, .. } = of(format, text);
+            assert_eq!(is_empty, elsewhere.len() == 1, "{format}: {text}: {said}");
+            assert!(said.len() > empty.text.len(), "{format}: {text}: {said}");
+        }
+    }
+}
+
+#[test]
 fn what_a_format_lacks_has_a_file_and_a_line() {
     let rule = "ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", ";
     let udev = Some("/etc/udev/rules.d/90-latput-eth0.rules");
@@ -519,6 +592,13 @@ fn a_match_is_written_as_each_format_has_it() {
     let mac = Match::Mac("52:54:00:00:00:01".to_owned());
     check_match(&mac, Format::SystemdLink, "[Match]\nPermanentMACAddress=52:54:00:00:00:01\n");
     check_match(&mac, Format::Netplan, "match:\n        macaddress: \"52:54:00:00:00:01\"\n");
+    check_match(
+        &mac,
+        Format::Nmstate,
+        "identifier: mac-address\n    mac-address: \"52:54:00:00:00:01\"\n",
+    );
+    check_match(&mac, Format::Ansible, "    mac: \"52:54:00:00:00:01\"\n");
+    check_match(&Match::Name, Format::Ansible, "    interface_name: \"eth0\"\n");
     let path = Match::Path("pci-0000:02:00.0".to_owned());
     check_match(&path, Format::SystemdLink, "[Match]\nPath=pci-0000:02:00.0\n");
     let driver = Match::Driver("e1000e".to_owned());

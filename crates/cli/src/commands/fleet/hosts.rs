@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use latput_experiment::target::{At, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
-use latput_knobs::Setting;
 use latput_linux::files;
 use latput_load::Stop;
 use latput_trial::program::split;
@@ -17,7 +16,7 @@ use rustix::io::Errno;
 
 use super::ask::{AskEnding, Waiting, ask, ended_in_words};
 use super::crew::{HostSlot, WAITED_FOR_MOST};
-use crate::commands::change::setting_of;
+use super::wanted::FleetWish;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -87,8 +86,8 @@ pub(super) struct Member {
 }
 
 impl FleetArgs {
-    /// Reads the hosts. `wanted` (KNOB=VALUE) takes the place of each one's setting.
-    pub(super) fn open(&self, wanted: &[String], context: &Context) -> Result<Fleet, CliError> {
+    /// Reads the hosts. What the `wish` has takes the place of each one's setting.
+    pub(super) fn open(&self, wish: &FleetWish, context: &Context) -> Result<Fleet, CliError> {
         let (source, listed) = if let Some(line) = &self.hosts_from {
             (format!("--hosts-from `{line}`"), hosts_of_command(line, &context.stop)?)
         } else {
@@ -97,12 +96,10 @@ impl FleetArgs {
         };
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
         let listed = listed.map_err(wrong)?;
-        let wanted = setting_of(wanted)?;
-        let wanted = Some(wanted).filter(|wanted| !wanted.is_empty());
         let mut hosts = Vec::new();
         for host in listed {
             if self.group.is_empty() || self.group.contains(&host.group) {
-                let host = self.host(host, wanted.as_ref());
+                let host = self.host(host, wish);
                 hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
             }
         }
@@ -124,7 +121,7 @@ impl FleetArgs {
         self.timeout
     }
 
-    fn host(&self, listed: ListedHost, wanted: Option<&Setting>) -> Result<FleetHost, String> {
+    fn host(&self, listed: ListedHost, wish: &FleetWish) -> Result<FleetHost, String> {
         let ListedHost { name, word, group, interface, driver, setting } = listed;
         let Target { reach, at } = Target::parse(&word).map_err(|error| error.to_string())?;
         let named = match at {
@@ -149,8 +146,8 @@ impl FleetArgs {
             group,
             reach: target.to_string(),
             interface,
-            driver,
-            setting: wanted.cloned().unwrap_or(setting),
+            driver: driver.or_else(|| wish.driver.clone()),
+            setting: if wish.setting.is_empty() { setting } else { wish.setting.clone() },
         })
     }
 
@@ -359,11 +356,29 @@ mod tests {
             ("ssh://a", None, "ens1"),
             ("eth7", None, "eth7"),
         ] {
-            let host = given.host(listed(word, interface), None).unwrap();
+            let host = given.host(listed(word, interface), &FleetWish::default()).unwrap();
             assert_eq!(host.interface, expected, "{word}");
         }
-        let host = given.host(listed("ssh://root@a:22", None), None).unwrap();
+        let host = given.host(listed("ssh://root@a:22", None), &FleetWish::default()).unwrap();
         assert_eq!((host.name.as_str(), host.reach.as_str()), ("a", "ssh://root@a:22"));
+    }
+
+    #[test]
+    fn a_wish_takes_the_place_of_the_list_s_values_and_its_driver_does_not() {
+        let setting = |text: &str| {
+            let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
+            latput_knobs::Setting::from([(knob, value)])
+        };
+        let wish = FleetWish { setting: setting("mtu=1400"), driver: Some("ice".to_owned()) };
+        let mut host = listed("ssh://a", Some("eth0"));
+        host.setting = setting("gro=off");
+        let found = args(&[]).host(host.clone(), &wish).unwrap();
+        assert_eq!(found.setting, setting("mtu=1400"));
+        assert_eq!(found.driver.as_deref(), Some("ice"));
+        host.driver = Some("veth".to_owned());
+        assert_eq!(args(&[]).host(host.clone(), &wish).unwrap().driver.as_deref(), Some("veth"));
+        let found = args(&[]).host(host, &FleetWish::default()).unwrap();
+        assert_eq!(found.setting, setting("gro=off"));
     }
 
     #[test]
@@ -375,7 +390,7 @@ mod tests {
             ("ssh://a", Some("eth0;reboot"), "cannot be named"),
             ("ssh://a", Some("--stdin"), "cannot be named"),
         ] {
-            let said = args(&[]).host(listed(word, interface), None).unwrap_err();
+            let said = args(&[]).host(listed(word, interface), &FleetWish::default()).unwrap_err();
             assert!(said.contains(problem), "{word}: {said}");
         }
     }

@@ -22,6 +22,7 @@ use latput_units::Nanos;
 use self::change::{HostChange, SettingEnded};
 use super::crew::{self, HostSlot};
 use super::hosts::{Fleet, FleetArgs, InPlace, Member, Until};
+use super::wanted::WantedArgs;
 use super::{look, table};
 use crate::commands::change as local_change;
 use crate::context::Context;
@@ -38,6 +39,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 Examples:
   latput fleet apply -i inventory.toml --dry-run
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5min --soak 30s
+  latput fleet apply -i inventory.toml --from latput-results.db
+      what a run recommends, in the place of the inventory's settings
   latput fleet apply -i inventory.toml --guard 'curl -fsS -m 5 http://{host}/health'
 
 A stage is of each group, with the hosts of earlier stages counted. After each stage its hosts and those before it
@@ -49,9 +52,8 @@ itself at the end of --confirm-within, and is named (exit code 5).
 Hosts that cannot be used are left out and named (exit code 6): the same command later changes those that are
 not as wanted.")]
 pub(super) struct Args {
-    /// The wanted values, in the place of those of the inventory.
-    #[arg(value_name = "KNOB=VALUE")]
-    wanted: Vec<String>,
+    #[command(flatten)]
+    wanted: WantedArgs,
     #[command(flatten)]
     fleet: FleetArgs,
     /// The first stage: a number of hosts of each group, or a share such as 10%.
@@ -163,7 +165,7 @@ impl Args {
             split(line).map_err(|error| CliError::usage(format!("--guard `{line}`: {error}")))
         };
         let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
-        let fleet = self.fleet.open(&self.wanted, context)?;
+        let fleet = self.fleet.open(&self.wanted.read()?, context)?;
         fleet.must_want()?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);
         rollout.look()?;

@@ -1,0 +1,108 @@
+//! `latput fleet pairs`: whether a winner is one on every pair of hosts that was measured.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use latput_model::pairs::PairsSetting;
+use latput_model::{PairsSummary, PairsVerdict};
+use latput_units::text::percent;
+
+use crate::commands::report::load;
+use crate::context::Context;
+use crate::document::fleet::PairsDocument;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Compare the results of one plan on several pairs of hosts.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput run plan.toml --on pair1.toml -o pair1.db      and the same for pair2 and pair3
+  latput fleet pairs pair1.db pair2.db pair3.db
+
+A setting is `stable` if it is proven better than the first setting on every pair, and the pairs agree: their ratios
+differ by no more than their intervals tell. Only such a setting is recommended. `unstable`: the pairs differ.
+`worse`: proven worse, or short of a limit, on a pair. `unproven`: not proven better on each. Exit code 1 where none
+is recommended.")]
+pub(super) struct Args {
+    /// A results file of each pair, `FILE` or `FILE#RUN`.
+    #[arg(value_name = "RESULTS", required = true, num_args = 2..)]
+    files: Vec<String>,
+}
+
+/// Most pairs: every one's runs are in memory.
+const PAIRS_MOST: usize = 64;
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        if self.files.len() > PAIRS_MOST {
+            return Err(CliError::usage(format!("give at most {PAIRS_MOST} results files")));
+        }
+        let twice =
+            self.files.iter().enumerate().find(|(at, file)| self.files[..*at].contains(file));
+        if let Some((_, file)) = twice {
+            return Err(CliError::usage(format!("{file} is given twice: each pair counts once")));
+        }
+        let results = self.files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
+        let summary = PairsSummary::of(&results).map_err(CliError::usage)?;
+        if self.files.len() == 2 {
+            output::remark(
+                "latput: two pairs say little of a third: measure three where there are",
+            );
+        }
+        if context.json {
+            output::print_json(&PairsDocument::new(&self.files, &summary, |setting| {
+                why(&self.files, setting)
+            }))?;
+        } else {
+            output::print(&text(&self.files, &summary))?;
+        }
+        Ok(if summary.recommended.is_some() { Code::Done } else { Code::Failed }.into())
+    }
+}
+
+fn text(files: &[String], summary: &PairsSummary) -> String {
+    let mut text = format!(
+        "{}: ratio to `{}` on each pair\n",
+        latput_report::printable(&summary.goal),
+        latput_report::printable(&summary.base)
+    );
+    for setting in &summary.settings {
+        let label = latput_report::printable(&setting.label);
+        let _ = writeln!(text, "\n{:<10} {label}: {}", setting.verdict.name(), why(files, setting));
+        for (file, ratio) in files.iter().zip(&setting.ratios) {
+            let _ = writeln!(
+                text,
+                "  {file}: {:.3} ({:.3} to {:.3} at {})",
+                ratio.value,
+                ratio.low,
+                ratio.high,
+                percent(ratio.confidence)
+            );
+        }
+    }
+    let end = match summary.recommended.map(|at| &summary.settings[at].label) {
+        Some(label) => format!("set `{}`: it holds on every pair", latput_report::printable(label)),
+        None => "no setting is recommended: none holds on every pair".to_owned(),
+    };
+    let _ = writeln!(text, "\n{end}");
+    text
+}
+
+/// The reason of a verdict, in words.
+fn why(files: &[String], setting: &PairsSetting) -> String {
+    match &setting.verdict {
+        PairsVerdict::Stable => {
+            format!("proven better on every pair, {:.3} in all", setting.ratio)
+        }
+        PairsVerdict::Unstable => format!(
+            "the pairs differ by more than their intervals (p = {:.2e}; {} of their scatter is between pairs)",
+            setting.p_value,
+            percent(setting.inconsistency)
+        ),
+        PairsVerdict::Worse(pair, why) => {
+            format!("{}: {}", files[*pair], latput_report::printable(why))
+        }
+        PairsVerdict::Unproven(pair) => format!("{} does not prove it better", files[*pair]),
+    }
+}

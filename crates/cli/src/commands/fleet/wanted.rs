@@ -1,0 +1,104 @@
+//! What is wanted of a fleet: values of the command line, or a setting that was measured.
+
+use std::path::{Path, PathBuf};
+
+use latput_experiment::ResultsDb;
+use latput_knobs::Setting;
+use latput_model::Summary;
+use latput_trial::Results;
+
+use crate::commands::change;
+use crate::commands::export_settings::{ExportedRole, nothing_recommended};
+use crate::commands::report::setting_of;
+use crate::exit::CliError;
+use crate::output;
+
+/// The wanted values, where they are not those of the inventory.
+#[derive(Debug, clap::Args)]
+pub(super) struct WantedArgs {
+    /// The wanted values, in the place of those of the inventory.
+    #[arg(value_name = "KNOB=VALUE")]
+    wanted: Vec<String>,
+    /// Take the wanted values from a results file: what it recommends. Hosts with another driver than the measured one
+    /// are `other`, unless the inventory names theirs.
+    #[arg(long, value_name = "RESULTS", conflicts_with = "wanted")]
+    from: Option<PathBuf>,
+    /// A setting other than the recommended one of the results file, by label or a unique part of it.
+    #[arg(long, value_name = "SETTING", requires = "from", conflicts_with = "wanted")]
+    setting: Option<String>,
+    /// Run number in the results file; by default the newest run.
+    #[arg(long, value_name = "N", requires = "from", conflicts_with = "wanted")]
+    run: Option<i64>,
+    /// Which host of the results file the fleet's hosts are like.
+    #[arg(long, value_enum, default_value = "sut", requires = "from")]
+    role: ExportedRole,
+}
+
+/// What every host is to have.
+#[derive(Debug, Default)]
+pub(super) struct FleetWish {
+    /// The values; empty if the inventory tells them.
+    pub(super) setting: Setting,
+    /// The driver that they were measured with.
+    pub(super) driver: Option<String>,
+}
+
+impl WantedArgs {
+    /// Reads what is wanted.
+    pub(super) fn read(&self) -> Result<FleetWish, CliError> {
+        match &self.from {
+            Some(path) => self.of_results(path),
+            None => Ok(FleetWish { setting: change::setting_of(&self.wanted)?, driver: None }),
+        }
+    }
+
+    fn of_results(&self, path: &Path) -> Result<FleetWish, CliError> {
+        let file = path.display();
+        let results = ResultsDb::open(path)?.load_chosen(self.run)?;
+        if self.setting.is_none() && results.is_imported() {
+            return Err(CliError::usage(format!(
+                "{file} was imported from a report, and anybody can have edited it: look at its settings, and name \
+                 one with --setting"
+            )));
+        }
+        let chosen = match &self.setting {
+            Some(name) => setting_of(&results, name)?,
+            None => proven(&results)?,
+        };
+        let role = self.role.role();
+        let labelled = &results.settings[chosen];
+        let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
+        if setting.is_empty() {
+            return Err(CliError::usage(format!(
+                "setting `{}` of {file} changes no knob of that host: name another with --setting or --role",
+                labelled.label
+            )));
+        }
+        output::remark(&format!("latput: wanted is setting `{}` of {file}", labelled.label));
+        let host = results.hosts.iter().find(|host| host.role == role);
+        let fact = host.and_then(|host| host.facts.iter().find(|(name, _)| name == DRIVER));
+        Ok(FleetWish { setting, driver: fact.map(|(_, driver)| driver.clone()) })
+    }
+}
+
+/// The fact of a host that names its driver.
+const DRIVER: &str = "driver";
+
+/// The recommended setting, if it is proven better than today's.
+fn proven(results: &Results) -> Result<usize, CliError> {
+    let summary = Summary::of(results);
+    let Some(advice) = summary.recommendation else {
+        return Err(nothing_recommended(results, &summary));
+    };
+    if advice.is_proven() && advice.setting != 0 {
+        return Ok(advice.setting);
+    }
+    let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
+    Err(CliError::usage(format!(
+        "nothing is wanted: no setting is proven better, the run recommends `{}`: {}: name one of its settings with \
+         --setting: {}",
+        labels[advice.setting],
+        advice.reason.join(" "),
+        labels.join(", ")
+    )))
+}

@@ -1,0 +1,69 @@
+//! nmstate's YAML, as of nmstate 2.2.
+
+use std::fmt::Write as _;
+
+use super::{Match, Target, Words, nested, networkmanager, number};
+use crate::catalogue::Knob;
+use crate::value::Value;
+
+/// The lines of one knob; `None` if there is no property for it.
+pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+    let one = |section, line| Some(vec![(section, line)]);
+    match (knob, value) {
+        (Knob::Mtu, Value::Count(bytes)) => one("", format!("mtu: {bytes}")),
+        (Knob::PauseAutoneg | Knob::PauseRx | Knob::PauseTx, Value::Switch(on)) => {
+            one("pause", format!("{}: {on}", knob.name().strip_prefix("pause-")?))
+        }
+        _ if !features(knob).is_empty() => {
+            let Value::Switch(on) = value else { return None };
+            let lines = features(knob).iter().map(|name| ("feature", format!("{name}: {on}")));
+            Some(lines.collect())
+        }
+        _ => {
+            let (table, name) = networkmanager::table(knob)?;
+            let value = match value {
+                Value::Switch(on) => on.to_string(),
+                _ => number(knob, value)?.to_string(),
+            };
+            let is_known = matches!(table, "coalesce" | "ring");
+            if is_known { one(table, format!("{name}: {value}")) } else { None }
+        }
+    }
+}
+
+/// The kernel's names of an offload, which nmstate has. `tx` is another for each driver, so it has none.
+const fn features(knob: Knob) -> &'static [&'static str] {
+    match knob {
+        Knob::RxChecksum => &["rx-checksum"],
+        Knob::Sg => &["tx-scatter-gather"],
+        Knob::Gro => &["rx-gro"],
+        Knob::Gso => &["tx-generic-segmentation"],
+        Knob::Tso => &["tx-tcp-segmentation", "tx-tcp6-segmentation"],
+        Knob::TxUdpSegmentation => &["tx-udp-segmentation"],
+        Knob::Lro => &["rx-lro"],
+        Knob::RxGroHw => &["rx-gro-hw"],
+        Knob::RxGroList => &["rx-gro-list"],
+        Knob::RxUdpGroForwarding => &["rx-udp-gro-forwarding"],
+        Knob::RxHashing => &["rx-hashing"],
+        Knob::RxNtuple => &["rx-ntuple-filter"],
+        Knob::RxVlan => &["rx-vlan-hw-parse"],
+        Knob::TxVlan => &["tx-vlan-hw-insert"],
+        Knob::TxNocacheCopy => &["tx-nocache-copy"],
+        _ => &[],
+    }
+}
+
+pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
+    let name = target.interface();
+    let file = format!("/etc/nmstate/90-latput-{name}.yml");
+    let mut body = format!(
+        "# `nmstatectl apply` this file. Or keep it as {file}: nmstate.service applies it at\n\
+         # the next boot, and NetworkManager's profile keeps it. What is not named stays as it is.\n\
+         interfaces:\n  - name: \"{name}\"\n"
+    );
+    if let Match::Mac(mac) = &target.matched {
+        let _ = write!(body, "    identifier: mac-address\n    mac-address: \"{mac}\"\n");
+    }
+    let _ = write!(body, "    type: ethernet\n    state: up\n{}", nested(words, 4));
+    (file, body)
+}

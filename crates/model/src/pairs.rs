@@ -1,0 +1,308 @@
+//! What a plan found on several pairs of hosts: a setting that helps on one pair and not on its twin is not recommended.
+
+use latput_stats::paired::Center;
+use latput_stats::{Agreement, Estimate};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Results, Row};
+
+use crate::goal::{Goal, Optimize};
+use crate::recommend::{eliminated, objective_center};
+use crate::summary::confirmation;
+
+/// What several pairs say of the settings that all of them tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairsSummary {
+    /// The goal, as in the plan.
+    pub goal: String,
+    /// The confidence of the verdicts, all settings together.
+    pub confidence: f64,
+    /// The label of the setting that the others are compared with.
+    pub base: String,
+    /// The other settings, in the order of the first results.
+    pub settings: Vec<PairsSetting>,
+    /// The one to set: the best of the stable ones, an index into `settings`.
+    pub recommended: Option<usize>,
+}
+
+/// A setting on all pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairsSetting {
+    /// Its label in the first results.
+    pub label: String,
+    /// Of each pair: the ratio of the objective to the first setting's.
+    pub ratios: Vec<Estimate>,
+    /// The ratio over all pairs, weighted by their errors.
+    pub ratio: f64,
+    /// The chance that the ratios lie so far apart if all are one.
+    pub p_value: f64,
+    /// The share of their scatter that their errors do not explain.
+    pub inconsistency: f64,
+    /// What is thought of it.
+    pub verdict: PairsVerdict,
+}
+
+/// What is thought of a setting on several pairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PairsVerdict {
+    /// Proven better on every pair, by as much as its intervals tell.
+    Stable,
+    /// The pairs differ by more than their intervals.
+    Unstable,
+    /// Proven worse, or short of a limit, on a pair (an index into the results), and why.
+    Worse(usize, String),
+    /// Not proven better on this pair (the first such index).
+    Unproven(usize),
+}
+
+impl PairsVerdict {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Stable => "stable",
+            Self::Unstable => "unstable",
+            Self::Worse(..) => "worse",
+            Self::Unproven(_) => "unproven",
+        }
+    }
+}
+
+impl PairsSummary {
+    /// Compares the results of one plan on several pairs. The error says why they cannot be compared.
+    ///
+    /// Every claim is at the confidence of the results, shared among the settings (Bonferroni). That a setting is better
+    /// on every pair needs no further correction: all of the tests must hold.
+    pub fn of(files: &[Results]) -> Result<Self, String> {
+        if files.len() < 2 {
+            return Err("give the results of two pairs of hosts, better of three".to_owned());
+        }
+        // The runs that chose the winner of a search are biased in its favour.
+        let files: Vec<Results> = files
+            .iter()
+            .map(|results| {
+                confirmation(results).map_or_else(|| results.clone(), |(fresh, _)| fresh)
+            })
+            .collect();
+        let goal = must_be_alike(&files)?;
+        let [first, ..] = files.as_slice() else { return Err("no results are given".to_owned()) };
+        let shared: Vec<(&LabelledSetting, Vec<usize>)> =
+            first.settings[1..].iter().filter_map(|it| Some((it, places(it, &files)?))).collect();
+        if shared.is_empty() {
+            return Err(
+                "no setting but the first is in all results: run the same plan on each pair"
+                    .to_owned(),
+            );
+        }
+        let level = (1.0 - first.confidence) / shared.len() as f64;
+        let share = 1.0 / shared.len() as f64;
+        let mut settings = Vec::new();
+        for (setting, at) in shared {
+            let label = &setting.label;
+            let twos: Vec<Results> =
+                files.iter().zip(&at).map(|(results, at)| beside_first(results, *at)).collect();
+            let centers: Option<Vec<Center>> =
+                twos.iter().map(|two| objective_center(two, &goal, 1)).collect();
+            let centers = centers.ok_or_else(|| {
+                format!("`{label}` shares fewer than two blocks with the first setting on a pair")
+            })?;
+            let mut worse = None;
+            for (pair, two) in twos.iter().enumerate().rev() {
+                let found = eliminated(two, &goal, share)?.into_iter().next();
+                worse = found.map(|one| (pair, one.why)).or(worse);
+            }
+            settings.push(judged(label, &centers, worse, goal.direction, level)?);
+        }
+        let gain = |it: &PairsSetting| match goal.direction {
+            Optimize::Minimize => it.ratio,
+            Optimize::Maximize => -it.ratio,
+        };
+        let stable =
+            settings.iter().enumerate().filter(|(_, it)| it.verdict == PairsVerdict::Stable);
+        let best = stable.min_by(|(_, one), (_, other)| gain(one).total_cmp(&gain(other)));
+        let recommended = best.map(|(idx, _)| idx);
+        let goal = first.goal.clone().unwrap_or_default();
+        let base = first.settings[0].label.clone();
+        Ok(Self { goal, confidence: first.confidence, base, settings, recommended })
+    }
+}
+
+/// The goal that all results have. The error names what differs.
+fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
+    let first = &files[0];
+    let name = |results: &Results| results.source.clone().unwrap_or_else(|| results.name.clone());
+    let text = first.goal.as_ref().ok_or_else(|| format!("{} has no goal", name(first)))?;
+    for other in files {
+        let differs = if other.goal != first.goal {
+            "goal"
+        } else if other.workloads != first.workloads {
+            "workload"
+        } else if (other.confidence - first.confidence).abs() > 1e-9 {
+            "confidence"
+        } else if other.settings.first().map(|it| &it.by_role)
+            != first.settings.first().map(|it| &it.by_role)
+        {
+            "first setting, which all others are compared with"
+        } else {
+            continue;
+        };
+        return Err(format!(
+            "{} and {} have another {differs}: run the same plan on each pair, with the same values of today",
+            name(first),
+            name(other)
+        ));
+    }
+    if !(first.confidence > 0.0 && first.confidence < 1.0) || first.settings.is_empty() {
+        return Err(format!("{} has no setting, or an invalid confidence", name(first)));
+    }
+    Goal::parse_kept(text).map_err(|error| error.to_string())
+}
+
+/// Where each of the results has a setting; `None` if one lacks it.
+fn places(setting: &LabelledSetting, files: &[Results]) -> Option<Vec<usize>> {
+    let is_it =
+        |other: &LabelledSetting| other.by_role == setting.by_role && other.label == setting.label;
+    files.iter().map(|results| results.settings.iter().position(is_it)).collect()
+}
+
+/// The first setting and one other, with their runs.
+fn beside_first(results: &Results, setting: usize) -> Results {
+    let wanted = [0, setting];
+    let rows = results.rows.iter().filter_map(|row| {
+        let place = wanted.iter().position(|it| *it == row.setting)?;
+        Some(Row { setting: place, ..row.clone() })
+    });
+    let settings = wanted.map(|it| results.settings[it].clone());
+    Results { settings: settings.into(), rows: rows.collect(), ..bare(results) }
+}
+
+/// The results without their runs.
+fn bare(results: &Results) -> Results {
+    Results {
+        name: results.name.clone(),
+        goal: results.goal.clone(),
+        testbed: results.testbed.clone(),
+        latput_version: results.latput_version.clone(),
+        hosts: results.hosts.clone(),
+        settings: Vec::new(),
+        workloads: results.workloads.clone(),
+        rows: Vec::new(),
+        notes: Vec::new(),
+        source: None,
+        today: results.today.clone(),
+        findings: Vec::new(),
+        confirmed_from: None,
+        ..*results
+    }
+}
+
+fn judged(
+    label: &str,
+    centers: &[Center],
+    worse: Option<(usize, String)>,
+    direction: Optimize,
+    level: f64,
+) -> Result<PairsSetting, String> {
+    let unusable = || format!("the figures of `{label}` cannot be compared");
+    let Agreement { log, p_value, inconsistency } = Agreement::of(centers).ok_or_else(unusable)?;
+    let p_better = |center: &Center| match direction {
+        Optimize::Minimize => center.p_below(),
+        Optimize::Maximize => center.p_above(),
+    };
+    let unproven = centers.iter().position(|center| p_better(center) >= level);
+    let verdict = match (worse, unproven) {
+        _ if p_value < level => PairsVerdict::Unstable,
+        (Some((pair, why)), _) => PairsVerdict::Worse(pair, why),
+        (None, Some(pair)) => PairsVerdict::Unproven(pair),
+        (None, None) => PairsVerdict::Stable,
+    };
+    let ratios = centers.iter().map(|center| center.ratio(1.0 - level)).collect::<Option<Vec<_>>>();
+    let ratios = ratios.ok_or_else(unusable)?;
+    Ok(PairsSetting {
+        label: label.to_owned(),
+        ratios,
+        ratio: log.exp(),
+        p_value,
+        inconsistency,
+        verdict,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr};
+
+    /// Eight blocks on a pair where settings `b` and `c` have these times the rate of `a`.
+    fn pair(number: u64, rates: [f64; 2]) -> Results {
+        let mut rng = Rng::split(7, number);
+        let rates = [1.0, rates[0], rates[1]];
+        let mut found = results(&["a", "b", "c"], &[rr("rr")], 8, |setting, _| Figures {
+            rate: 1e4 * (1.0 + number as f64) * rates[setting] * noise(&mut rng, 0.02),
+            ..Figures::default()
+        });
+        found.goal = Some("maximize transactions_per_s".to_owned());
+        found
+    }
+
+    fn verdicts(rates: [[f64; 2]; 3]) -> PairsSummary {
+        let files: Vec<Results> =
+            (0..).zip(rates).map(|(number, rates)| pair(number, rates)).collect();
+        PairsSummary::of(&files).unwrap()
+    }
+
+    #[test]
+    fn the_best_setting_that_holds_on_every_pair_is_recommended() {
+        let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 1.3]]);
+        let names: Vec<_> = found.settings.iter().map(|it| it.verdict.name()).collect();
+        assert_eq!(names, ["stable", "stable"], "{found:?}");
+        assert_eq!(found.recommended, Some(1));
+        assert!((found.settings[1].ratio - 1.3).abs() < 0.03, "{found:?}");
+    }
+
+    #[test]
+    fn a_setting_that_a_pair_turns_round_is_unstable_and_not_recommended() {
+        let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 0.8]]);
+        assert_eq!(found.settings[1].verdict, PairsVerdict::Unstable, "{found:?}");
+        assert!(found.settings[1].inconsistency > 0.9);
+        assert_eq!(found.recommended, Some(0), "{found:?}");
+        // Also where it helps everywhere, and much more on one pair.
+        let found = verdicts([[1.0, 1.1], [1.0, 1.1], [1.0, 2.0]]);
+        assert_eq!(found.settings[1].verdict, PairsVerdict::Unstable, "{found:?}");
+        assert_eq!(found.recommended, None);
+    }
+
+    #[test]
+    fn what_no_pair_proves_is_unproven_and_what_harms_all_is_worse() {
+        let found = verdicts([[1.0, 0.8], [1.0, 0.8], [1.0, 0.8]]);
+        assert_eq!(found.settings[0].verdict, PairsVerdict::Unproven(0), "{found:?}");
+        assert!(
+            matches!(&found.settings[1].verdict, PairsVerdict::Worse(0, why) if why.contains("proven worse")),
+            "{found:?}"
+        );
+        assert_eq!(found.recommended, None);
+    }
+
+    #[test]
+    fn results_that_are_not_of_one_plan_are_refused_with_what_differs() {
+        let files = || vec![pair(0, [1.0, 1.0]), pair(1, [1.0, 1.0])];
+        let refused = |files: &[Results], words: &str| {
+            let error = PairsSummary::of(files).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        };
+        refused(&files()[..1], "two pairs");
+        let mut other = files();
+        other[1].goal = Some("minimize latency_ns_p99".to_owned());
+        refused(&other, "another goal");
+        let mut other = files();
+        other[1].workloads = vec![rr("other")];
+        refused(&other, "another workload");
+        let mut other = files();
+        other[1].settings[1].label = "x".to_owned();
+        other[1].settings[2].label = "y".to_owned();
+        refused(&other, "no setting but the first");
+        let mut other = files();
+        other[1].rows.retain(|row| row.block == 0);
+        refused(&other, "fewer than two blocks");
+    }
+}

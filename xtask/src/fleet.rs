@@ -1,0 +1,388 @@
+//! `cargo xtask bench-fleet`: `latput fleet` on many hosts of which some are dead, slow, or not what they seem.
+//!
+//! Each host is a namespace. What became of its interface is told by `ip`, `tc`, `ethtool` and sysfs, never by latput. The
+//! goals: every host is named with what is wrong with it; a rollout changes all that can be changed and nothing else; a
+//! guard that breaks, or a controller that is killed, leaves nothing different; the dead and the slow delay no other.
+
+mod rack;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use self::rack::{Kind, Rack, WANTED_LENGTH};
+use crate::workspace::Workspace;
+
+/// Stages of a rollout: three.
+const STAGES: [&str; 6] = ["--canary", "1", "--then", "10%", "--then", "all"];
+/// How much longer the well hosts may take beside dead and slow ones: a share of their time, and the time for which a
+/// silent host keeps its place.
+const LONGER_SHARE: f64 = 0.25;
+const LONGER_S: f64 = 1.0;
+/// Most time of one command.
+const COMMAND_WITHIN: Duration = Duration::from_secs(600);
+
+/// How many hosts, and how thoroughly.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// All hosts.
+    #[arg(long, default_value_t = 200)]
+    hosts: usize,
+    /// How many of them are dead: every other one refuses at once, the others say nothing.
+    #[arg(long, default_value_t = 20)]
+    dead: usize,
+    /// How many answer late.
+    #[arg(long, default_value_t = 5)]
+    slow: usize,
+    /// How late, seconds.
+    #[arg(long, default_value_t = 2)]
+    slow_answer_s: u32,
+    /// How many lie: the way leads to another host, the interface has another driver, the answer is of another interface.
+    #[arg(long, default_value_t = 3)]
+    lying: usize,
+    /// How often the times with and without the dead and the slow are taken.
+    #[arg(long, default_value_t = 3)]
+    pairs: u32,
+    /// How often the controller is killed in the last stage.
+    #[arg(long, default_value_t = 2)]
+    kills: usize,
+    /// This latput in the place of the released one, which is built.
+    #[arg(long, value_name = "FILE")]
+    pub latput: Option<PathBuf>,
+    /// `--timeout` of the commands, seconds.
+    #[arg(long, default_value_t = 15)]
+    timeout_s: u64,
+}
+
+impl Options {
+    /// What CI has time for; a test kills the controller.
+    pub const fn sample() -> Self {
+        Self {
+            hosts: 24,
+            dead: 3,
+            slow: 2,
+            slow_answer_s: 2,
+            lying: 1,
+            pairs: 1,
+            kills: 0,
+            latput: None,
+            timeout_s: 6,
+        }
+    }
+}
+
+/// Runs the bench and prints the table.
+///
+/// # Errors
+///
+/// The rack cannot be made, or a goal is missed.
+pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
+    let troubled = options.dead + options.slow + options.lying;
+    ensure!(2 * troubled < options.hosts, "more than half of the hosts must be well");
+    let rack = Rack::up(latput, &workspace.target.join("bench-fleet"), options)?;
+    let before = rack.look()?;
+    let mut bench = Bench { rack: &rack, before, options, goals: Vec::new() };
+    println!(
+        "{} hosts: {} dead, {} slow, {} lying",
+        options.hosts, options.dead, options.slow, options.lying
+    );
+    bench.delays()?;
+    bench.looks()?;
+    bench.applies()?;
+    bench.breaks()?;
+    for number in 0..options.kills {
+        bench.kills(number)?;
+    }
+    bench.nothing_is_left()?;
+    let missed = bench.goals.iter().filter(|is_met| !**is_met).count();
+    ensure!(missed == 0, "{missed} goals are missed");
+    Ok(())
+}
+
+struct Bench<'a> {
+    rack: &'a Rack,
+    /// What foreign tools said of every host at the beginning.
+    before: BTreeMap<String, String>,
+    options: &'a Options,
+    /// Of each line of the table, whether its goal is met.
+    goals: Vec<bool>,
+}
+
+impl Bench<'_> {
+    fn row(&mut self, what: &str, found: &str, goal: &str, is_met: bool) {
+        if self.goals.is_empty() {
+            println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
+        }
+        let verdict = if is_met { "met" } else { "MISSED" };
+        println!("{what:<44} {found:<46} {goal:<30} {verdict}");
+        self.goals.push(is_met);
+    }
+
+    /// `latput fleet` with these words; not waited for.
+    fn start(&self, words: &[impl AsRef<OsStr>]) -> Result<Child> {
+        let timeout = format!("{}s", self.options.timeout_s);
+        let mut command = self.rack.inside("latput");
+        command.arg("fleet").args(words).args(["--timeout", &timeout, "--json"]);
+        // Nobody reads stderr until the end, so it goes to a file.
+        let errors = std::fs::File::create(self.rack.folder.join("stderr"))?;
+        command.stdout(Stdio::piped()).stderr(errors).spawn().context("cannot start latput")
+    }
+
+    /// Runs `latput fleet` to its end; what it printed as JSON, its exit code, and how long it took.
+    fn fleet(&self, words: &[impl AsRef<OsStr> + Debug]) -> Result<(Value, Option<i32>, f64)> {
+        let begun = Instant::now();
+        let child = self.start(words)?;
+        let Output { status, stdout, .. } = waited(child)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let document = serde_json::from_slice(&stdout).with_context(|| {
+            let said = std::fs::read_to_string(self.rack.folder.join("stderr"));
+            format!("latput fleet {words:?} ended with {status}: {}", said.unwrap_or_default())
+        })?;
+        Ok((document, status.code(), seconds))
+    }
+
+    /// The time until the last well host had answered, with and without the dead and the slow, in turn.
+    fn delays(&mut self) -> Result<()> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.pairs.max(1) {
+            for (inventory, times) in [("well.toml", &mut without), ("all.toml", &mut with)] {
+                self.rack.forget_times()?;
+                let begun = since_boot_s()?;
+                self.fleet(&["show", "-i", &self.rack.path(inventory), "txqueuelen"])?;
+                times.push(self.rack.last_done_s()? - begun);
+            }
+        }
+        // Another's work makes a time longer, never shorter.
+        let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+        let (with, without) = (least(&with), least(&without));
+        let most = without * (1.0 + LONGER_SHARE) + LONGER_S;
+        self.row(
+            "show: the last well host had answered",
+            &format!("{with:.2} s, without dead and slow {without:.2} s"),
+            &format!("at most {most:.2} s"),
+            with <= most,
+        );
+        Ok(())
+    }
+
+    /// `show`, `verify` and `drift`: every host is named with its state.
+    fn looks(&mut self) -> Result<()> {
+        let wanted = |kind: Kind, seen: &str| {
+            let state = kind.state();
+            if state == "drifted" { seen.to_owned() } else { state.to_owned() }
+        };
+        for (action, seen) in [("show", "same"), ("verify", "drifted")] {
+            let (document, code, seconds) =
+                self.fleet(&[action, "-i", &self.rack.path("all.toml")])?;
+            let (wrong, first) = self.wrong(&document, "state", |kind| wanted(kind, seen))?;
+            let code_wanted = if action == "verify" || self.options.lying > 0 { 8 } else { 6 };
+            self.row(
+                &format!("{action}: hosts with another state than theirs"),
+                &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+                &format!("0, exit code {code_wanted}"),
+                wrong == 0 && code == Some(code_wanted),
+            );
+        }
+        let odd = self.rack.last_well()?;
+        self.rack.set_length(odd, "123")?;
+        let words = ["drift", "-i", &self.rack.path("all.toml"), "txqueuelen"];
+        let (document, code, seconds) = self.fleet(&words)?;
+        self.rack.set_length(odd, "1000")?;
+        let values = document["values"][0]["values"].as_array().context("no values")?;
+        let hosts = |length: &str| -> Vec<&str> {
+            let of_length = values.iter().filter(|value| value["value"] == length);
+            let hosts = of_length.flat_map(|value| value["hosts"].as_array().into_iter().flatten());
+            hosts.filter_map(Value::as_str).collect()
+        };
+        let found = hosts("123");
+        self.row(
+            "drift: the one that differs",
+            &format!("{found:?}, {}, {seconds:.1} s", ended(code)),
+            &format!("[\"{odd}\"], exit code 8"),
+            found == [odd] && code == Some(8),
+        );
+        Ok(())
+    }
+
+    /// A rollout that goes well.
+    fn applies(&mut self) -> Result<()> {
+        let (document, code, seconds) = self.fleet(&self.apply(&[]))?;
+        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
+            if kind.is_changed() { "confirmed" } else { "left-out" }.to_owned()
+        })?;
+        self.row(
+            "apply: hosts with another outcome than theirs",
+            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+            "0, exit code 6",
+            wrong == 0 && code == Some(6),
+        );
+        let now = self.rack.look()?;
+        let is_set = |host: &String| {
+            let said = now.get(host).map_or("", String::as_str);
+            said.contains(&format!("qlen {WANTED_LENGTH}"))
+                && said.contains("generic-receive-offload: on")
+        };
+        let meant = self.rack.names(Kind::is_changed);
+        let set = meant.iter().filter(|host| is_set(host)).count();
+        self.row(
+            "apply: hosts with the wanted values",
+            &format!("{set}"),
+            &format!("{}", meant.len()),
+            set == meant.len(),
+        );
+        let mut others = self.rack.different(&self.before)?;
+        others.retain(|host| !meant.contains(host));
+        self.row(
+            "apply: other hosts that were changed",
+            &format!("{}{}", others.len(), first_few(&others)),
+            "0",
+            others.is_empty(),
+        );
+        self.rack.reset()?;
+        self.left_different("apply: other values that were changed")
+    }
+
+    /// A rollout whose guard breaks when all hosts are changed.
+    fn breaks(&mut self) -> Result<()> {
+        let last = self.rack.last_well()?.to_owned();
+        self.rack.script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
+        let guard = format!("{} {{host}}", self.rack.path("guard"));
+        let (document, code, seconds) = self.fleet(&self.apply(&["--guard", &guard]))?;
+        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
+            if kind.is_changed() { "put-back" } else { "left-out" }.to_owned()
+        })?;
+        self.row(
+            "a broken guard at the end: wrong outcomes",
+            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+            "0, exit code 4",
+            wrong == 0 && code == Some(4),
+        );
+        self.left_different("a broken guard: hosts left different")
+    }
+
+    /// A rollout whose controller is killed in the last stage, with some or all of its hosts changed.
+    fn kills(&mut self, number: usize) -> Result<()> {
+        let meant = self.rack.names(Kind::is_changed).len();
+        let share = meant * (number + 1) / self.options.kills.max(1);
+        let mut child = self.start(&self.apply(&[]))?;
+        let deadline = Instant::now() + COMMAND_WITHIN;
+        while self.rack.checkpoints() < share {
+            if let Some(status) = child.try_wait()? {
+                bail!("the rollout ended ({status}) before {share} hosts were changed");
+            }
+            ensure!(Instant::now() < deadline, "the rollout has not changed {share} hosts");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill()?;
+        child.wait()?;
+        let changed = self.rack.checkpoints();
+        let begun = Instant::now();
+        self.rack.settle(self.confirm_within() + COMMAND_WITHIN)?;
+        let waited = begun.elapsed().as_secs_f64();
+        self.left_different(&format!(
+            "kill -9 of the controller, {changed} changed, {waited:.0} s later"
+        ))
+    }
+
+    fn left_different(&mut self, what: &str) -> Result<()> {
+        let different = self.rack.different(&self.before)?;
+        let found = format!("{}{}", different.len(), first_few(&different));
+        self.row(what, &found, "0 left different", different.is_empty());
+        Ok(())
+    }
+
+    fn nothing_is_left(&mut self) -> Result<()> {
+        self.rack.settle(COMMAND_WITHIN)?;
+        let left = self.rack.checkpoints();
+        self.row("checkpoints left at the end", &left.to_string(), "0", left == 0);
+        Ok(())
+    }
+
+    /// The least time that `apply` takes for three stages: each its soak and four times `--timeout`.
+    fn confirm_within(&self) -> Duration {
+        Duration::from_secs(3 * (1 + 4 * self.options.timeout_s))
+    }
+
+    fn apply(&self, more: &[&str]) -> Vec<String> {
+        let inventory = self.rack.path("all.toml");
+        let words = ["apply", "-i", &inventory, "--soak", "1s", "--confirm-within"];
+        let within = format!("{}s", self.confirm_within().as_secs());
+        let words = [&words[..], &[&within], &STAGES, more].concat();
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// How many hosts are told of in another way than their kind's, and the first of them.
+    fn wrong(
+        &self,
+        document: &Value,
+        field: &str,
+        wanted: impl Fn(Kind) -> String,
+    ) -> Result<(usize, String)> {
+        let said = by_host(document, field)?;
+        let is_wrong = |(host, kind): &&(String, Kind)| said.get(host) != Some(&wanted(*kind));
+        let wrong: Vec<_> = self.rack.hosts.iter().filter(is_wrong).collect();
+        let first = wrong.first().map(|(host, kind)| {
+            let said = said.get(host).map_or("nothing", String::as_str);
+            let why = by_host(document, "why").unwrap_or_default().remove(host).unwrap_or_default();
+            format!(" ({host}, {kind:?}: {said}: {why})")
+        });
+        Ok((wrong.len(), first.unwrap_or_default()))
+    }
+}
+
+/// `exit code 4`.
+fn ended(code: Option<i32>) -> String {
+    code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("exit code {code}"))
+}
+
+/// The first few names, for people.
+fn first_few(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        few if few.len() <= 5 => format!(" ({})", few.join(" ")),
+        more => format!(" ({} ...)", more[..5].join(" ")),
+    }
+}
+
+/// A field of every host.
+fn by_host(document: &Value, field: &str) -> Result<BTreeMap<String, String>> {
+    let hosts = document["hosts"].as_array().context("the document has no hosts")?.iter();
+    let text = |host: &Value, field: &str| host[field].as_str().unwrap_or_default().to_owned();
+    Ok(hosts.map(|host| (text(host, "name"), text(host, field))).collect())
+}
+
+/// The end of a command within its time.
+fn waited(mut child: Child) -> Result<Output> {
+    let mut out = child.stdout.take().context("no output")?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut out, &mut bytes).map(|_| bytes)
+    });
+    let deadline = Instant::now() + COMMAND_WITHIN;
+    let status: ExitStatus = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            bail!("latput has not ended in {} s", COMMAND_WITHIN.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let stdout = reader.join().map_err(|_| anyhow::anyhow!("the reader ended"))??;
+    Ok(Output { status, stdout, stderr: Vec::new() })
+}
+
+/// The clock of `/proc/uptime`, which the hosts' scripts read too.
+fn since_boot_s() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/uptime")?;
+    let word = text.split_whitespace().next().context("no time")?;
+    word.parse().context("no time")
+}

@@ -1,0 +1,321 @@
+//! The hosts of `bench-fleet`: a namespace each with an interface `eth0`, and what foreign tools say of them.
+//!
+//! Namespaces, names and mounts are those of one process, and end with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Options;
+use crate::kills::pair::{kill, processes_of};
+
+/// Txqueuelen that is wanted; a veth begins with 1000.
+pub const WANTED_LENGTH: &str = "700";
+/// Makes the mounts of the hosts' own, and waits for its input to end.
+const HOLD: &str =
+    "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && echo ready && exec cat";
+/// Everything that the bench's setting could have moved, and more, as others than latput see it.
+const LOOK: &str = "ip -o link show eth0; tc qdisc show dev eth0; ethtool -k eth0\n\
+    cd /sys/class/net/eth0 && grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu";
+/// The values of before.
+const RESET: &str = "ip link set eth0 txqueuelen 1000; ethtool -K eth0 gro off";
+/// How a host answers that says it is another: for an interface that nobody asked for.
+const LIE: &str = r#"{"schema":1,"version":"VERSION","boot_id":"b","network_namespace":1,"others":[],"interface":{"name":"eth9","index":2,"driver":"veth","is_up":true,"has_carrier":true,"faults":0,"knobs":[],"waiting":null}}"#;
+/// The first line of a host that has latput.
+const THERE: &str = "latput-there host Linux x86_64 latput VERSION";
+
+/// One of so many well hosts is reached by `netns://`, with the state folder of this machine.
+const NAMESPACES_EVERY: usize = 8;
+
+/// What a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It refuses at once.
+    Refusing,
+    /// It says nothing.
+    Silent,
+    /// It answers after a while.
+    Slow,
+    /// Its `eth0` is of another driver.
+    OtherDriver,
+    /// It answers for another interface.
+    OtherAnswer,
+    /// The way to it leads to the last of the well ones.
+    OtherHost,
+    /// As it is to be.
+    Well,
+}
+
+impl Kind {
+    /// What `latput fleet verify` is to say of it before the wanted values are there.
+    pub const fn state(self) -> &'static str {
+        match self {
+            Self::Refusing => "unreachable",
+            Self::Silent => "timed-out",
+            Self::OtherDriver | Self::OtherHost => "other",
+            Self::OtherAnswer => "failed",
+            Self::Slow | Self::Well => "drifted",
+        }
+    }
+
+    /// Whether `latput fleet apply` is to change it.
+    pub const fn is_changed(self) -> bool {
+        matches!(self, Self::Slow | Self::Well)
+    }
+}
+
+/// The hosts, by name: `h1` and so on.
+#[derive(Debug)]
+pub struct Rack {
+    holder: Child,
+    /// What each host is, in the order of the inventory: the dead, the slow, the well, those that lie.
+    pub hosts: Vec<(String, Kind)>,
+    /// Where the inventories are.
+    pub folder: PathBuf,
+    latput: PathBuf,
+}
+
+impl Rack {
+    /// Makes the hosts and the inventories `all.toml` and, without the dead and the slow, `well.toml`.
+    pub fn up(latput: &Path, folder: &Path, options: &Options) -> Result<Self> {
+        let _none_yet = std::fs::remove_dir_all(folder);
+        for inner in ["bin", "state", "done"] {
+            std::fs::create_dir_all(folder.join(inner))
+                .context("cannot make the bench's folder")?;
+        }
+        std::os::unix::fs::symlink(latput, folder.join("bin/latput"))?;
+        let mut holder = Command::new("unshare")
+            .args(["-n", "-m", "sh", "-c", HOLD])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start unshare")?;
+        let mut line = String::new();
+        let out = holder.stdout.take().context("no output")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let (folder, latput) = (folder.to_owned(), latput.to_owned());
+        let rack = Self { holder, hosts: hosts(options), folder, latput };
+        ensure!(line == "ready\n", "no namespace can be made: run as root");
+        rack.make()?;
+        rack.write_inventories(options.slow_answer_s)?;
+        Ok(rack)
+    }
+
+    fn make(&self) -> Result<()> {
+        let lines = self.hosts.iter().map(|(host, kind)| {
+            let link = if *kind == Kind::OtherDriver {
+                format!("link add eth0 netns {host} type bridge")
+            } else {
+                format!(
+                    "link add p-{host} type veth peer name eth0 netns {host}\nlink set p-{host} up"
+                )
+            };
+            format!("netns add {host}\n{link}\n")
+        });
+        let batch: String = lines.collect();
+        let mut ip = self.inside("ip");
+        let mut ip = ip.args(["-batch", "-"]).stdin(Stdio::piped()).spawn()?;
+        ip.stdin.take().context("no input")?.write_all(batch.as_bytes())?;
+        ensure!(ip.wait()?.success(), "the namespaces cannot be made");
+        self.in_all(&format!("ip link set eth0 up; {RESET}"))?;
+        Ok(())
+    }
+
+    /// A program beside the hosts, with our state folder.
+    pub fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let pid = self.holder.id().to_string();
+        command.args(["-t", &pid, "-n", "-m", program]);
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.folder.join("bin").display());
+        command.env("LATPUT_STATE_DIR", self.folder.join("state")).env("PATH", path);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A file of the bench, for a command line.
+    pub fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Runs a shell script on every host; what it printed, by host.
+    fn in_all(&self, script: &str) -> Result<BTreeMap<String, String>> {
+        let mut ip = self.inside("ip");
+        let ran = ip.args(["-all", "netns", "exec", "sh", "-c", script]).output()?;
+        ensure!(ran.status.success(), "ip: {}", String::from_utf8_lossy(&ran.stderr));
+        let said = String::from_utf8(ran.stdout).context("ip printed no text")?;
+        let parts = said.split("\nnetns: ").skip(1).filter_map(|part| part.split_once('\n'));
+        let said: BTreeMap<String, String> =
+            parts.map(|(host, said)| (host.to_owned(), said.trim().to_owned())).collect();
+        ensure!(said.len() == self.hosts.len(), "ip told of {} hosts only", said.len());
+        Ok(said)
+    }
+
+    /// What foreign tools say of every host's interface.
+    pub fn look(&self) -> Result<BTreeMap<String, String>> {
+        self.in_all(LOOK)
+    }
+
+    /// The hosts whose interface is another than before, by foreign tools.
+    pub fn different(&self, before: &BTreeMap<String, String>) -> Result<Vec<String>> {
+        let now = self.look()?;
+        let differ = before.iter().filter(|(host, said)| now.get(*host) != Some(said));
+        Ok(differ.map(|(host, _)| host.clone()).collect())
+    }
+
+    /// Puts the values of before on all hosts, by foreign tools.
+    pub fn reset(&self) -> Result<()> {
+        self.in_all(RESET).map(drop)
+    }
+
+    /// Sets a value on one host, by a foreign tool.
+    pub fn set_length(&self, host: &str, length: &str) -> Result<()> {
+        let words = ["-n", host, "link", "set", "eth0", "txqueuelen", length];
+        ensure!(self.inside("ip").args(words).status()?.success(), "ip cannot set {host}");
+        Ok(())
+    }
+
+    /// The names of the hosts that are meant.
+    pub fn names(&self, is_meant: impl Fn(Kind) -> bool) -> BTreeSet<String> {
+        let meant = self.hosts.iter().filter(|(_, kind)| is_meant(*kind));
+        meant.map(|(host, _)| host.clone()).collect()
+    }
+
+    /// The last of the well hosts: in the last stage.
+    pub fn last_well(&self) -> Result<&str> {
+        let mut well = self.hosts.iter().filter(|(_, kind)| *kind == Kind::Well);
+        well.next_back().map(|(host, _)| host.as_str()).context("no host is well")
+    }
+
+    /// How many hosts have a change that is not confirmed.
+    pub fn checkpoints(&self) -> usize {
+        let state = self.folder.join("state");
+        let own = self.hosts.iter().map(|(host, _)| state.join(host).join("checkpoints"));
+        let folders = std::iter::once(state.join("checkpoints")).chain(own);
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten());
+        files
+            .flatten()
+            .filter(|file| file.path().extension().is_some_and(|it| it == "json"))
+            .count()
+    }
+
+    /// Waits until none of our processes is left.
+    pub fn settle(&self, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        while !processes_of(&self.folder.join("state")).is_empty() {
+            if Instant::now() > deadline {
+                bail!("processes have not ended in {} s", within.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// Forgets when hosts were done.
+    pub fn forget_times(&self) -> Result<()> {
+        let folder = self.folder.join("done");
+        std::fs::remove_dir_all(&folder)?;
+        std::fs::create_dir(&folder).context("cannot make the folder of the times")
+    }
+
+    /// When the last of the well hosts that keep their times had answered, seconds since the machine began.
+    pub fn last_done_s(&self) -> Result<f64> {
+        let mut last = 0.0_f64;
+        for entry in std::fs::read_dir(self.folder.join("done"))? {
+            for line in std::fs::read_to_string(entry?.path())?.lines() {
+                last = last.max(line.trim().parse().context("no time")?);
+            }
+        }
+        ensure!(last > 0.0, "no host has answered");
+        Ok(last)
+    }
+
+    fn write_inventories(&self, slow_s: u32) -> Result<()> {
+        let version = std::process::Command::new(&self.latput).arg("--version").output()?;
+        let version = String::from_utf8(version.stdout)?;
+        let version = version.split_whitespace().last().unwrap_or_default();
+        let (there, lie) = (THERE.replace("VERSION", version), LIE.replace("VERSION", version));
+        let end = "code=$?; cut -d ' ' -f 1 /proc/uptime >>done/$host; exit $code";
+        self.script("refusing", "echo 'connection refused' >&2; exit 255")?;
+        self.script("silent", "exec sleep 1000")?;
+        // Each host has a state folder of its own, as on a machine of its own.
+        let own = "LATPUT_STATE_DIR=$LATPUT_STATE_DIR/$1; export LATPUT_STATE_DIR";
+        self.script("slow", &format!("{own}; sleep {slow_s}; exec ip netns exec \"$@\""))?;
+        self.script("lying", &format!("echo {there}; cat >/dev/null; echo '{lie}'"))?;
+        self.script("way", &format!("{own}; host=$1; ip netns exec \"$@\"; {end}"))?;
+        let last = self.last_well()?;
+        let word = |(at, (host, kind)): (usize, &(String, Kind))| {
+            let path = self.folder.display();
+            let target = match kind {
+                Kind::Refusing => format!("exec:{path}/refusing {host}"),
+                Kind::Silent => format!("exec:{path}/silent {host}"),
+                Kind::Slow => format!("exec:{path}/slow {host}"),
+                Kind::OtherAnswer => format!("exec:{path}/lying {host}"),
+                Kind::OtherHost => format!("exec:ip netns exec {last}"),
+                Kind::Well if at % NAMESPACES_EVERY == 0 => format!("netns://{host}"),
+                Kind::Well => format!("exec:{path}/way {host}"),
+                Kind::OtherDriver => format!("netns://{host}"),
+            };
+            format!("    {{ name = \"{host}\", target = \"{target}\" }},\n")
+        };
+        for name in ["all", "well"] {
+            let is_meant = |kind: Kind| {
+                name == "all" || !matches!(kind, Kind::Refusing | Kind::Silent | Kind::Slow)
+            };
+            let hosts = self.hosts.iter().enumerate().filter(|(_, (_, kind))| is_meant(*kind));
+            let text = format!(
+                "schema = 1\n[group.rack]\ninterface = \"eth0\"\n\
+                 settings = {{ txqueuelen = {WANTED_LENGTH}, gro = \"on\" }}\nhosts = [\n{}]\n",
+                hosts.map(word).collect::<String>()
+            );
+            std::fs::write(self.folder.join(format!("{name}.toml")), text)?;
+        }
+        Ok(())
+    }
+
+    /// A program in the bench's folder.
+    pub fn script(&self, name: &str, body: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{body}\n", self.folder.display()))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(())
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        processes_of(&self.folder.join("state")).into_iter().for_each(kill);
+        let _it_ended = self.holder.kill();
+        let _it_ended = self.holder.wait();
+    }
+}
+
+fn hosts(options: &Options) -> Vec<(String, Kind)> {
+    let dead = (0..options.dead).map(|at| if at % 2 == 0 { Kind::Silent } else { Kind::Refusing });
+    let slow = (0..options.slow).map(|_| Kind::Slow);
+    let lies = [Kind::OtherHost, Kind::OtherDriver, Kind::OtherAnswer];
+    let lying = (0..options.lying).map(|at| lies[at % lies.len()]);
+    let well = options.hosts.saturating_sub(options.dead + options.slow + options.lying);
+    let kinds = dead.chain(slow).chain((0..well).map(|_| Kind::Well)).chain(lying);
+    kinds.enumerate().map(|(at, kind)| (format!("h{}", at + 1), kind)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rack_has_as_many_of_each_kind_as_asked_for() {
+        let hosts = hosts(&Options::sample());
+        let count = |kinds: &[Kind]| hosts.iter().filter(|(_, it)| kinds.contains(it)).count();
+        assert_eq!(hosts.len(), 24);
+        assert_eq!(count(&[Kind::Silent, Kind::Refusing]), 3);
+        assert_eq!(count(&[Kind::Slow]), 2);
+        assert_eq!(count(&[Kind::Well]), 18);
+        assert_eq!(hosts[23], ("h24".to_owned(), Kind::OtherHost));
+    }
+}
