@@ -58,9 +58,11 @@ impl Args {
             searched.1
         } else {
             plan.method.design = Some(Design::Search);
-            format!("{text}
+            format!(
+                "{text}
 # search
-") // a run is resumed by the same command only
+"
+            ) // a run is resumed by the same command only
         };
         let place = self.hosts.named(&self.on, &plan)?;
         place.give_up_rights(has_programs(&plan), &[&self.output], context)?;

@@ -209,8 +209,8 @@ pub(crate) fn make_keys(place: &Place, addresses: &[&str]) {
     }
     std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
     let key = std::fs::read_to_string(path("host_key.pub")).unwrap();
-    let known: String = addresses.iter().map(|address| format!("{address} {key}")).collect();
-    place.write("known_hosts", &known);
+    let known: Vec<String> = addresses.iter().map(|address| format!("{address} {key}")).collect();
+    place.write("known_hosts", &known.concat());
     place.write(
         "sshd_config",
         &format!(

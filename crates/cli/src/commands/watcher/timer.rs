@@ -13,7 +13,7 @@ use latput_units::Nanos;
 
 use super::Args;
 
-/// systemd runs where this folder is (sd_booted(3)).
+/// systemd runs where this folder is (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
 /// Time that the watchers have before systemd's acts.
 const AFTER_THE_WATCHERS: Nanos = Nanos::from_s(2);
