@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use latput_experiment::Testbed;
 use latput_experiment::broker::{self, message::Permitted};
 use latput_experiment::discover::{self, Discovered};
+use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
 use latput_linux::files;
 use latput_linux::route::Route;
@@ -169,7 +170,7 @@ impl NamedTestbed<'_> {
         context: &Context,
     ) -> Result<(), CliError> {
         let bring = self.args.bring.as_deref();
-        let ways = match &self.source {
+        let mut ways = match &self.source {
             TestbedSource::Lab => Vec::new(),
             TestbedSource::Hosts(targets) => {
                 targets.iter().map(|target| target.way(bring)).collect()
@@ -181,6 +182,8 @@ impl NamedTestbed<'_> {
         if ways.is_empty() && !lab {
             return Ok(());
         }
+        // A benchmark may run here (`on = "controller"`).
+        ways.extend(has_programs.then(own_way));
         let permitted = Permitted { ways, lab, programs: has_programs };
         let outputs: Vec<&Path> =
             outputs.iter().copied().chain(self.args.save.as_deref()).collect();

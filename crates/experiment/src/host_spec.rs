@@ -105,6 +105,11 @@ impl HostSpec {
     }
 }
 
+/// How latput is started on this host, where programs may run beside those of the run's hosts.
+pub fn own_way() -> Way {
+    Way { via: Vec::new(), program: own_program() }
+}
+
 /// This program, by a path that another namespace of this machine can start.
 pub(crate) fn own_program() -> String {
     std::env::current_exe()

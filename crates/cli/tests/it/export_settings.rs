@@ -148,7 +148,7 @@ fn a_cloud_config_is_valid_for_cloud_init_and_has_udev_s_own_rules() {
     let wanted: String = rules
         .lines()
         .filter(|line| line.starts_with("ACTION"))
-        .map(|line| format!("{line}\n"))
+        .flat_map(|line| [line, "\n"])
         .collect();
     assert_eq!(content("/etc/udev/rules.d/90-latput-eth7.rules"), wanted);
     assert_eq!(content("/etc/sysctl.d/90-latput.conf"), "net.core.busy_poll = 50\n");

@@ -32,6 +32,8 @@ struct Run {
     child: Child,
     broker: u32,
     others: Vec<u32>,
+    /// The namespaces of its lab.
+    lab: BTreeSet<PathBuf>,
 }
 
 impl Run {
@@ -41,15 +43,18 @@ impl Run {
         wait_until("the first trial", || place.trials("out.db") > 0);
         let broker = broker_of(child.id()).expect("it has rights");
         let others = descendants_of(child.id());
-        Self { place, child, broker, others }
+        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let namespace = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let lab = others.iter().filter_map(namespace).filter(|of| *of != own).collect();
+        Self { place, child, broker, others, lab }
     }
 
     /// Waits until it and all that it started have ended; its exit code and what it said.
-    fn end(mut self, namespaces: &BTreeSet<PathBuf>) -> (Option<i32>, String) {
+    fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let is_gone = |pid: &u32| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)");
         wait_until("every process to end", || self.others.iter().all(is_gone));
-        wait_until("the lab to go", || namespaces_in_use().is_subset(namespaces));
+        wait_until("the lab to go", || namespaces_in_use().is_disjoint(&self.lab));
         (code, std::fs::read_to_string(self.place.path("stderr")).unwrap())
     }
 }
@@ -68,7 +73,6 @@ fn who_reads_the_agents_answers_has_no_rights_and_nobody_else_reads_them() {
     }
     isolate();
     for args in [["run", "plan.toml", "-o", "out.db"], ["tune", "plan.toml", "-o", "out.db"]] {
-        let namespaces = namespaces_in_use();
         let run = Run::start(Place::new(), &args);
         let controller = run.child.id();
         assert_no_capability(controller);
@@ -83,7 +87,7 @@ fn who_reads_the_agents_answers_has_no_rights_and_nobody_else_reads_them() {
             assert!(!lines_of(run.broker).contains(&line));
         }
         interrupt(controller);
-        let (code, said) = run.end(&namespaces);
+        let (code, said) = run.end();
         assert_eq!(code, Some(6), "{said}");
         assert!(said.contains("interrupted"), "{said}");
     }
@@ -95,15 +99,14 @@ fn when_either_process_of_a_run_is_killed_nothing_is_left() {
         return;
     }
     isolate();
-    let namespaces = namespaces_in_use();
     let args = ["run", "plan.toml", "-o", "out.db"];
     let run = Run::start(Place::new(), &args);
     kill(run.child.id());
-    assert_eq!(run.end(&namespaces).0, None);
+    assert_eq!(run.end().0, None);
 
     let run = Run::start(Place::new(), &args);
     kill(run.broker);
-    let (code, said) = run.end(&namespaces);
+    let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("the process that holds the rights of this run has ended"), "{said}");
 }
@@ -114,13 +117,12 @@ fn root_in_a_users_folder_needs_no_capability_and_what_it_makes_is_the_users() {
         return;
     }
     isolate();
-    let namespaces = namespaces_in_use();
     let place = Place::new();
     chown(place.path(""), Some(1234), Some(1234)).unwrap();
     let run = Run::start(place, &["run", "plan.toml", "-o", "out.db"]);
     assert_no_capability(run.child.id());
     assert_eq!(run.place.path("out.db").metadata().unwrap().uid(), 1234);
     interrupt(run.child.id());
-    let (code, said) = run.end(&namespaces);
+    let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
 }
