@@ -1,5 +1,5 @@
 //! The recipes of docs/scale-out.md: each engine runs the shards of the example plan, and the merge must be one run. Beside
-//! them what needs the same tools: the example of docs/optimisers.md, a DaemonSet, and alert rules.
+//! them what needs the same tools: the example of docs/optimisers.md, a `DaemonSet`, and alert rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};

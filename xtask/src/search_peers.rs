@@ -39,6 +39,7 @@ Examples:
   cargo xtask bench-search --smac --every 9 --seeds 2    SMAC3 too, on every ninth case
 
 The first run simulates every setting of every host (minutes); later ones read them from target/.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct Options {
     /// Searches of each case by each method.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -144,16 +144,19 @@ fn package(release: &Release, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Nothing but the binary and a hosts file: no library, no NSS, no `getent`.
+/// Nothing but the binary, a hosts file and `/dev/null`: no library, no NSS, no `getent`.
 fn alone(release: &Release, folder: &Path) -> Result<()> {
     empty(folder)?;
     put(&folder.join("latput"), &fs::read(&release.binary)?, 0o755)?;
     put(&folder.join("etc/hosts"), b"127.0.0.9 far.test\n", 0o644)?;
-    for name in ["tmp", "proc", "sys"] {
+    for name in ["tmp", "proc", "sys", "dev"] {
         fs::create_dir(folder.join(name))?;
     }
+    // A run with rights starts a process, and Rust's library gives that `/dev/null`.
+    put(&folder.join("dev/null"), b"", 0o644)?;
     // Port 9 (discard): nothing listens there. The mounts end with the namespace.
     let script = "mount -t proc proc \"$0/proc\" && mount --bind /sys \"$0/sys\" && \
+        mount --bind /dev/null \"$0/dev/null\" && \
         exec chroot \"$0\" /latput measure iperf3://far.test:9 --workload tcp_stream";
     let mut measure = Command::new("unshare");
     let ran = measure.args(["--mount", "sh", "-c", script]).arg(folder).output()?;
