@@ -11,6 +11,7 @@ use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
 use latput_trial::Plan;
+use latput_trial::program::{Program, RunsOn};
 use latput_vm::GuestSpec;
 
 use crate::context::Context;
@@ -165,7 +166,7 @@ impl NamedTestbed<'_> {
     /// results file or a host is read, and before a thread is started.
     pub(crate) fn give_up_rights(
         &self,
-        has_programs: bool,
+        plan: Option<&Plan>,
         outputs: &[&Path],
         context: &Context,
     ) -> Result<(), CliError> {
@@ -182,9 +183,10 @@ impl NamedTestbed<'_> {
         if ways.is_empty() && !lab {
             return Ok(());
         }
-        // A benchmark may run here (`on = "controller"`).
-        ways.extend(has_programs.then(own_way));
-        let permitted = Permitted { ways, lab, programs: has_programs };
+        let programs: Vec<&Program> = plan.into_iter().flat_map(Plan::programs).collect();
+        let is_here = programs.iter().any(|program| program.on == RunsOn::Controller);
+        ways.extend(is_here.then(own_way));
+        let permitted = Permitted { ways, lab, programs: !programs.is_empty() };
         let outputs: Vec<&Path> =
             outputs.iter().copied().chain(self.args.save.as_deref()).collect();
         let stop = context.stop.clone();

@@ -68,6 +68,12 @@ impl HostSpec {
         }
     }
 
+    /// This host, of which nothing else is known.
+    pub(crate) fn here(name: &str, role: Role) -> Self {
+        let Way { via, program } = own_way();
+        Self::unknown(name, role, (via, program))
+    }
+
     /// How long the first answer of its latput may take.
     pub const fn first_answer_within(&self) -> Duration {
         if self.may_be_brought { BROUGHT_WITHIN } else { FIRST_ANSWER_WITHIN }
@@ -105,7 +111,7 @@ impl HostSpec {
     }
 }
 
-/// How latput is started on this host, where programs may run beside those of the run's hosts.
+/// How latput is started on this host.
 pub fn own_way() -> Way {
     Way { via: Vec::new(), program: own_program() }
 }

@@ -18,7 +18,7 @@ use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
 
-pub use self::check::{Checked, LiveRuns, check, live_remarks};
+pub use self::check::{Checked, PlannedRuns, check, live_remarks};
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
 use self::suggested::Asking;

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::held_lab::{self, OwnLab};
 pub use crate::held_lab::{LAB_STATE, LabLock};
 pub use crate::host_spec::HostSpec;
-use crate::host_spec::own_program;
+use crate::host_spec::{own_program, own_way};
 use crate::protocol::{Answer, LEASE, LinkReset, Request};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
@@ -82,7 +82,7 @@ impl Testbed {
                 let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
-            TestbedKind::Guest(_) if plan.workloads.iter().any(|load| load.program.is_some()) => {
+            TestbedKind::Guest(_) if plan.programs().next().is_some() => {
                 let problem = "a guest has no programs but latput: run a `command` workload in the lab or on hosts";
                 Err(Error::Unsupported { problem: problem.to_owned() })
             }
@@ -162,7 +162,7 @@ impl Testbed {
     pub fn ways(&self) -> Vec<Way> {
         match &self.kind {
             TestbedKind::Hosts(hosts) => hosts.iter().map(HostSpec::way).collect(),
-            TestbedKind::ThirdParty(..) => vec![Way { via: Vec::new(), program: own_program() }],
+            TestbedKind::ThirdParty(..) => vec![own_way()],
             TestbedKind::Simulator(_) | TestbedKind::Guest(_) => Vec::new(),
         }
     }

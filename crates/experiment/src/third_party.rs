@@ -19,7 +19,7 @@ use crate::checks::{self, HostPart};
 use crate::controller::AgentPool;
 use crate::error::Error;
 use crate::host::chain;
-use crate::host_spec::{HostSpec, own_program};
+use crate::host_spec::HostSpec;
 use crate::protocol::{Answer, PeerFinished, PeerTrial, Request};
 use crate::runner::{Trial, TrialEvent, TrialRunner, Wanted, run_trial};
 
@@ -55,7 +55,7 @@ impl ThirdParty {
             address: address.ip(),
             // The whole host is counted, since the kernel may do network work on any CPU.
             cpus: Some(process::online_cpus().map_err(broken)?),
-            ..HostSpec::unknown(HERE, Role::Generator, (Vec::new(), own_program()))
+            ..HostSpec::here(HERE, Role::Generator)
         };
         let pool = AgentPool::start(&[host], &BTreeSet::new(), stop)?;
         let mut notes: Vec<String> =

@@ -6,6 +6,7 @@ use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_units::Nanos;
 
 use crate::observation::Role;
+use crate::program::Program;
 use crate::results::LabelledSetting;
 use crate::workload::Workload;
 
@@ -120,6 +121,11 @@ pub struct PlanError {
 }
 
 impl Plan {
+    /// The programs that its workloads run on hosts.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.workloads.iter().filter_map(|load| load.program.as_deref())
+    }
+
     /// Reads a plan; `file` is only used in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
         file::parse(file, text)

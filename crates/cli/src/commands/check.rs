@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Checked, LiveRuns, Run};
+use latput_experiment::session::{self, Checked, PlannedRuns, Run};
 use latput_experiment::{ResultsDb, Testbed};
 use latput_linux::files;
 use latput_trial::Plan;
@@ -41,12 +41,12 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
     let least_and_most = (method.repetitions_min, method.repetitions_max);
     let settings = plan.settings().len();
     let live = plan.live();
-    let plain = LiveRuns {
+    let plain = PlannedRuns {
         settings: settings as u64,
         trials: (trials(least_and_most.0), trials(least_and_most.1)),
         time: (time(least_and_most.0), time(least_and_most.1)),
     };
-    let runs = live.map_or(plain, |live| LiveRuns::of(plan, live, settings));
+    let runs = live.map_or(plain, |live| PlannedRuns::of_live(plan, live, settings));
     tell(
         context,
         CheckDocument {

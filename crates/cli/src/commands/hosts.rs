@@ -40,7 +40,7 @@ impl Args {
             None if word == "loopback" => self.hosts.of_testbed(Testbed::loopback()),
             None => self.hosts.of_testbed(Testbed::from_file(Path::new(&word))?),
         };
-        place.give_up_rights(false, &[], context)?;
+        place.give_up_rights(None, &[], context)?;
         let testbed = place.open(context)?;
         let TestbedKind::Hosts(specs) = &testbed.kind else {
             return Err(CliError::usage(format!("`{word}` has no hosts to check")));

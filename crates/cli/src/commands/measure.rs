@@ -100,7 +100,7 @@ impl Args {
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;
         let outputs: Vec<&Path> = self.output.iter().map(PathBuf::as_path).collect();
-        place.give_up_rights(run::has_programs(&plan), &outputs, context)?;
+        place.give_up_rights(Some(&plan), &outputs, context)?;
         let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();

@@ -84,7 +84,7 @@ impl Args {
             return check::plan_only(context, &named);
         }
         let place = self.hosts.named(&self.on, &plan)?;
-        place.give_up_rights(has_programs(&plan), &[&self.output], context)?;
+        place.give_up_rights(Some(&plan), &[&self.output], context)?;
         if self.check.is_some() {
             check::check_results(&self.output)?;
             return check::all(context, &named, &place.open(context)?);
@@ -127,11 +127,6 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     }
     tune::check_guards(file, &plan)?;
     Ok(plan)
-}
-
-/// Whether a workload of a plan runs programs on hosts.
-pub(crate) fn has_programs(plan: &Plan) -> bool {
-    plan.workloads.iter().any(|load| load.program.is_some())
 }
 
 /// Opens the testbed and the results file. A wrong results file is refused before the testbed is

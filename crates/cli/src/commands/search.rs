@@ -12,7 +12,7 @@ use latput_trial::plan::Design;
 
 use self::ask_tell::Stdio;
 use crate::commands::report;
-use crate::commands::run::{checked_plan, conclude, has_programs, open_both, read_text};
+use crate::commands::run::{checked_plan, conclude, open_both, read_text};
 use crate::context::Context;
 use crate::exit::CliError;
 use crate::progress::{ProgressArgs, Shown};
@@ -58,14 +58,10 @@ impl Args {
             searched.1
         } else {
             plan.method.design = Some(Design::Search);
-            format!(
-                "{text}
-# search
-"
-            ) // a run is resumed by the same command only
+            format!("{text}\n# search\n") // a run is resumed by the same command only
         };
         let place = self.hosts.named(&self.on, &plan)?;
-        place.give_up_rights(has_programs(&plan), &[&self.output], context)?;
+        place.give_up_rights(Some(&plan), &[&self.output], context)?;
         let (testbed, mut results_db) = open_both(|| place.open(context), &self.output)?;
         let run = Run {
             plan: &plan,

@@ -115,7 +115,7 @@ impl Args {
         let made = (!is_given).then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
         let outputs: Vec<&Path> = outputs.collect();
-        place.give_up_rights(run::has_programs(&plan), &outputs, context)?;
+        place.give_up_rights(Some(&plan), &outputs, context)?;
         if self.check {
             return self.check(context, (&file, plan), place, is_given);
         }

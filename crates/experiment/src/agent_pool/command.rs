@@ -14,7 +14,7 @@ use super::{Joined, START_AHEAD, TRIAL_SLACK};
 use crate::clock::ClockOffset;
 use crate::controller::{AgentPool, Programs};
 use crate::error::Error;
-use crate::host_spec::{HostSpec, own_way};
+use crate::host_spec::HostSpec;
 use crate::interval::Joiner;
 use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
 use crate::protocol::{Answer, Finished, Request};
@@ -90,8 +90,7 @@ pub(super) fn observe(
 /// The hosts that run the benchmark.
 fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
     if program.on == RunsOn::Controller {
-        let way = own_way();
-        let spec = HostSpec::unknown(HERE, Role::Generator, (way.via, way.program));
+        let spec = HostSpec::here(HERE, Role::Generator);
         let address = pool.of_role(Role::Generator).next().map(|agent| agent.spec.address);
         let address = address.unwrap_or(spec.address);
         return vec![BenchmarkHost { spec, agent: None, address, cpus: None }];

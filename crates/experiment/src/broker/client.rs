@@ -14,7 +14,7 @@ use latput_linux::process;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use super::message::{Call, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
+use super::message::{HostCall, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
 use crate::child::Pipes;
 use crate::error::Error;
 use crate::passing::{pair, receive, send};
@@ -90,11 +90,11 @@ impl BrokerLine {
     }
 
     /// Starts latput on a host; the id of the process, and its pipes.
-    pub(crate) fn start(&self, way: Way, call: Call) -> io::Result<(u64, Pipes)> {
+    pub(crate) fn start(&self, way: Way, call: HostCall) -> io::Result<(u64, Pipes)> {
         let (reply, files) = self.ask(&Operation::Start { way, call })?;
         let mut files = files.into_iter();
         match (reply, call) {
-            (Reply::Started { id }, Call::Restore) => Ok((id, [None, None, files.next()])),
+            (Reply::Started { id }, HostCall::Restore) => Ok((id, [None, None, files.next()])),
             (Reply::Started { id }, _) => Ok((id, [files.next(), files.next(), files.next()])),
             (Reply::NotStarted { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
             (other, _) => Err(unexpected(other)),

@@ -35,7 +35,7 @@ pub struct Permitted {
 /// What latput is started for on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Call {
+pub(crate) enum HostCall {
     /// To be its agent, or to look at it.
     Agent,
     /// To run programs.
@@ -44,7 +44,7 @@ pub(crate) enum Call {
     Restore,
 }
 
-impl Call {
+impl HostCall {
     /// The arguments of latput.
     pub(crate) const fn args(self) -> &'static [&'static str] {
         match self {
@@ -70,7 +70,7 @@ impl Call {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Operation {
     /// Start latput on a host. Its pipes come with the reply.
-    Start { way: Way, call: Call },
+    Start { way: Way, call: HostCall },
     /// Say how a process has ended.
     HowEnded { id: u64 },
     /// Kill a process and its children.

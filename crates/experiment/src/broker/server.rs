@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process;
 
-use super::message::{Call, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
+use super::message::{HostCall, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
 use crate::child::{OwnProcess, Pipes};
 use crate::error::Error as RunError;
 use crate::held_lab::OwnLab;
@@ -103,12 +103,12 @@ impl Broker {
         self.lab = None;
     }
 
-    fn start(&mut self, way: &Way, call: Call) -> (Reply, Pipes) {
+    fn start(&mut self, way: &Way, call: HostCall) -> (Reply, Pipes) {
         let not_started = |why: &str| (refused(why), Pipes::default());
         if !self.permitted.ways.contains(way) {
             return not_started("it is no host of this run");
         }
-        if call == Call::Programs && !self.permitted.programs {
+        if call == HostCall::Programs && !self.permitted.programs {
             return not_started("no workload of this run is a program");
         }
         if self.processes.len() >= PROCESSES_MOST {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_host_of_the_run_is_reached_and_its_end_is_told() {
         let (line, serving) = broker();
-        let start = Operation::Start { way: way(&["true"]), call: Call::Agent };
+        let start = Operation::Start { way: way(&["true"]), call: HostCall::Agent };
         let (Reply::Started { id }, 3) = ask(&line, &start) else { panic!("it is permitted") };
         let deadline = Instant::now() + Duration::from_secs(60);
         let how = loop {
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(how, Reply::Ended { how: "exit status: 0".to_owned() });
         assert_eq!(ask(&line, &Operation::Kill { id }).0, Reply::Done);
         assert!(matches!(ask(&line, &Operation::HowEnded { id }).0, Reply::Refused { .. }));
-        let restore = Operation::Start { way: way(&["true"]), call: Call::Restore };
+        let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
         assert!(matches!(ask(&line, &restore), (Reply::Started { .. }, 1)));
         drop(line);
         serving.join().unwrap();
@@ -207,13 +207,13 @@ mod tests {
         let start = |via: &[&str], call| Operation::Start { way: way(via), call };
         let program = Way { program: "sh".to_owned(), ..way(&["true"]) };
         for operation in [
-            start(&["sh", "-c", "id"], Call::Agent),
-            start(&["true", "--namespace", "/proc/1/ns/net"], Call::Restore),
-            start(&["true\0"], Call::Agent),
-            start(&["tru\u{1b}[2Je"], Call::Agent),
-            start(&[], Call::Agent),
-            start(&["true"], Call::Programs),
-            Operation::Start { way: program, call: Call::Agent },
+            start(&["sh", "-c", "id"], HostCall::Agent),
+            start(&["true", "--namespace", "/proc/1/ns/net"], HostCall::Restore),
+            start(&["true\0"], HostCall::Agent),
+            start(&["tru\u{1b}[2Je"], HostCall::Agent),
+            start(&[], HostCall::Agent),
+            start(&["true"], HostCall::Programs),
+            Operation::Start { way: program, call: HostCall::Agent },
             Operation::HowEnded { id: 1 },
             Operation::MakeLab,
         ] {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn no_more_processes_are_started_than_a_run_can_have() {
         let (line, serving) = broker();
-        let restore = Operation::Start { way: way(&["true"]), call: Call::Restore };
+        let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
         let started = (0..=PROCESSES_MOST)
             .filter(|_| matches!(ask(&line, &restore).0, Reply::Started { .. }))
             .count();

@@ -8,7 +8,7 @@ use latput_load::Stop;
 
 use super::Agent;
 use super::process::{LastLines, Process};
-use crate::broker::message::Call;
+use crate::broker::message::HostCall;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 
@@ -55,7 +55,7 @@ pub(super) fn put_back(
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.words(Call::Restore.args()).join(" "),
+        command: restore.spec.words(HostCall::Restore.args()).join(" "),
         host: restore.spec.name,
         why: restore.why,
     })
@@ -143,7 +143,7 @@ impl Restore {
     }
 
     fn start(&mut self) {
-        match Process::start(&self.spec, Call::Restore) {
+        match Process::start(&self.spec, HostCall::Restore) {
             Ok((process, [_, _, errors])) => {
                 let errors = errors.expect("stderr is piped");
                 let errors = LastLines::of(errors, RESTORE_LINES, RESTORE_LINE_BYTES);

@@ -16,7 +16,7 @@ use latput_units::Nanos;
 
 use super::process::{LastLines, Process};
 use super::{DEATHS_WITHIN, LOOK_EVERY};
-use crate::broker::message::Call;
+use crate::broker::message::HostCall;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
@@ -54,11 +54,12 @@ pub(super) struct AgentLine {
 
 impl AgentLine {
     pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let words = spec.words(Call::Agent.args()).join(" ");
-        let started = Process::start_piped(spec, Call::Agent).map_err(|error| Error::Agent {
-            host: spec.name.clone(),
-            problem: format!("cannot start `{words}`: {error}"),
-        })?;
+        let words = spec.words(HostCall::Agent.args()).join(" ");
+        let started =
+            Process::start_piped(spec, HostCall::Agent).map_err(|error| Error::Agent {
+                host: spec.name.clone(),
+                problem: format!("cannot start `{words}`: {error}"),
+            })?;
         let (process, [input, output, errors]) = started;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);

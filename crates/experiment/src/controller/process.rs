@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::broker::client::{BrokerLine, client};
-use crate::broker::message::Call;
+use crate::broker::message::HostCall;
 use crate::child::{OwnProcess, Pipes};
 use crate::host_spec::HostSpec;
 use crate::protocol::printable;
@@ -23,7 +23,7 @@ pub(super) enum Process {
 
 impl Process {
     /// Starts latput on a host; its stdin, stdout and stderr, as far as the call has them.
-    pub(super) fn start(spec: &HostSpec, call: Call) -> io::Result<(Self, [Option<File>; 3])> {
+    pub(super) fn start(spec: &HostSpec, call: HostCall) -> io::Result<(Self, [Option<File>; 3])> {
         let (process, pipes): (Self, Pipes) = if let Some(broker) = client() {
             let (id, pipes) = broker.start(spec.way(), call)?;
             (Self::Brokers(broker, Some(id)), pipes)
@@ -36,7 +36,7 @@ impl Process {
     }
 
     /// The same for a call with three pipes.
-    pub(super) fn start_piped(spec: &HostSpec, call: Call) -> io::Result<(Self, [File; 3])> {
+    pub(super) fn start_piped(spec: &HostSpec, call: HostCall) -> io::Result<(Self, [File; 3])> {
         match Self::start(spec, call)? {
             (process, [Some(input), Some(output), Some(errors)]) => {
                 Ok((process, [input, output, errors]))

@@ -14,7 +14,7 @@ use latput_units::Nanos;
 
 use super::LOOK_EVERY;
 use super::process::{LastLines, Process};
-use crate::broker::message::Call;
+use crate::broker::message::HostCall;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{
@@ -53,11 +53,12 @@ pub(crate) struct ProgramHost {
 impl ProgramHost {
     /// Starts it, through the same command as the host's agent.
     pub(crate) fn start(spec: &HostSpec, stop: &Stop) -> Result<Self, Error> {
-        let words = spec.words(Call::Programs.args()).join(" ");
-        let started = Process::start_piped(spec, Call::Programs).map_err(|error| Error::Agent {
-            host: spec.name.clone(),
-            problem: format!("cannot start `{words}`: {error}"),
-        })?;
+        let words = spec.words(HostCall::Programs.args()).join(" ");
+        let started =
+            Process::start_piped(spec, HostCall::Programs).map_err(|error| Error::Agent {
+                host: spec.name.clone(),
+                problem: format!("cannot start `{words}`: {error}"),
+            })?;
         let (process, [input, output, errors]) = started;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);

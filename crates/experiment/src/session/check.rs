@@ -109,7 +109,7 @@ fn on_live(
     (settings, hosts): (usize, Vec<HostFacts>),
     remarks: Vec<String>,
 ) -> Checked {
-    let LiveRuns { settings, trials, time } = LiveRuns::of(plan, live, settings);
+    let PlannedRuns { settings, trials, time } = PlannedRuns::of_live(plan, live, settings);
     Checked {
         design: Design::Blocks,
         settings,
@@ -122,9 +122,9 @@ fn on_live(
     }
 }
 
-/// What a plan on live traffic comes to.
+/// What a plan comes to: its settings, runs and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiveRuns {
+pub struct PlannedRuns {
     /// Number of settings that are run.
     pub settings: u64,
     /// The fewest and the most runs.
@@ -133,9 +133,9 @@ pub struct LiveRuns {
     pub time: (Nanos, Nanos),
 }
 
-impl LiveRuns {
-    /// Of a plan with so many settings, with today's.
-    pub fn of(plan: &Plan, live: &Live, settings: usize) -> Self {
+impl PlannedRuns {
+    /// Of a plan on live traffic with so many settings, with today's.
+    pub fn of_live(plan: &Plan, live: &Live, settings: usize) -> Self {
         let noise = u64::from(super::live::noise_blocks(live));
         let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
         let pairs = others.saturating_mul(plan.method.repetitions_min.into());
