@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use self::rack::{Kind, Rack, WANTED_LENGTH};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, end_within};
 
 /// Stages of a rollout: three.
 const STAGES: [&str; 6] = ["--canary", "1", "--then", "10%", "--then", "all"];
@@ -364,18 +364,7 @@ fn waited(mut child: Child) -> Result<Output> {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut out, &mut bytes).map(|_| bytes)
     });
-    let deadline = Instant::now() + COMMAND_WITHIN;
-    let status: ExitStatus = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            bail!("latput has not ended in {} s", COMMAND_WITHIN.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let status = end_within(&mut child, COMMAND_WITHIN)?;
     let stdout = reader.join().map_err(|_| anyhow::anyhow!("the reader ended"))??;
     Ok(Output { status, stdout, stderr: Vec::new() })
 }

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use latput_units::Rng;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, end_within};
 use pair::{VethPair, kill};
 
 /// How the interface is before the change.
@@ -457,17 +457,7 @@ impl Bench {
 
 /// Waits for the end; its exit code.
 fn finish(mut child: Child) -> Result<Option<i32>> {
-    let deadline = Instant::now() + WHOLE;
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait")? {
-            return Ok(status.code());
-        }
-        if Instant::now() > deadline {
-            child.kill().context("cannot kill")?;
-            bail!("a process has not ended in {} s", WHOLE.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    Ok(end_within(&mut child, WHOLE)?.code())
 }
 
 fn sleep(rng: &mut Rng, most_us: usize) {

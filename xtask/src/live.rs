@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use self::deferral::{Figure, Found, Sweep, slice_for_tail};
-use self::traffic::Traffic;
-use self::tuned::{Comparison, Tuner};
+use self::deferral::{Deferral, OutsideFigure, Sweep, slice_for_tail};
+use self::traffic::ForeignTraffic;
+use self::tuned::{TunedSetting, Tuner};
 use crate::peers::lab::Lab;
 use crate::workspace::Workspace;
 
@@ -97,7 +97,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-live");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let lab = Lab::up(&latput, &folder)?;
-    let traffic = Traffic::start(&lab, options.rate)?;
+    let traffic = ForeignTraffic::start(&lab, options.rate)?;
     let tuner = Tuner { lab: &lab, folder };
     let mut bench = Bench { options, traffic, tuner, sweep: None, table: Table::default() };
     for case in &options.only {
@@ -112,7 +112,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 struct Bench<'a> {
     options: &'a Options,
-    traffic: Traffic<'a>,
+    traffic: ForeignTraffic<'a>,
     tuner: Tuner<'a>,
     sweep: Option<Sweep>,
     table: Table,
@@ -120,9 +120,14 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// The deferral that makes a figure so many times today's.
-    fn found(&mut self, figure: Figure, ratio: f64, known_us: Option<u32>) -> Result<Found> {
+    fn found(
+        &mut self,
+        figure: OutsideFigure,
+        ratio: f64,
+        known_us: Option<u32>,
+    ) -> Result<Deferral> {
         if let Some(microseconds) = known_us {
-            return Found::measured(&self.traffic, figure, microseconds);
+            return Deferral::measured(&self.traffic, figure, microseconds);
         }
         if self.sweep.is_none() {
             self.sweep = Some(Sweep::run(&self.traffic)?);
@@ -134,7 +139,7 @@ impl Bench<'_> {
     /// Settings with a tail that breaks the guard.
     fn longer_tails(&mut self, case: Case) -> Result<()> {
         let ratio = 1.0 + f64::from(self.options.percent) / 100.0;
-        let found = self.found(Figure::Tail, ratio, self.options.worse_us)?;
+        let found = self.found(OutsideFigure::Tail, ratio, self.options.worse_us)?;
         let (host, guard) = match case {
             Case::Asking => ("a", BY_KERNEL),
             _ => ("b", BY_APPLICATION),
@@ -156,7 +161,7 @@ impl Bench<'_> {
     /// Settings that save CPU time, and are slower: no guard is on that.
     fn savings(&mut self) -> Result<()> {
         let ratio = 1.0 - f64::from(self.options.saved_percent) / 100.0;
-        let found = self.found(Figure::PacketCpu, ratio, self.options.saving_us)?;
+        let found = self.found(OutsideFigure::PacketCpu, ratio, self.options.saving_us)?;
         let factor = found.factor(self.options.saving);
         let runs = self.tuner.tuned("b", &factor, SAVING_SLICE, None)?;
         self.table.row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
@@ -174,7 +179,7 @@ impl Bench<'_> {
     fn likes_of_today(&mut self) -> Result<()> {
         let runs = same(&self.tuner, self.options)?;
         self.table.row(&format!("like today's, {}", self.options.same_slice), &runs);
-        let is_wrong = |run: &&Comparison| run.difference.is_some() || run.is_banned;
+        let is_wrong = |run: &&TunedSetting| run.difference.is_some() || run.is_banned;
         let wrong = runs.iter().filter(is_wrong).count();
         let text = format!(
             "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5 %)",
@@ -186,7 +191,7 @@ impl Bench<'_> {
 }
 
 /// Settings like today's: lengths of a queue in which nothing ever waits.
-fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<Comparison>> {
+fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<TunedSetting>> {
     let mut runs = Vec::new();
     while runs.len() < options.same as usize {
         let count = options.same_in_run.min(options.same - u32::try_from(runs.len())?);
@@ -207,8 +212,8 @@ struct Table {
 }
 
 impl Table {
-    fn row(&mut self, name: &str, runs: &[Comparison]) {
-        let count = |is: fn(&Comparison) -> bool| runs.iter().filter(|run| is(run)).count();
+    fn row(&mut self, name: &str, runs: &[TunedSetting]) {
+        let count = |is: fn(&TunedSetting) -> bool| runs.iter().filter(|run| is(run)).count();
         let slices: usize = runs.iter().map(|run| run.slices).sum();
         let broken: usize = runs.iter().map(|run| run.broken).sum();
         let most = runs.iter().map(|run| run.slices).max().unwrap_or_default();

@@ -2,9 +2,10 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 /// The repository and its crates.
@@ -143,6 +144,22 @@ pub fn output(command: &mut Command) -> Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{shown} failed: {}", errors.trim());
     String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
+}
+
+/// Waits for the end of a process, which is killed if it takes longer.
+pub fn end_within(child: &mut Child, time: Duration) -> Result<ExitStatus> {
+    let deadline = Instant::now() + time;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait")? {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            child.kill().context("cannot kill")?;
+            child.wait().context("cannot wait")?;
+            bail!("a process has not ended in {} s", time.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// The programs of a virtual environment of Python in `folder`, made where there is none.

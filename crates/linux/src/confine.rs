@@ -220,9 +220,7 @@ fn become_nobody() -> Result<(), Error> {
         return Ok(());
     }
     let failed = |errno| Error::system("become a user without rights", errno);
-    set_thread_groups(&[])
-        .or_else(|errno| refused_in_namespace(errno).ok_or(errno))
-        .map_err(failed)?;
+    leave_groups().map_err(failed)?;
     for number in [NOBODYS, NOBODY] {
         let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
         let group_set = set_thread_res_gid(group, group, group);
@@ -243,9 +241,7 @@ fn become_controller((user, group): (u32, u32), kept: CapabilitySet) -> Result<(
         return Ok(());
     }
     let failed = |errno| Error::system("become a user without rights", errno);
-    set_thread_groups(&[])
-        .or_else(|errno| refused_in_namespace(errno).ok_or(errno))
-        .map_err(failed)?;
+    leave_groups().map_err(failed)?;
     set_keep_capabilities(true).map_err(failed)?;
     for number in [CONTROLLERS, NOBODY] {
         let (other_user, other_group) = (Uid::from_raw(number), Gid::from_raw(number));
@@ -268,9 +264,12 @@ fn become_controller((user, group): (u32, u32), kept: CapabilitySet) -> Result<(
     set_keep_capabilities(false).map_err(failed)
 }
 
-/// A user namespace may deny `setgroups`; then the groups stay.
-fn refused_in_namespace(errno: Errno) -> Option<()> {
-    (errno == Errno::PERM).then_some(())
+/// Leaves all groups. A user namespace may deny that; then they stay.
+fn leave_groups() -> Result<(), Errno> {
+    match set_thread_groups(&[]) {
+        Err(Errno::PERM) => Ok(()),
+        left => left,
+    }
 }
 
 /// Gives up all capabilities except those of `kept` that the process has, and sees that they are gone.

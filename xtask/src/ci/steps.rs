@@ -114,22 +114,25 @@ fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// A sample of `bench-kills`.
 fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        tally.feed("skipped: kills: needs root");
-        return Ok(());
-    }
-    kills::run(workspace, &workspace.built()?, &kills::Options::sample())?;
-    tally.passed += 1;
-    Ok(())
+    as_root(tally, "kills", || {
+        kills::run(workspace, &workspace.built()?, &kills::Options::sample())
+    })
 }
 
 /// A small `bench-fleet`.
 fn fleet(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    as_root(tally, "fleet", || {
+        fleet::run(workspace, &workspace.built()?, &fleet::Options::sample())
+    })
+}
+
+/// Runs a bench that needs root, or says that it is skipped.
+fn as_root(tally: &mut Tally, name: &str, bench: impl FnOnce() -> Result<()>) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        tally.feed("skipped: fleet: needs root");
+        tally.feed(&format!("skipped: {name}: needs root"));
         return Ok(());
     }
-    fleet::run(workspace, &workspace.built()?, &fleet::Options::sample())?;
+    bench()?;
     tally.passed += 1;
     Ok(())
 }

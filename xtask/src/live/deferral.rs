@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::traffic::{POLLS, Shown, Traffic};
+use super::traffic::{ForeignTraffic, POLLS, Shown};
 
 /// The deferrals that are tried first, microseconds.
 const TRIED: &[u32] = &[20, 40, 80, 160, 320, 640, 1280];
@@ -24,12 +24,12 @@ const SLICES_S: [f64; 2] = [1.0, 6.0];
 
 /// A figure of the traffic.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
+pub(super) enum OutsideFigure {
     Tail,
     PacketCpu,
 }
 
-impl Figure {
+impl OutsideFigure {
     fn of(self, shown: &Shown) -> f64 {
         match self {
             Self::Tail => shown.p99_ns,
@@ -47,14 +47,14 @@ impl Figure {
 
 /// A deferral, and what it truly does.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct Deferral {
     pub(super) microseconds: u32,
-    figure: Figure,
+    figure: OutsideFigure,
     /// The figure over today's.
     ratio: f64,
 }
 
-impl Found {
+impl Deferral {
     /// A factor of so many settings that all defer so, beside today's.
     pub(super) fn factor(&self, settings: u32) -> String {
         let level = |polls| format!("[\"{}us\", {polls}]", self.microseconds);
@@ -75,7 +75,7 @@ impl Found {
 pub(super) struct Sweep(Vec<(u32, [f64; 2])>);
 
 impl Sweep {
-    pub(super) fn run(traffic: &Traffic<'_>) -> Result<Self> {
+    pub(super) fn run(traffic: &ForeignTraffic<'_>) -> Result<Self> {
         let one = |microseconds: &u32| {
             let logs = effects(traffic, *microseconds, 1)?;
             let [tail, cpu] = logs.map(|log| 100.0 * log.exp_m1());
@@ -88,7 +88,12 @@ impl Sweep {
     }
 
     /// The deferral after which a figure is so many times today's.
-    pub(super) fn find(&self, traffic: &Traffic<'_>, figure: Figure, wanted: f64) -> Result<Found> {
+    pub(super) fn find(
+        &self,
+        traffic: &ForeignTraffic<'_>,
+        figure: OutsideFigure,
+        wanted: f64,
+    ) -> Result<Deferral> {
         let wanted_log = wanted.ln();
         let (mut low, mut high) = self.around(figure, wanted_log).with_context(|| {
             format!(
@@ -106,7 +111,7 @@ impl Sweep {
                 reason = "a part of microseconds"
             )]
             let between = low.0 + (width * part.clamp(0.1, 0.9)).round() as u32;
-            let found = Found::measured(traffic, figure, between)?;
+            let found = Deferral::measured(traffic, figure, between)?;
             if (found.ratio - wanted).abs() <= TOLERANCE {
                 return Ok(found);
             }
@@ -124,7 +129,7 @@ impl Sweep {
     }
 
     /// The last deferral with less than the wanted effect, and the first with more.
-    fn around(&self, figure: Figure, wanted_log: f64) -> Option<((u32, f64), (u32, f64))> {
+    fn around(&self, figure: OutsideFigure, wanted_log: f64) -> Option<((u32, f64), (u32, f64))> {
         let of_figure =
             |(microseconds, logs): &(u32, [f64; 2])| (*microseconds, logs[figure as usize]);
         let mut low = (0, 0.0);
@@ -138,11 +143,11 @@ impl Sweep {
     }
 }
 
-impl Found {
+impl Deferral {
     /// What a deferral truly does to a figure.
     pub(super) fn measured(
-        traffic: &Traffic<'_>,
-        figure: Figure,
+        traffic: &ForeignTraffic<'_>,
+        figure: OutsideFigure,
         microseconds: u32,
     ) -> Result<Self> {
         let log = effects(traffic, microseconds, TURNS)?[figure as usize];
@@ -153,7 +158,7 @@ impl Found {
 }
 
 /// The logarithms of the figures under a deferral over today's: the medians of turns of both.
-fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64; 2]> {
+fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Result<[f64; 2]> {
     let mut logs = [Vec::new(), Vec::new()];
     for turn in 0..turns {
         let under = |deferral| {
@@ -168,7 +173,7 @@ fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64;
             let other = under(microseconds)?;
             (under(0)?, other)
         };
-        for (logs, figure) in logs.iter_mut().zip([Figure::Tail, Figure::PacketCpu]) {
+        for (logs, figure) in logs.iter_mut().zip([OutsideFigure::Tail, OutsideFigure::PacketCpu]) {
             logs.push((figure.of(&other) / figure.of(&today)).ln());
         }
     }
@@ -180,7 +185,7 @@ fn effects(traffic: &Traffic<'_>, microseconds: u32, turns: u32) -> Result<[f64;
 }
 
 /// The slice that shows a longer tail, in seconds, by how much the tail varies from second to second.
-pub(super) fn slice_for_tail(traffic: &Traffic<'_>) -> Result<f64> {
+pub(super) fn slice_for_tail(traffic: &ForeignTraffic<'_>) -> Result<f64> {
     let looks = (0..NOISE_LOOKS).map(|_| Ok(traffic.shown(1)?.p99_ns));
     let noise_1s = noise(&looks.collect::<Result<Vec<f64>>>()?);
     let seconds = slice_s(noise_1s);
@@ -215,8 +220,8 @@ mod tests {
     #[test]
     fn the_deferrals_around_an_effect_are_those_that_have_less_and_more() {
         let sweep = Sweep(vec![(20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
-        assert_eq!(sweep.around(Figure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
-        assert_eq!(sweep.around(Figure::PacketCpu, -0.1), Some(((40, -0.05), (80, -0.2))));
-        assert_eq!(sweep.around(Figure::Tail, 0.5), None);
+        assert_eq!(sweep.around(OutsideFigure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
+        assert_eq!(sweep.around(OutsideFigure::PacketCpu, -0.1), Some(((40, -0.05), (80, -0.2))));
+        assert_eq!(sweep.around(OutsideFigure::Tail, 0.5), None);
     }
 }

@@ -21,7 +21,7 @@ const CONNECTIONS: u32 = 20;
 const PERIOD_S: u32 = 60;
 
 /// Requests and answers between the lab's hosts.
-pub(super) struct Traffic<'a> {
+pub(super) struct ForeignTraffic<'a> {
     lab: &'a Lab,
     script: String,
     _server: Running,
@@ -37,7 +37,7 @@ pub(super) struct Shown {
     pub(super) packet_cpu_ns: f64,
 }
 
-impl<'a> Traffic<'a> {
+impl<'a> ForeignTraffic<'a> {
     /// Starts it. The server's packets come by NAPI, whose deferral is what the bench sets: a veth of the lab has GRO on.
     pub(super) fn start(lab: &'a Lab, rate: u32) -> Result<Self> {
         let script = lab.scratch.join("traffic.py");

@@ -18,7 +18,7 @@ const OBJECTIVE: &str = "sut_packet_cpu_ns";
 
 /// What a run made of one setting beside today's.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Comparison {
+pub(super) struct TunedSetting {
     /// Which way the goal's figure is proven to differ from today's: the interval of their ratio leaves out 1.
     pub(super) difference: Option<Ordering>,
     /// It is recommended.
@@ -45,7 +45,7 @@ impl Tuner<'_> {
         factor: &str,
         slice: &str,
         guard: Option<&str>,
-    ) -> Result<Vec<Comparison>> {
+    ) -> Result<Vec<TunedSetting>> {
         let guards: Vec<&str> = guard.into_iter().collect();
         let text = format!(
             "schema = 1\ngoal = \"{GOAL}\"\n[factors]\n{factor}\n[[workload]]\nkind = \"live\"\nports = [{PORT}]\nguard = {guards:?}\n\
@@ -83,7 +83,7 @@ fn report_notes(report: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// What the document of a run says of each setting but today's.
-fn comparisons(report: &Value) -> Result<Vec<Comparison>> {
+fn comparisons(report: &Value) -> Result<Vec<TunedSetting>> {
     let list = |value: &Value| value.as_array().cloned();
     let runs = list(&report["runs"]).context("the report has no runs")?;
     let cells = list(&report["cells"]).context("the report has no cells")?;
@@ -99,7 +99,7 @@ fn comparisons(report: &Value) -> Result<Vec<Comparison>> {
         let cell = cells.iter().find(|cell| cell["setting"] == setting);
         let ratio = cell.map(|cell| &cell["against_first_ratio"][OBJECTIVE]);
         let end = |name: &str| ratio.and_then(|ratio| ratio[name].as_f64());
-        Comparison {
+        TunedSetting {
             difference: if end("high").is_some_and(|high| high < 1.0) {
                 Some(Ordering::Less)
             } else {

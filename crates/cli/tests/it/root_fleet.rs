@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
+use crate::two_hosts::ip;
 use crate::{Place, Ran, interrupt, kill, needs_program, wait_until};
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
@@ -100,11 +101,6 @@ impl Rack {
         let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         names.into_iter().any(|path| path.extension().is_some_and(|ends| ends == "json"))
     }
-}
-
-fn ip(args: &[&str]) {
-    let ran = Ran::from(Command::new("ip").args(args).output().unwrap());
-    assert_eq!(ran.code, Some(0), "ip {args:?}: {ran:?}");
 }
 
 fn length_of(host: &str) -> String {

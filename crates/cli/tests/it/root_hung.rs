@@ -1,12 +1,13 @@
 //! Hosts whose agent, way or controller stops without ending: three namespaces on a bridge, each changed by
 //! the plan, and looked at by `ip` and `ethtool`.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::two_hosts::ip;
 use crate::{Place, agents_of, interrupt, kill, needs_program, resident_kb, wait_until};
 
 /// More trials than any of these tests runs through.
@@ -408,10 +409,4 @@ fn processes_with(word: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc").unwrap();
     let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter(|pid: &u32| words_of(*pid).iter().any(|part| part == word)).collect()
-}
-
-#[track_caller]
-fn ip(args: &[&str]) {
-    let ran = Command::new("ip").args(args).stdin(Stdio::null()).output().unwrap();
-    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
