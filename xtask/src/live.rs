@@ -61,6 +61,10 @@ pub struct Options {
     /// The deferral that saves CPU time, if it is known.
     #[arg(long)]
     saving_us: Option<u32>,
+    /// Today's deferral of the server's NAPI, in microseconds. It is most of a request's time, so that the machine's own noise
+    /// is a small part of the tail.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(20..=100_000))]
+    today_us: u32,
     /// Requests per second, on average.
     #[arg(long, default_value_t = 2000)]
     rate: u32,
@@ -97,7 +101,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-live");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let lab = Lab::up(&latput, &folder)?;
-    let traffic = ForeignTraffic::start(&lab, options.rate)?;
+    let traffic = ForeignTraffic::start(&lab, options.rate, options.today_us)?;
     let tuner = Tuner { lab: &lab, folder };
     let mut bench = Bench { options, traffic, tuner, sweep: None, table: Table::default() };
     for case in &options.only {

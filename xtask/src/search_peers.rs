@@ -1,9 +1,10 @@
 //! `cargo xtask bench-search`: how few trials latput's search needs, beside random search and Optuna's TPE.
 //!
 //! Hosts are simulated once under every setting, so that the best is known; then every method gets
-//! the same hosts, noise and budget. Optuna and SMAC3 come from `PyPI` into a virtual environment under `target/`;
-//! without it they are left out, and the reason said.
+//! the same hosts, noise and budget. Other optimisers come from `PyPI` into a virtual environment under `target/`;
+//! without it they are left out, and the reason said. One set of cases is recorded from the lab.
 
+mod record;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use crate::workspace::{Workspace, cargo, output, python_programs};
 
 /// The versions that are compared with.
 const OPTUNA: &str = "optuna==5.0.0";
-const SMAC: &str = "smac==2.4.1";
+/// What every setting of the lab did: `bench-search --record` writes it.
+const RECORDED: &str = "data/search/lab.jsonl";
 const PROGRAM: &str = include_str!("search_peers/others.py");
 /// What the tables depend on.
 const SOURCES: [&str; 4] =
@@ -36,7 +38,9 @@ Examples:
   cargo xtask bench-search                   5 searches of each of 90 cases by each method
   cargo xtask bench-search --seeds 20 --alone
   cargo xtask bench-search --held-out        36 cases that the search was not shaped on
-  cargo xtask bench-search --smac --every 9 --seeds 2    SMAC3 too, on every ninth case
+  cargo xtask bench-search --with smac,ax --every 9 --seeds 2    SMAC3 and Ax too, on every ninth case
+  cargo xtask bench-search --recorded --with smac,ax    on the lab's table
+  cargo xtask bench-search --record          measures that table anew: needs root and some ten quiet minutes
 
 The first run simulates every setting of every host (minutes); later ones read them from target/.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -50,15 +54,40 @@ pub struct Options {
     /// One search of each case, without Optuna.
     #[arg(long, conflicts_with_all = ["seeds", "alone"])]
     quick: bool,
-    /// SMAC3 too. A search of it takes some seconds.
-    #[arg(long, conflicts_with_all = ["alone", "quick"])]
-    smac: bool,
+    /// These too.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["alone", "quick"])]
+    with: Vec<Optimiser>,
     /// The others search only every N-th case.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     every: u32,
     /// Other hosts and traffic than those that the search was shaped on.
     #[arg(long)]
     held_out: bool,
+    /// The hosts of the lab, as they were recorded.
+    #[arg(long, conflicts_with = "held_out")]
+    recorded: bool,
+    /// Record the lab under every setting, and stop.
+    #[arg(long, exclusive = true)]
+    record: bool,
+}
+
+/// An optimiser that takes seconds for each search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Optimiser {
+    /// SMAC3: random forests.
+    Smac,
+    /// Ax with `BoTorch`: Gaussian processes. Installing it takes 6 GB, and a trial some two seconds.
+    Ax,
+}
+
+impl Optimiser {
+    /// As the program of the others has it, and the package with its version.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Smac => ("smac", "smac==2.4.1"),
+            Self::Ax => ("ax", "ax-platform==1.3.1"),
+        }
+    }
 }
 
 /// Searches by every method, and prints how many trials each took.
@@ -66,15 +95,25 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-search");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the tables")?;
     let bench = build(workspace)?;
+    if options.record {
+        return record::run(workspace, &folder, &bench);
+    }
     let fingerprint = workspace.fingerprint(&SOURCES, &OTHERS)?;
-    let tables = folder.join(format!("tables-{fingerprint:016x}.jsonl"));
-    let set = if options.held_out { "held-out" } else { "known" };
+    let (set, tables) = match (options.recorded, options.held_out) {
+        (true, _) => ("recorded", workspace.root.join(RECORDED)),
+        (_, held_out) => {
+            let set = if held_out { "held-out" } else { "known" };
+            (set, folder.join(format!("tables-{fingerprint:016x}.jsonl")))
+        }
+    };
     let ask = |what: &str| {
         let mut command = Command::new(&bench);
         command.args([set, what]).arg(&tables).stderr(Stdio::inherit());
         command
     };
-    output(&mut ask("tabulate"))?;
+    if !options.recorded {
+        output(&mut ask("tabulate"))?;
+    }
     let seeds = if options.quick { 1 } else { options.seeds }.to_string();
     let mut lines = output(ask("run").arg(&seeds))?;
     let described = output(&mut ask("cases"))?;
@@ -116,9 +155,9 @@ impl Others<'_> {
     /// A Python with them, installed once.
     fn install(&self) -> Result<PathBuf> {
         let programs = python_programs(&self.folder.join("venv"))?;
-        let wanted = [Some(OPTUNA), self.options.smac.then_some(SMAC)];
         let mut pip = Command::new(programs.join("pip"));
-        output(pip.args(["install", "--quiet"]).args(wanted.iter().flatten()))?;
+        pip.args(["install", "--quiet", OPTUNA]);
+        output(pip.args(self.options.with.iter().map(|it| it.names().1)))?;
         Ok(programs.join("python"))
     }
 
@@ -135,7 +174,8 @@ impl Others<'_> {
             let mut command = Command::new(python);
             command.arg(&program).arg(&cases).arg(self.seeds);
             command.args([part.to_string(), parts.to_string(), "tpe".to_owned()]);
-            command.args(self.options.smac.then_some("smac")).env("OMP_NUM_THREADS", "1");
+            command.args(self.options.with.iter().map(|it| it.names().0));
+            command.env("OMP_NUM_THREADS", "1");
             command.stdout(Stdio::piped()).spawn().context("cannot start Python")
         };
         let running: Vec<_> = (0..parts).map(start).collect::<Result<_>>()?;

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 
 use super::traffic::{ForeignTraffic, POLLS, Shown};
 
-/// The deferrals that are tried first, microseconds.
-const TRIED: &[u32] = &[20, 40, 80, 160, 320, 640, 1280];
+/// The deferrals that are tried first, in percent of today's.
+const TRIED_PERCENT: &[u32] = &[105, 110, 120, 135, 150, 200, 300, 400];
 /// Seconds of each look, and turns of today's and the other setting that the truth is told from.
 const LOOK_S: u32 = 3;
 const TURNS: u32 = 5;
@@ -48,7 +48,8 @@ impl OutsideFigure {
 /// A deferral, and what it truly does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deferral {
-    pub(super) microseconds: u32,
+    microseconds: u32,
+    today_us: u32,
     figure: OutsideFigure,
     /// The figure over today's.
     ratio: f64,
@@ -57,17 +58,21 @@ pub(super) struct Deferral {
 impl Deferral {
     /// A factor of so many settings that all defer so, beside today's.
     pub(super) fn factor(&self, settings: u32) -> String {
-        let level = |polls| format!("[\"{}us\", {polls}]", self.microseconds);
-        let levels: Vec<String> = (POLLS..POLLS + settings).map(level).collect();
-        let levels = levels.join(", ");
-        format!("\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], {levels}]")
+        let level = |us, polls| format!("[\"{us}us\", {polls}]");
+        let others = (POLLS + 1..=POLLS + settings).map(|polls| level(self.microseconds, polls));
+        let levels: Vec<String> =
+            std::iter::once(level(self.today_us, POLLS)).chain(others).collect();
+        format!("\"gro-flush-timeout + napi-defer-hard-irqs\" = [{}]", levels.join(", "))
     }
 
     pub(super) fn in_words(&self) -> String {
         let percent = 100.0 * (self.ratio - 1.0);
         let name = self.figure.name();
         let (percent, way) = if percent < 0.0 { (-percent, "less") } else { (percent, "more") };
-        format!("{name} {percent:.0} % {way} ({} us)", self.microseconds)
+        format!(
+            "{name} {percent:.0} % {way} ({} us, today {} us)",
+            self.microseconds, self.today_us
+        )
     }
 }
 
@@ -76,15 +81,16 @@ pub(super) struct Sweep(Vec<(u32, [f64; 2])>);
 
 impl Sweep {
     pub(super) fn run(traffic: &ForeignTraffic<'_>) -> Result<Self> {
-        let one = |microseconds: &u32| {
-            let logs = effects(traffic, *microseconds, 1)?;
+        let one = |percent: &u32| {
+            let microseconds = traffic.today_us * percent / 100;
+            let logs = effects(traffic, microseconds, 1)?;
             let [tail, cpu] = logs.map(|log| 100.0 * log.exp_m1());
             println!(
                 "deferral of {microseconds} us: p99 {tail:+.0} %, CPU time of a packet {cpu:+.0} %"
             );
-            Ok((*microseconds, logs))
+            Ok((microseconds, logs))
         };
-        Ok(Self(TRIED.iter().map(one).collect::<Result<_>>()?))
+        Ok(Self(TRIED_PERCENT.iter().map(one).collect::<Result<_>>()?))
     }
 
     /// The deferral after which a figure is so many times today's.
@@ -95,10 +101,10 @@ impl Sweep {
         wanted: f64,
     ) -> Result<Deferral> {
         let wanted_log = wanted.ln();
-        let (mut low, mut high) = self.around(figure, wanted_log).with_context(|| {
+        let start = (traffic.today_us, 0.0);
+        let (mut low, mut high) = self.around(start, figure, wanted_log).with_context(|| {
             format!(
-                "no deferral up to {} us makes the {} {wanted} times as large",
-                TRIED[TRIED.len() - 1],
+                "no deferral that was tried makes the {} {wanted} times as large",
                 figure.name()
             )
         })?;
@@ -129,10 +135,15 @@ impl Sweep {
     }
 
     /// The last deferral with less than the wanted effect, and the first with more.
-    fn around(&self, figure: OutsideFigure, wanted_log: f64) -> Option<((u32, f64), (u32, f64))> {
+    fn around(
+        &self,
+        start: (u32, f64),
+        figure: OutsideFigure,
+        wanted_log: f64,
+    ) -> Option<((u32, f64), (u32, f64))> {
         let of_figure =
             |(microseconds, logs): &(u32, [f64; 2])| (*microseconds, logs[figure as usize]);
-        let mut low = (0, 0.0);
+        let mut low = start;
         for here in self.0.iter().map(of_figure) {
             if here.1 / wanted_log >= 1.0 {
                 return Some((low, here));
@@ -151,7 +162,7 @@ impl Deferral {
         microseconds: u32,
     ) -> Result<Self> {
         let log = effects(traffic, microseconds, TURNS)?[figure as usize];
-        let found = Self { microseconds, figure, ratio: log.exp() };
+        let found = Self { microseconds, today_us: traffic.today_us, figure, ratio: log.exp() };
         println!("measured: {}", found.in_words());
         Ok(found)
     }
@@ -167,17 +178,17 @@ fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Resul
         };
         // The order changes, so that a steady drift of the load cancels out.
         let (today, other) = if turn % 2 == 0 {
-            let today = under(0)?;
+            let today = under(traffic.today_us)?;
             (today, under(microseconds)?)
         } else {
             let other = under(microseconds)?;
-            (under(0)?, other)
+            (under(traffic.today_us)?, other)
         };
         for (logs, figure) in logs.iter_mut().zip([OutsideFigure::Tail, OutsideFigure::PacketCpu]) {
             logs.push((figure.of(&other) / figure.of(&today)).ln());
         }
     }
-    traffic.defer(0)?;
+    traffic.defer(traffic.today_us)?;
     Ok(logs.map(|mut logs| {
         logs.sort_by(f64::total_cmp);
         logs[logs.len() / 2]
@@ -220,8 +231,11 @@ mod tests {
     #[test]
     fn the_deferrals_around_an_effect_are_those_that_have_less_and_more() {
         let sweep = Sweep(vec![(20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
-        assert_eq!(sweep.around(OutsideFigure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
-        assert_eq!(sweep.around(OutsideFigure::PacketCpu, -0.1), Some(((40, -0.05), (80, -0.2))));
-        assert_eq!(sweep.around(OutsideFigure::Tail, 0.5), None);
+        assert_eq!(sweep.around((10, 0.0), OutsideFigure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
+        assert_eq!(
+            sweep.around((10, 0.0), OutsideFigure::PacketCpu, -0.1),
+            Some(((40, -0.05), (80, -0.2)))
+        );
+        assert_eq!(sweep.around((10, 0.0), OutsideFigure::Tail, 0.5), None);
     }
 }

@@ -24,6 +24,8 @@ const PERIOD_S: u32 = 60;
 pub(super) struct ForeignTraffic<'a> {
     lab: &'a Lab,
     script: String,
+    /// Today's deferral of the server's NAPI, microseconds.
+    pub(super) today_us: u32,
     _server: Running,
     _client: Running,
 }
@@ -38,8 +40,9 @@ pub(super) struct Shown {
 }
 
 impl<'a> ForeignTraffic<'a> {
-    /// Starts it. The server's packets come by NAPI, whose deferral is what the bench sets: a veth of the lab has GRO on.
-    pub(super) fn start(lab: &'a Lab, rate: u32) -> Result<Self> {
+    /// Starts it, under today's deferral. The server's packets come by NAPI, whose deferral is what the bench sets: a veth of
+    /// the lab has GRO on.
+    pub(super) fn start(lab: &'a Lab, rate: u32, today_us: u32) -> Result<Self> {
         let script = lab.scratch.join("traffic.py");
         std::fs::write(&script, SCRIPT)
             .context("cannot write the program that makes the traffic")?;
@@ -56,7 +59,9 @@ impl<'a> ForeignTraffic<'a> {
             lab.start_in(CLIENT, &words("client", &[&at[..], &load, &metrics].concat()))?;
         client.wait_until_listening(METRICS_PORT)?;
         lab.sleep(WARMUP)?;
-        Ok(Self { lab, script, _server: server, _client: client })
+        let traffic = Self { lab, script, today_us, _server: server, _client: client };
+        traffic.defer(today_us)?;
+        Ok(traffic)
     }
 
     /// What the next seconds show.
@@ -82,13 +87,12 @@ impl<'a> ForeignTraffic<'a> {
         Ok(Shown { p99_ns, packet_cpu_ns })
     }
 
-    /// Puts a deferral of the server's NAPI in force; none with 0.
+    /// Puts a deferral of the server's NAPI in force.
     pub(super) fn defer(&self, microseconds: u32) -> Result<()> {
-        let polls = if microseconds == 0 { 0 } else { POLLS };
         let [latput, timeout, defer] = [
             self.lab.latput(),
             format!("gro-flush-timeout={microseconds}us"),
-            format!("napi-defer-hard-irqs={polls}"),
+            format!("napi-defer-hard-irqs={POLLS}"),
         ];
         self.lab.output_of(SERVER, [&latput, "set", INTERFACE, &timeout, &defer])?;
         self.lab.sleep(Duration::from_millis(300))

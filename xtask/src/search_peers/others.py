@@ -112,7 +112,50 @@ class Smac:
         self.smac.tell(self.info, TrialValue(cost=log_cost + (BROKEN + short if broken else 0.0)))
 
 
-METHODS = {"tpe": Tpe, "smac": Smac}
+class Ax:
+    """Ax with BoTorch's Gaussian processes, with the limit as a constraint of the outcome."""
+
+    def __init__(self, case, seed):
+        import torch
+        from ax.api.client import Client
+        from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
+        # Each of its loggers has a level of its own.
+        logging.disable(logging.CRITICAL)
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        self.axes = case["axes"]
+        parameters = []
+        for at, (count, is_ordered) in enumerate(self.axes):
+            if count == 1:
+                continue
+            if is_ordered and count > 2:
+                parameters.append(RangeParameterConfig(name=f"x{at}", parameter_type="int", bounds=(0, count - 1)))
+            else:
+                values = list(range(count))
+                parameters.append(
+                    ChoiceParameterConfig(name=f"x{at}", parameter_type="int", values=values, is_ordered=is_ordered)
+                )
+        self.client = Client(random_seed=seed % 2**31)
+        self.client.configure_experiment(parameters=parameters)
+        limits = ["short <= 0"] if case["least_rate"] is not None else None
+        self.client.configure_optimization(objective="-cost", outcome_constraints=limits)
+        self.today = {parameter.name: 0 for parameter in parameters}
+
+    def ask(self):
+        if self.today is not None:
+            chosen, self.today = self.today, None
+            self.trial = self.client.attach_trial(chosen)
+        else:
+            [(self.trial, chosen)] = self.client.get_next_trials(max_trials=1).items()
+        return [int(chosen.get(f"x{at}", 0)) for at in range(len(self.axes))]
+
+    def tell(self, log_cost, short):
+        seen = {"cost": log_cost} if short is None else {"cost": log_cost, "short": short}
+        self.client.complete_trial(self.trial, raw_data=seen)
+
+
+METHODS = {"tpe": Tpe, "smac": Smac, "ax": Ax}
 
 
 def search(case, seed, method):

@@ -31,7 +31,7 @@ struct Described {
     near: Vec<bool>,
 }
 
-const METHODS: [&str; 4] = ["latput", "random", "tpe", "smac"];
+const METHODS: [&str; 5] = ["latput", "random", "tpe", "smac", "ax"];
 /// A search that never got near counts as so many times its grid.
 const NEVER: f64 = 1.0;
 

@@ -4,6 +4,8 @@ use latput_model::Goal;
 use latput_model::goal::Optimize;
 use latput_trial::{Metric, Plan, Workload};
 
+use crate::table::Table;
+
 /// Systems, each with the interrupt and RPS masks of its first and its other CPUs, and whether its
 /// stack has segmentation offloads today.
 const SYSTEMS: [System; 5] = [
@@ -96,6 +98,8 @@ pub(crate) enum Set {
     Known,
     /// Others.
     HeldOut,
+    /// The lab's hosts, as they were measured.
+    Recorded,
 }
 
 impl Set {
@@ -103,6 +107,7 @@ impl Set {
         match self {
             Self::Known => &SYSTEMS,
             Self::HeldOut => &SYSTEMS_HELD_OUT,
+            Self::Recorded => &[],
         }
     }
 
@@ -111,8 +116,36 @@ impl Set {
         match self {
             Self::Known => &WORKLOADS,
             Self::HeldOut => &WORKLOADS_HELD_OUT,
+            Self::Recorded => &[],
         }
     }
+
+    /// The plan of a table with a goal, if the set has it.
+    pub(crate) fn plan(self, table: &Table, goal: &str) -> Option<Plan> {
+        if self == Self::Recorded {
+            let mut plan = recorded(&table.workload)?;
+            seek(&mut plan, goal);
+            return Some(plan);
+        }
+        let system = self.systems().iter().find(|one| one.name == table.system)?;
+        let workload = self.workloads().iter().find(|one| one.0 == table.workload)?;
+        Some(plan(system, workload.1, Some(goal)))
+    }
+}
+
+/// The plan that was measured on the lab, with one of its workloads.
+pub(crate) fn recorded(workload: &str) -> Option<Plan> {
+    let text = include_str!("../../../../data/search/lab.toml");
+    let mut plan = Plan::parse("lab.toml", text).expect("the lab's plan reads");
+    plan.workloads.retain(|one| one.name == workload);
+    (!plan.workloads.is_empty()).then_some(plan)
+}
+
+/// Makes it a search for a goal.
+fn seek(plan: &mut Plan, goal: &str) {
+    let tail = figures(&plan.workloads[0])[1].name();
+    plan.goal = Some(goal.replace("TAIL", tail));
+    plan.method.design = Some(latput_trial::plan::Design::Search);
 }
 
 /// What is wanted: `TAIL` is the tail that the workload has.
@@ -161,9 +194,9 @@ pub(crate) fn plan(system: &System, workload: &str, goal: Option<&str>) -> Plan 
         window = if system.gro && !workload.contains("tcp_rr\"") { "60ms" } else { "200ms" },
     );
     let mut plan = Plan::parse("case", &text).expect("the cases are plans");
-    let tail = figures(&plan.workloads[0])[1].name();
-    plan.goal = goal.map(|goal| goal.replace("TAIL", tail));
-    plan.method.design = Some(latput_trial::plan::Design::Search);
+    if let Some(goal) = goal {
+        seek(&mut plan, goal);
+    }
     plan
 }
 

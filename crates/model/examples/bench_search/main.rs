@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench-search` runs this and the peer that it is compared with. `SET tabulate FILE` computes
 //! what every host does under every setting; `SET cases FILE` prints them as the peer reads them; `SET run
-//! FILE SEEDS` searches, and prints one JSON line for each search. A set is `known` or `held-out`.
+//! FILE SEEDS` searches, and prints one JSON line for each search. A set is `known`, `held-out` or `recorded`; the tables of the
+//! last are what `recorded tabulate FILE REPORT` makes of a run on real hosts.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -26,15 +27,22 @@ const BUDGET_PERCENT: usize = 30;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let set = if words.first() == Some(&"held-out") { Set::HeldOut } else { Set::Known };
+    let set = match words.first() {
+        Some(&"held-out") => Set::HeldOut,
+        Some(&"recorded") => Set::Recorded,
+        _ => Set::Known,
+    };
     match words.get(1..).unwrap_or_default() {
         ["tabulate", file] => table::tabulate(set, file),
+        ["tabulate", file, report] => table::of_report(file, report),
         ["cases", file] => println!("{}", describe(set, &table::read(file))),
         ["run", file, seeds] => {
             run(set, &table::read(file), seeds.parse().expect("a number of seeds"));
         }
         _ => {
-            panic!("usage: bench_search known|held-out tabulate FILE | cases FILE | run FILE SEEDS")
+            panic!(
+                "usage: bench_search known|held-out|recorded tabulate FILE [REPORT] | cases FILE | run FILE SEEDS"
+            )
         }
     }
 }
@@ -43,11 +51,8 @@ fn main() {
 fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
     let mut found = Vec::new();
     for table in tables {
-        let system = set.systems().iter().find(|one| one.name == table.system);
-        let workload = set.workloads().iter().find(|one| one.0 == table.workload);
-        let Some((system, workload)) = system.zip(workload) else { continue };
         for (name, goal) in GOALS {
-            let plan = cases::plan(system, workload.1, Some(goal));
+            let Some(plan) = set.plan(table, goal) else { continue };
             let wanted = Wanted::of(&plan);
             found.push(Case {
                 name: format!("{}/{}/{name}", table.system, table.workload),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use latput_sim::Profile;
 use latput_trial::Plan;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::cases::{self, FIGURES, Set, Wanted};
 
@@ -88,6 +89,35 @@ pub(crate) fn tabulate(set: Set, file: &str) {
             eprintln!("tabulated {}/{workload}", system.name);
         }
     }
+}
+
+/// Makes the tables of a run on real hosts, whose report in JSON is in the file `report`, one line for each workload.
+pub(crate) fn of_report(file: &str, report: &str) {
+    let text = std::fs::read_to_string(report).expect("the report can be read");
+    let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+    let list = |name: &str| report[name].as_array().expect("it is a report of a run").iter();
+    let lines = list("workloads").enumerate().map(|(workload, described)| {
+        let name = described["name"].as_str().expect("a workload has a name");
+        let plan = cases::recorded(name).expect("the run is of the recorded plan");
+        let metrics = cases::figures(&plan.workloads[0]);
+        let figures = plan.settings().into_iter().enumerate().map(|(idx, set)| {
+            let setting = list("settings").position(|one| one["label"] == set.label.as_str());
+            let setting = setting.unwrap_or_else(|| panic!("`{}` was not measured", set.label));
+            let is_today = report["settings"][setting]["today"] == true;
+            assert_eq!(is_today, idx == 0, "the first level of each factor is today's");
+            let cell =
+                list("cells").find(|it| it["setting"] == setting && it["workload"] == workload);
+            let cell = cell.unwrap_or_else(|| panic!("`{}` has no figures", set.label));
+            metrics.map(|metric| {
+                let value = cell["metrics"][metric.name()]["value"].as_f64();
+                value.unwrap_or_else(|| panic!("`{}` has no {metric}", set.label))
+            })
+        });
+        let (system, workload) = ("lab".to_owned(), name.to_owned());
+        let table = Table { system, workload, figures: figures.collect() };
+        serde_json::to_string(&table).expect("tables are plain figures") + "\n"
+    });
+    std::fs::write(file, lines.collect::<String>()).expect("the tables can be written");
 }
 
 /// The tables that `file` has; a line that was cut short does not count.
