@@ -233,6 +233,12 @@ pub struct LiveSeen {
     /// The application's figures under today's setting.
     #[serde(with = "by_name")]
     pub todays_figures: BTreeMap<CustomMetric, f64>,
+    /// Those of them before the other setting,
+    #[serde(with = "by_name")]
+    pub figures_before: BTreeMap<CustomMetric, f64>,
+    /// and after it.
+    #[serde(with = "by_name")]
+    pub figures_after: BTreeMap<CustomMetric, f64>,
     /// The application's figures under the other setting.
     #[serde(with = "by_name")]
     pub figures: BTreeMap<CustomMetric, f64>,

@@ -10,6 +10,8 @@ use crate::recommend::smallest::Z_OF_POWER;
 
 /// Fewest pairs of today with itself from which noise is known.
 pub const FEWEST: usize = 4;
+/// The last pairs, of which the noise is known by themselves too.
+pub const RECENT: usize = 12;
 /// The chance, each time that a guard is judged, that noise alone breaks it for a setting that is exactly at its limit.
 pub const LEVEL: f64 = 0.001;
 /// The normal deviate of [`LEVEL`], for what is only counted.
@@ -17,13 +19,18 @@ const Z_OF_LEVEL: f64 = 3.090_232;
 /// More pairs than any run makes.
 const MOST_PAIRS: usize = 1_000_000;
 
-/// Root of the mean square; `None` with fewer than [`FEWEST`] logarithms, or with one that is not finite.
+/// Root of the mean square, of all or of the last [`RECENT`], whichever is more: a host may become noisier. `None` with fewer
+/// than [`FEWEST`] logarithms, or with one that is not finite.
 pub fn scale(noise: &[f64]) -> Option<f64> {
     if noise.len() < FEWEST || !noise.iter().all(|log| log.is_finite()) {
         return None;
     }
-    let squares: f64 = noise.iter().map(|log| log * log).sum();
-    Some((squares / noise.len() as f64).sqrt())
+    let root = |logs: &[f64]| {
+        let squares: f64 = logs.iter().map(|log| log * log).sum();
+        (squares / logs.len() as f64).sqrt()
+    };
+    let recent = &noise[noise.len().saturating_sub(RECENT)..];
+    Some(root(noise).max(root(recent)))
 }
 
 /// What the logarithm of a ratio exceeds by noise alone with the chance [`LEVEL`]; `None` if the noise is not known.
@@ -33,16 +40,20 @@ pub fn margin(noise: &[f64]) -> Option<f64> {
 }
 
 /// Whether ratios, as logarithms, are proven to be above a limit, all together: at [`LEVEL`], where the noise of each has its
-/// own scale. `pairs` is the number of pairs that the scales are known from.
+/// own scale. `pairs` is the number of pairs that the scales are known from. The largest ratio counts as the next one: a stutter
+/// of the host in one slice, however long, proves nothing. So at least two are needed.
 pub fn is_proven_above(logs_and_scales: &[(f64, f64)], limit: f64, pairs: usize) -> bool {
     let is_usable = |(log, scale): &(f64, f64)| log.is_finite() && *scale > 0.0;
-    if logs_and_scales.is_empty() || pairs < FEWEST || !logs_and_scales.iter().all(is_usable) {
+    if logs_and_scales.len() < 2 || pairs < FEWEST || !logs_and_scales.iter().all(is_usable) {
         return false;
     }
+    let mut logs: Vec<f64> = logs_and_scales.iter().map(|(log, _)| *log).collect();
+    logs.sort_unstable_by(f64::total_cmp);
+    let most = logs[logs.len() - 2];
     // The weights of the least variance.
     let weights: f64 = logs_and_scales.iter().map(|(_, scale)| scale.powi(-2)).sum();
-    let mean =
-        logs_and_scales.iter().map(|(log, scale)| log * scale.powi(-2)).sum::<f64>() / weights;
+    let weighed = logs_and_scales.iter().map(|(log, scale)| log.min(most) * scale.powi(-2));
+    let mean = weighed.sum::<f64>() / weights;
     mean - limit > critical_t(1.0 - 2.0 * LEVEL, pairs) / weights.sqrt()
 }
 
@@ -118,24 +129,48 @@ mod tests {
         );
     }
 
+    #[test]
+    fn one_stutter_proves_nothing() {
+        let (stutter, quiet) = ((2.0, 0.03), (0.01, 0.03));
+        assert!(!is_proven_above(&[stutter], 0.05, 12));
+        for slices in 1..20 {
+            let mut ratios = vec![quiet; slices];
+            ratios.push(stutter);
+            assert!(!is_proven_above(&ratios, 0.05, 12), "{slices}");
+        }
+        assert!(is_proven_above(&[stutter, stutter], 0.05, 12));
+    }
+
+    #[test]
+    fn a_host_that_became_noisier_is_known_by_its_last_pairs() {
+        let before = [0.01; 100];
+        let mut noise = before.to_vec();
+        noise.extend([0.1; RECENT]);
+        assert!((scale(&noise).unwrap() - 0.1).abs() < 1e-12);
+        // One that became quieter is known by all: the noise may come back.
+        noise.extend([0.0; RECENT]);
+        let all = (0.01 * 0.01 * 100.0 + 0.1 * 0.1 * 12.0_f64) / 124.0;
+        assert!((scale(&noise).unwrap() - all.sqrt()).abs() < 1e-12);
+    }
+
     /// scipy 1.17: `t.ppf(0.999, 12)`.
     const T_OF_12: f64 = 3.929_633;
 
     #[test]
     fn ratios_are_weighed_by_their_noise_and_held_to_students_t() {
-        // Scales of 0.1 and 0.05 have weights 100 and 400: together a noise of 1 / sqrt(500).
+        // Scales of 0.1 and 0.05 have weights 100 and 400: together a noise of 1 / sqrt(600).
         let limit = 0.02;
-        let needed = T_OF_12 / 500.0_f64.sqrt();
+        let needed = T_OF_12 / 600.0_f64.sqrt();
         for (beyond, is_proven) in [(1.001, true), (0.999, false)] {
             let mean = limit + beyond * needed;
-            // 0.2 x (mean + 0.4) + 0.8 x (mean - 0.1) = mean.
-            let ratios = [(mean + 0.4, 0.1), (mean - 0.1, 0.05)];
+            // 2/6 x (mean + 0.2) + 4/6 x (mean - 0.1) = mean.
+            let ratios = [(mean + 0.2, 0.1), (mean + 0.2, 0.1), (mean - 0.1, 0.05)];
             assert_eq!(is_proven_above(&ratios, limit, 12), is_proven, "{beyond}");
         }
         let far = (9.0, 0.01);
-        assert!(is_proven_above(&[far], limit, FEWEST));
+        assert!(is_proven_above(&[far, far], limit, FEWEST));
         for bad in [(f64::INFINITY, 0.01), (9.0, 0.0), (9.0, f64::NAN), (f64::NAN, 0.01)] {
-            assert!(!is_proven_above(&[far, bad], limit, 12), "{bad:?}");
+            assert!(!is_proven_above(&[far, far, bad], limit, 12), "{bad:?}");
             assert!(!is_proven_above(&[bad], limit, 12), "{bad:?}");
         }
         assert_eq!(scale(&[3.0, -4.0, 3.0, -4.0]), Some(12.5_f64.sqrt()));

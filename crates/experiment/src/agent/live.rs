@@ -224,6 +224,8 @@ impl Asking<'_> {
         };
         let of_slice = measured(1, slice);
         seen.figures = self.growth(&[of_slice]);
+        seen.figures_before = self.growth(&[measured(0, before)]);
+        seen.figures_after = self.growth(&[measured(2, after)]);
         let of_today = if self.block.setting.is_empty() { of_slice } else { &[] };
         seen.todays_figures = self.growth(&[measured(0, before), measured(2, after), of_today]);
         if let (Some((guard, value, at)), None) = (heard.broken, &seen.broken)

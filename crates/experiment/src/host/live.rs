@@ -292,6 +292,8 @@ impl LiveSeen {
             refused: None,
             ended: None,
             todays_figures: BTreeMap::new(),
+            figures_before: BTreeMap::new(),
+            figures_after: BTreeMap::new(),
             figures: BTreeMap::new(),
             notes: Vec::new(),
             drift: Vec::new(),

@@ -8,6 +8,7 @@ mod evidence;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
@@ -314,7 +315,8 @@ impl Session<'_> {
             let half = if seen.after.is_some() { 1.0 } else { 0.5 };
             let seconds: f64 = other.hosts.iter().map(|host| host.window.as_secs_f64()).sum();
             let part = half * seconds / run.live.slice.as_secs_f64();
-            let proven = run.evidence.weigh(setting, part, [other, &today]);
+            let apart = learn_around(run, &seen);
+            let proven = run.evidence.weigh(setting, part, [other, &today], &apart);
             other.checks.extend(self.ban_proven(run, setting, &proven));
         }
         let store = |session: &mut Self, setting: usize, observation: Observation| {
@@ -401,6 +403,14 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     run.evidence.add_pair(&metrics, &slice, &around);
 }
 
+/// What today before the slice of another setting and after it say of the noise.
+fn learn_around(run: &mut LiveRun<'_>, seen: &LiveSeen) -> BTreeMap<Metric, f64> {
+    let Some(after) = seen.after.clone() else { return BTreeMap::new() };
+    let before = observed(run, seen.before.clone(), &seen.figures_before);
+    let after = observed(run, after, &seen.figures_after);
+    run.evidence.add_around(&before, &after)
+}
+
 /// Blocks of today alone before anything is compared, if the noise is needed.
 pub(super) const fn noise_blocks(live: &Live) -> u32 {
     if live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS }
@@ -430,7 +440,7 @@ fn todays(seen: &LiveSeen, with_slice: bool) -> HostObservation {
 fn observed(
     run: &LiveRun<'_>,
     host: HostObservation,
-    figures: &std::collections::BTreeMap<latput_trial::metric::CustomMetric, f64>,
+    figures: &BTreeMap<latput_trial::metric::CustomMetric, f64>,
 ) -> Observation {
     let part = HostPart { boot_id: &run.boot_id, traffic_cpu: Nanos::ZERO };
     let (flow, hosts) = (TrafficObservation::default(), vec![host]);

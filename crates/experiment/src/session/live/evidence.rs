@@ -1,6 +1,7 @@
 //! What a run on live traffic has learnt so far: its noise, its settings that are banned, and the time that a change takes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 use latput_model::live::{is_proven_above, margin, scale};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
@@ -140,13 +141,37 @@ impl Evidence {
         }
     }
 
-    /// Adds a whole slice to the evidence against a setting. `part` is its share of the usual length. Returns the guards that
-    /// are proven to be broken by all of its slices together.
+    /// Adds what today before a slice of another setting and today after it say of the noise: each is half as long as a slice,
+    /// so their ratio has twice the variance of the ratio of a slice to both. Returns the size of each ratio's logarithm as one
+    /// of a slice.
+    pub(super) fn add_around(
+        &mut self,
+        before: &Observation,
+        after: &Observation,
+    ) -> BTreeMap<Metric, f64> {
+        let known: Vec<Metric> = self.of_metric.keys().copied().collect();
+        let mut apart = BTreeMap::new();
+        for metric in known {
+            let values = [after, before].map(|it| metric.value(&Traffic::Live, it));
+            let [Some(after), Some(before)] = values else { continue };
+            let log = (after / before).ln() * FRAC_1_SQRT_2;
+            if log.is_finite() {
+                self.of_metric.entry(metric).or_default().push(log);
+                apart.insert(metric, log.abs());
+            }
+        }
+        apart
+    }
+
+    /// Adds a whole slice to the evidence against a setting. `part` is its share of the usual length, and `apart` how far today
+    /// before it was from today after it: where the host itself has jumped, a slice says little. Returns the guards that are
+    /// proven to be broken by all of its slices together.
     pub(super) fn weigh(
         &mut self,
         setting: usize,
         part: f64,
         [other, today]: [&Observation; 2],
+        apart: &BTreeMap<Metric, f64>,
     ) -> Vec<usize> {
         let mut proven = Vec::new();
         for (idx, guard) in self.guards.iter().enumerate().filter(|(_, guard)| guard.is_of_today) {
@@ -160,10 +185,9 @@ impl Evidence {
                 continue;
             }
             let against = self.against.entry((setting, idx)).or_default();
+            let scale = apart.get(&guard.metric).map_or(scale, |apart| scale.max(*apart));
             against.push((log, scale / part.sqrt())); // a shorter slice has more noise
-            // One slice alone may have been a stutter of the host.
-            let is_several = against.len() > 1;
-            if is_several && is_proven_above(against, sign * guard.number.ln(), noise.len()) {
+            if is_proven_above(against, sign * guard.number.ln(), noise.len()) {
                 proven.push(idx);
             }
         }
