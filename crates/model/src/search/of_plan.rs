@@ -439,6 +439,9 @@ fn regret(leader: &Leader) -> String {
 }
 
 #[cfg(test)]
+mod decisions;
+
+#[cfg(test)]
 mod tests {
     use latput_knobs::{Knob, Setting};
     use latput_trial::today::TODAY;
