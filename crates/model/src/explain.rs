@@ -468,6 +468,9 @@ fn delay_of(setting: &Setting) -> Option<Nanos> {
 }
 
 #[cfg(test)]
+mod parts;
+
+#[cfg(test)]
 mod tests {
     use latput_trial::Workload;
 

@@ -260,3 +260,64 @@ fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
         ..HostObservation::default()
     }
 }
+
+#[test]
+fn terms_are_told_in_words() {
+    let plurals = ["bytes", "packets", "interrupts", "polls", "seconds of background"];
+    assert_eq!(Term::ALL.map(Term::plural), plurals);
+    assert_eq!(Term::ALL.map(Term::unit), ["byte", "packet", "interrupt", "poll", "second"]);
+    let knobs = [None, Some("`mtu`"), Some("`rx-usecs`"), Some("`gro-flush-timeout`"), None];
+    for (term, knob) in Term::ALL.into_iter().zip(knobs) {
+        let is_told = term.moved_by().zip(knob).map(|(words, knob)| words.contains(knob));
+        assert_eq!((is_told, term.moved_by().is_some()), (knob.map(|_| true), knob.is_some()));
+    }
+}
+
+#[test]
+fn the_confidence_is_between_0_and_1_and_a_quantile_of_errors_is_one_of_them() {
+    let made = results(&varied_cells(), COSTS, 0.01, 1);
+    for bad in [0.0, 1.0, f64::NAN] {
+        assert_eq!(fit(&made, |_| true, bad), Err(FitError::Confidence));
+    }
+    let mut model = fit(&made, |_| true, 0.9).unwrap().remove(0);
+    let error = |error_ratio| CellError { setting: 0, workload: 0, error_ratio };
+    model.errors = [-0.4, 0.1, 0.3, -0.2].map(error).to_vec();
+    let found = [0.0, 0.25, 0.5, 0.51, 1.0].map(|quantile| model.error_quantile(quantile).unwrap());
+    assert_eq!(found, [0.1, 0.1, 0.2, 0.3, 0.4]);
+}
+
+#[test]
+fn counts_are_those_of_the_role() {
+    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = results(&[cell], COSTS, 0.0, 1);
+    for row in &mut made.rows {
+        let mut generator = row.observation.hosts[0].clone();
+        (generator.host, generator.role) = ("a".to_owned(), Role::Generator);
+        generator.interrupts = 7;
+        row.observation.hosts.push(generator);
+    }
+    let interrupts = |role| counts_of(&made, role)[0].counts[Term::Interrupt as usize];
+    assert_eq!((interrupts(Role::Sut), interrupts(Role::Generator)), (Some(80.0), Some(7.0)));
+}
+
+#[test]
+fn the_knob_to_vary_is_one_that_the_host_has() {
+    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let vary = |role: Role, knobs: &[Knob]| {
+        let mut made = results(&[cell], COSTS, 0.0, 1);
+        for host in made.rows.iter_mut().flat_map(|row| &mut row.observation.hosts) {
+            host.role = role;
+            let values =
+                knobs.iter().map(|knob| ((*knob, latput_knobs::Place::Device), Value::Count(1)));
+            host.state.0.extend(values);
+        }
+        suggestions::factor(Term::Interrupt, Why::Uncertain, &made, Role::Sut)
+    };
+    assert_eq!(vary(Role::Sut, &[]), "`rx-usecs`", "nothing is known of the host");
+    assert_eq!(vary(Role::Sut, &[Knob::InterruptThrottleRate]), "`interrupt-throttle-rate`");
+    let deferral = "`gro-flush-timeout` with `napi-defer-hard-irqs`";
+    assert_eq!(vary(Role::Sut, &[Knob::GroFlushTimeout]), deferral);
+    let both = [Knob::GroFlushTimeout, Knob::RxAbsIntDelay];
+    assert_eq!(vary(Role::Sut, &both), "`rx-abs-int-delay`");
+    assert_eq!(vary(Role::Generator, &both), "`rx-usecs`", "what another host has is no help");
+}
