@@ -238,6 +238,28 @@ mod tests {
         assert!(Space::new(axes(&[2, 0]), BTreeSet::new()).is_err());
     }
 
+    #[test]
+    fn a_sample_has_as_many_different_settings_as_asked_for_or_all_of_them() {
+        let space = Space::new(axes(&[100]), (50..60).collect()).unwrap();
+        let sample = space.sample(10, &mut Rng::from_seed(1));
+        let different: BTreeSet<usize> = sample.iter().copied().collect();
+        assert_eq!((sample.len(), different.len()), (10, 10));
+        assert!(sample.iter().all(|index| space.allows(*index)), "{sample:?}");
+        let all: Vec<usize> = (0..50).chain(60..100).collect();
+        assert_eq!(space.sample(95, &mut Rng::from_seed(1)), all);
+        assert!(!space.allows(100) && !space.allows(50) && space.allows(99));
+    }
+
+    #[test]
+    fn a_level_has_no_distance_from_itself() {
+        let axis =
+            |is_ordered| Axis { levels: 5, is_ordered, apart: Some(0), is_disruptive: false };
+        let gaps =
+            |is_ordered| [(2, 2), (0, 0), (1, 3), (0, 1)].map(|(a, b)| axis(is_ordered).gap(a, b));
+        assert_eq!(gaps(true), [0.0, 0.0, 0.5, 1.0]);
+        assert_eq!(gaps(false), [0.0, 0.0, 1.0, 1.0]);
+    }
+
     fn axes(levels: &[usize]) -> Vec<Axis> {
         levels
             .iter()
