@@ -7,8 +7,8 @@ use super::*;
 use crate::fit::{Cost, FittedTerm, Refusal};
 use crate::synthetic::{Figures, results, rr};
 
-fn known(ns: f64) -> Result<Cost, Refusal> {
-    Ok(Cost { ns, ns_low: 0.5 * ns, ns_high: 2.0 * ns, share: 0.5 })
+fn known(ns: f64) -> Cost {
+    Cost { ns, ns_low: 0.5 * ns, ns_high: 2.0 * ns, share: 0.5 }
 }
 
 fn refused(why: Why) -> Result<Cost, Refusal> {
@@ -36,7 +36,7 @@ fn figures(busy: f64) -> CellFigures {
 #[test]
 fn a_part_of_cpu_time_is_its_cost_times_its_count() {
     let none = || refused(Why::NotCounted);
-    let model = model([none(), known(30.0), known(100.0), known(7.0), none()]);
+    let model = model([none(), Ok(known(30.0)), Ok(known(100.0)), Ok(known(7.0)), none()]);
     let part = |ns, ns_low, ns_high| Amount::Known { ns, ns_low, ns_high, confidence: 0.9 };
     // Polls were not counted. The upper end of interrupts, 800, is more than the whole.
     let expected = vec![
@@ -59,7 +59,7 @@ fn a_term_of_the_formula_is_not_told_apart_where_another_plan_would_tell_it() {
     let of = |why| {
         let found = not_told_apart(&model([
             refused(why),
-            known(30.0),
+            Ok(known(30.0)),
             refused(why),
             refused(why),
             refused(why),
@@ -114,14 +114,17 @@ fn the_busiest_cpu_is_that_of_the_middle_run() {
     // Of 1 s: three runs with a second CPU that does more, and one without any time.
     for (row, busy_ms) in made.rows.iter_mut().zip([100, 300, 900, 0]) {
         let host = &mut row.observation.hosts[0];
-        let mut second = host.cpus[0].clone();
+        let mut second = host.cpus[0];
         host.cpus[0].time.system = Nanos::from_ms(50);
         host.cpus[0].time.idle = Nanos::from_ms(950);
         second.time.system = Nanos::from_ms(busy_ms);
         second.time.idle = Nanos::from_ms(1000 - busy_ms);
         host.cpus.push(second);
     }
-    made.rows[3].observation.hosts[0].cpus.iter_mut().for_each(|cpu| cpu.time = Default::default());
+    made.rows[3].observation.hosts[0]
+        .cpus
+        .iter_mut()
+        .for_each(|cpu| cpu.time = latput_trial::observation::CpuTime::default());
     assert_eq!(busiest(&made, 0, 0), Some(0.3));
     made.rows.truncate(0);
     assert_eq!(busiest(&made, 0, 0), None);

@@ -256,8 +256,8 @@ mod tests {
             |is_ordered| Axis { levels: 5, is_ordered, apart: Some(0), is_disruptive: false };
         let gaps =
             |is_ordered| [(2, 2), (0, 0), (1, 3), (0, 1)].map(|(a, b)| axis(is_ordered).gap(a, b));
-        assert_eq!(gaps(true), [0.0, 0.0, 0.5, 1.0]);
-        assert_eq!(gaps(false), [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(gaps(true).map(Some), [0.0, 0.0, 0.5, 1.0].map(Some));
+        assert_eq!(gaps(false).map(Some), [0.0, 0.0, 1.0, 1.0].map(Some));
     }
 
     fn axes(levels: &[usize]) -> Vec<Axis> {
