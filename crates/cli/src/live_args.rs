@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_trial::Plan;
-use latput_trial::live::{Endpoint, EndpointFigure, Hours, Live};
+use latput_trial::live::{Endpoint, EndpointFigure, GroupBy, Hours, Live};
 use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
@@ -38,6 +38,9 @@ pub(crate) struct LiveArgs {
     /// Only TCP connections to this address count. May be repeated.
     #[arg(long, value_name = "ADDRESS", requires = "live")]
     remote: Vec<IpAddr>,
+    /// Tell TCP connections apart by `port` or by `peer` as well: the 16 with the most payload, and the others together.
+    #[arg(long, value_name = "port|peer", requires = "live")]
+    by: Option<GroupBy>,
     /// Length of a slice; 2 s if nobody says another.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
     slice: Option<Nanos>,
@@ -100,6 +103,7 @@ impl LiveArgs {
         Ok(Live {
             ports: or(&self.port, plain.ports),
             peers: or(&self.remote, plain.peers),
+            by: self.by.or(plain.by),
             guards: or(&self.guard, plain.guards),
             strikes: self.strikes.unwrap_or(plain.strikes),
             slice: self.slice.unwrap_or(plain.slice),

@@ -232,7 +232,7 @@ fn heading(comparison: &Comparison) -> String {
 }
 
 /// The rules of all comparisons.
-fn method(comparisons: &[Comparison]) -> String {
+pub(crate) fn method(comparisons: &[Comparison]) -> String {
     let Some(Comparison { method, .. }) = comparisons.first() else { return String::new() };
     let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
     let judged = figures.filter(|figure| figure.p_value.is_some()).count();

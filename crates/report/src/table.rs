@@ -8,6 +8,7 @@ use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
 use crate::format;
+use crate::groups;
 use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
@@ -54,6 +55,7 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
         text += &legend(&view, screen);
         text.push('\n');
     }
+    text += &groups::section(&view, screen);
     text += &recommendation(&view, screen);
     text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"

@@ -8,12 +8,14 @@ use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 mod endpoint;
+mod group;
 mod hours;
 mod slice;
 
 pub use self::endpoint::{
     Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, MetricSeries, is_socket_path,
 };
+pub use self::group::{GroupBy, MOST_GROUPS, TcpGroup};
 pub use self::hours::Hours;
 pub use self::slice::{BrokenGuard, LiveSlice};
 
@@ -39,6 +41,9 @@ pub struct Live {
     /// Connections count if the other end is one of these; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<IpAddr>,
+    /// What the connections that count are told apart by, beside all of them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<GroupBy>,
     /// Limits in the words of a goal: `tcp_rtt_ns_p99 <= 1.2 today`. A broken one puts today's setting back at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
@@ -76,6 +81,7 @@ impl Default for Live {
         Self {
             ports: Vec::new(),
             peers: Vec::new(),
+            by: None,
             guards: Vec::new(),
             strikes: two(),
             slice: Nanos::from_s(2),

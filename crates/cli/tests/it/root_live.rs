@@ -290,13 +290,31 @@ fn what_makes_no_difference_is_said_to_make_none() {
         &place,
         &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
     );
-    let ran = place.run(&words(&["--budget", "15s"]));
-    ran.expect(0, &["two slices of today differ by"]);
+    let words = words(&["--budget", "15s", "--by", "port"]);
+    let ran = place.run(&words);
+    ran.expect(0, &["two slices of today differ by", "By port, under today's setting"]);
     let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_ne!(report["headline"]["kind"], "set");
+    // The host listens on the port, and there is no other traffic.
+    let groups = &report["tcp_groups"];
+    assert_eq!(groups["groups"].as_array().unwrap().len(), 1, "{groups:#}");
+    assert_eq!(groups["groups"][0]["group"], "local:7000");
+    assert_eq!(groups["groups"][0]["connections_count"], 4);
+    for compared in groups["comparisons"].as_array().unwrap() {
+        assert!(
+            !["better", "worse"].contains(&compared["verdict"].as_str().unwrap()),
+            "{groups:#}"
+        );
+    }
+    for run in report["runs"].as_array().unwrap() {
+        let (all, port) = (&run["metrics"], &run["tcp_groups"]["local:7000"]["metrics"]);
+        for figure in ["tcp_rtt_ns_p50", "tcp_rtt_ns_p99", "tcp_throughput_bps"] {
+            assert_eq!(all[figure], port[figure], "{run:#}");
+        }
+    }
     // The same run again is resumed: nothing of it is lost.
-    place.run(&words(&["--budget", "15s"])).expect(0, &["run 2 of live.db"]);
+    place.run(&words).expect(0, &["run 2 of live.db"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
     drop(traffic);
 }
@@ -358,7 +376,8 @@ fn traffic_that_stops_is_waited_for() {
     }
     isolate();
     let place = Place::new();
-    let plan = plan("txqueuelen = [1000, 1001]", "", "slice = \"200ms\"\nports = [7000]");
+    let plan =
+        plan("txqueuelen = [1000, 1001]", "", "slice = \"200ms\"\nports = [7000]\nby = \"peer\"");
     let (_lab, traffic) = lab_with(&place, &plan);
     traffic.pause.store(true, Ordering::Relaxed);
     let mut latput = place.start(&words(&[]));
@@ -370,6 +389,9 @@ fn traffic_that_stops_is_waited_for() {
     let status = latput.wait().unwrap();
     assert!(status.success(), "{}", said());
     assert!(said().contains("no packet came or went"), "{}", said());
+    place
+        .run(&["report", "live.db"])
+        .expect(0, &["By peer, under", "198.18.0.1 ", "against today"]);
     drop(traffic);
 }
 

@@ -12,6 +12,7 @@ use super::{
     Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram, estimate,
     finite,
 };
+use crate::groups::of_run;
 use crate::view::{CPU_PARTS, cpu_shares};
 
 pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
@@ -43,6 +44,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
             .collect(),
         programs: row.observation.programs.iter().filter_map(run_program).collect(),
         live: row.observation.live.as_ref().map(run_live),
+        tcp_groups: of_run(&row.observation),
     }
 }
 

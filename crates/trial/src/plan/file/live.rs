@@ -15,6 +15,7 @@ use crate::workload::{FieldError, LIVE};
 pub(super) const FIELDS: &[&str] = &[
     "ports",
     "peers",
+    "by",
     "guard",
     "strikes",
     "slice",
@@ -45,6 +46,7 @@ pub(super) fn of_table(
     let live = Live {
         ports: field("ports").read()?.unwrap_or_default(),
         peers: field("peers").read::<Vec<IpAddr>>()?.unwrap_or_default(),
+        by: field("by").read()?,
         guards: guards(table)?,
         strikes: field("strikes").read()?.unwrap_or(plain.strikes),
         slice: time("slice")?.unwrap_or(plain.slice),
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn a_plan_says_what_is_watched_and_what_protects_it() {
         let plan = parsed(
-            "ports = [443]\npeers = [\"10.0.0.7\"]\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
+            "ports = [443]\npeers = [\"10.0.0.7\"]\nby = \"port\"\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
              pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
              endpoint = \"http://127.0.0.1:9100/metrics\"\n\
              metrics = { live_plan_errors = \"counter errors_total{code=\\\"500\\\"}\" }\n",
@@ -130,6 +132,7 @@ mod tests {
         let load = &plan.workloads[0];
         let live = load.live.as_deref().unwrap();
         assert_eq!((load.traffic, load.name.as_str()), (Traffic::Live, "live"));
+        assert_eq!(live.by, Some(crate::live::GroupBy::Port));
         assert_eq!((live.slice, live.pause), (Nanos::from_s(1), Nanos::from_ms(500)));
         assert_eq!(live.endpoint.as_ref().unwrap().figures.len(), 1);
         let stored = serde_json::to_string(load).unwrap();
@@ -143,6 +146,7 @@ mod tests {
         for (workload, expected) in [
             ("ports = [70000]", "`ports`"),
             ("peers = [\"server\"]", "`peers`"),
+            ("by = \"host\"", "`by`"),
             ("guard = [[1]]", "`guard`"),
             ("slice = \"1ms\"", "`slice` must be from"),
             ("busy_at_most = 2.0", "`busy_at_most`"),
