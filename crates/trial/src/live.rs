@@ -7,6 +7,8 @@ use latput_knobs::Knob;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::program::ProgramCommand;
+
 mod endpoint;
 mod group;
 mod hours;
@@ -139,6 +141,14 @@ impl Live {
             return Err(("busy_at_most", problem));
         }
         self.endpoint.as_ref().map_or(Ok(()), |it| it.check().map_err(|why| ("endpoint", why)))
+    }
+
+    /// The command that tells the application's figures.
+    pub fn command(&self) -> Option<&ProgramCommand> {
+        match &self.endpoint.as_ref()?.at {
+            EndpointAt::Exec(command) => Some(command),
+            _ => None,
+        }
     }
 
     /// Whether a connection counts.

@@ -290,7 +290,7 @@ fn what_makes_no_difference_is_said_to_make_none() {
         &place,
         &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
     );
-    let words = words(&["--budget", "15s", "--by", "port"]);
+    let words = words(&["--live", "--by", "port", "--budget", "15s"]);
     let ran = place.run(&words);
     ran.expect(0, &["two slices of today differ by", "By port, under today's setting"]);
     let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
@@ -483,6 +483,73 @@ fn the_applications_figures_come_from_a_file_and_by_statsd() {
     place
         .run(&["tune", "plan.toml", HOST, "-o", "secret.db", "--report", "live.html"])
         .expect(0, &["everybody must be able to read it"]);
+    drop(traffic);
+}
+
+/// A plan whose figures a shell's command tells.
+fn told_by(script: &str) -> String {
+    let figures = "{ live_cmd_per_s = \"counter requests_total\", live_cmd_uid = \"gauge uid\" }";
+    let endpoint = format!("endpoint = \"\"\"exec:sh -c '{script}'\"\"\"\nmetrics = {figures}");
+    plan("txqueuelen = [1000, 1001]", "", &format!("slice = \"400ms\"\n{endpoint}"))
+}
+
+/// Whether a process of this machine has this word.
+fn is_running(word: &str) -> bool {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let words = all.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    words.into_iter().any(|words| words.split(|byte| *byte == 0).any(|it| it == word.as_bytes()))
+}
+
+#[test]
+fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let counts = "i=0; while :; do i=$((i+100)); echo requests_total $i; echo uid $(id -u); echo; sleep 0.1; done";
+    let (_lab, traffic) = lab_with(&place, &told_by(counts));
+    place
+        .run(&["run", "plan.toml", "--check=plan"])
+        .expect(0, &["runs on the host as nobody", "sh -c 'i=0"]);
+    place.run(&words(&[])).expect(0, &["live_cmd_per_s"]);
+    let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let value = |name: &str| report["cells"][0]["metrics"][name]["value"].as_f64().unwrap();
+    // Ten times 100 in a second, unless this machine is busy.
+    assert!((50.0..=1_500.0).contains(&value("live_cmd_per_s")), "{}", value("live_cmd_per_s"));
+    assert!((value("live_cmd_uid") - 65_534.0).abs() < 0.5, "{}", value("live_cmd_uid"));
+    for (number, (script, said)) in [
+        (
+            "echo requests_total 1; echo; exec sleep 98765.1",
+            "it has told nothing for more than 2 s",
+        ),
+        ("exec sleep 98765.2", "it has told nothing:"),
+        ("exec yes", "more than 131072 bytes"),
+        ("echo oh >&2; exit 3", "exit status 3; its stderr ends in: oh; it is started again"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        place.write("plan.toml", &told_by(script));
+        let file = format!("{number}.db");
+        let ran = place.run(&["tune", "plan.toml", HOST, "-o", &file, "--report", "live.html"]);
+        ran.expect(0, &["endpoint exec:", said]);
+        assert!(!ran.out.contains("live_cmd_per_s "), "{ran:#?}");
+    }
+    assert!(!is_running("98765.1") && !is_running("98765.2"));
+    place.write("plan.toml", &told_by("x").replace("exec:sh", "exec:/no/such"));
+    let missing = ["tune", "plan.toml", HOST, "-o", "missing.db", "--report", "live.html"];
+    place.run(&missing).expect(1, &["cannot run `/no/such`"]);
+    // Whoever is killed: the command goes with the run.
+    place.write("plan.toml", &told_by("exec sleep 98765.3"));
+    let killed = ["tune", "plan.toml", HOST, "-o", "killed.db", "--report", "live.html"];
+    let mut latput = place.start(&killed);
+    wait_until("the command", || is_running("98765.3") || has_ended(&mut latput));
+    assert!(!has_ended(&mut latput));
+    kill(latput.id());
+    let _status = latput.wait().unwrap();
+    wait_until("the end of the command", || !is_running("98765.3"));
     drop(traffic);
 }
 

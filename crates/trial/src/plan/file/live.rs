@@ -26,6 +26,7 @@ pub(super) const FIELDS: &[&str] = &[
     "disruptive",
     "observe",
     "endpoint",
+    "endpoint_user",
     "metrics",
 ];
 
@@ -97,7 +98,14 @@ fn endpoint<'a>(
         None if figures.is_empty() => Ok(None),
         None => Err(error("metrics", "the figures are of an `endpoint`: name it".to_owned())),
         Some(url) => {
-            Endpoint::parse(&url, figures).map(Some).map_err(|problem| error("endpoint", problem))
+            let endpoint = Endpoint::parse(&url, figures);
+            let endpoint = endpoint.map_err(|problem| error("endpoint", problem))?;
+            let user: Option<String> = field("endpoint_user").read()?;
+            let endpoint = match user {
+                Some(user) => endpoint.run_as(user),
+                None => Ok(endpoint),
+            };
+            endpoint.map(Some).map_err(|problem| error("endpoint_user", problem))
         }
     }
 }
@@ -154,6 +162,11 @@ mod tests {
             ("disruptive = [\"rx-rings\"]", "`disruptive`"),
             ("metrics = { live_plan_a = \"gauge a\" }", "name it"),
             ("endpoint = \"http://10.0.0.1/\"", "which figures"),
+            (
+                "endpoint_user = \"a\"\nendpoint = \"http://10.0.0.1/\"\nmetrics = { live_plan_a = \"gauge a\" }",
+                "only a command",
+            ),
+            ("endpoint = \"exec:a 'b\"", "`endpoint`"),
             ("probe_hz = 100", "no probe"),
             ("burst = 1", "no field `burst`"),
             ("[[workload]]\nkind = \"tcp_rr\"", "alone"),
