@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MOST_BYTES: usize = 128 << 10;
 /// A snapshot that is older is none: the program hangs.
 const FRESH_FOR: Nanos = Nanos::from_s(2);
+/// Dropped bytes after which it is told again that a snapshot is too long.
+const TELL_EVERY: usize = 16 << 20;
 /// The last line of a snapshot in OpenMetrics.
 const END: &[u8] = b"# EOF";
 /// Digits of the secret that name the socket.
@@ -94,7 +96,8 @@ impl FigureSender {
 #[derive(Debug, Default)]
 struct Snapshot {
     text: Vec<u8>,
-    is_too_long: bool,
+    /// Bytes that there was no room for.
+    dropped: usize,
     /// The start of the line that has begun: as much as tells whether it ends the snapshot.
     line: Vec<u8>,
 }
@@ -106,9 +109,15 @@ impl Snapshot {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = (END.len() + 2).saturating_sub(self.line.len());
             self.line.extend(part.iter().take(room));
-            let fits = self.text.len() + part.len() <= MOST_BYTES;
-            self.is_too_long |= !fits;
-            self.text.extend_from_slice(if fits { part } else { &[] });
+            if self.dropped == 0 && self.text.len() + part.len() <= MOST_BYTES {
+                self.text.extend_from_slice(part);
+            } else {
+                // A flood has no end: it is told while it lasts.
+                let before = self.dropped;
+                self.dropped = before.saturating_add(part.len());
+                let is_due = before == 0 || before / TELL_EVERY != self.dropped / TELL_EVERY;
+                ended.extend(is_due.then(too_long));
+            }
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
                 if line.trim_ascii().is_empty() || line.trim_ascii_end() == END {
@@ -121,13 +130,17 @@ impl Snapshot {
 
     /// What there is; `None` if that is nothing.
     fn take(&mut self) -> Option<Result<String, String>> {
-        let Self { text, is_too_long, .. } = std::mem::take(self);
-        if is_too_long {
-            return Some(Err(format!("it tells more than {MOST_BYTES} bytes at a time")));
+        let Self { text, dropped, .. } = std::mem::take(self);
+        if dropped > 0 {
+            return Some(too_long());
         }
         let text = String::from_utf8_lossy(&text).into_owned();
         (!text.trim().is_empty()).then_some(Ok(text))
     }
+}
+
+fn too_long() -> Result<String, String> {
+    Err(format!("it tells more than {MOST_BYTES} bytes at a time"))
 }
 
 /// The agent's end.
@@ -215,11 +228,13 @@ mod tests {
     #[test]
     fn a_flood_takes_a_bounded_space_and_is_told() {
         let mut one = Snapshot::default();
-        for _ in 0..100 {
-            assert_eq!(pushed(&mut one, &[b'x'; 9_999]), [""; 0]);
-            assert_eq!(pushed(&mut one, b"\n# EOF and more\n"), [""; 0]);
+        let mut told = Vec::new();
+        for _ in 0..4_000 {
+            told.extend(pushed(&mut one, &[b'x'; 9_999]));
+            told.extend(pushed(&mut one, b"\n# EOF and more\n"));
         }
         assert!(one.text.capacity() <= 2 * MOST_BYTES);
+        assert_eq!(told.len(), 3, "at first, and each 16 MiB of 38");
         assert!(pushed(&mut one, b"\n\n")[0].contains("more than 131072 bytes"));
         assert_eq!(pushed(&mut one, b"a 1\n\n"), ["a 1\n\n"], "the next one is whole again");
     }

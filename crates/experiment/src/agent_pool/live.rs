@@ -1,10 +1,9 @@
 //! Blocks on live traffic, on the one host that has it.
 
-use std::time::Duration;
-
 use latput_load::Stop;
 use latput_trial::live::EndpointAt;
 use latput_trial::program::ProgramCommand;
+use latput_units::Nanos;
 
 use super::command::failure::{error, failed};
 use super::{START_AHEAD, TRIAL_SLACK};
@@ -19,19 +18,31 @@ use crate::runner::LiveRunner;
 /// Bytes kept of what a command writes that tells figures.
 const KEPT: usize = 16 << 10;
 /// Time of such a command to tell its first figures.
-const FIRST_WITHIN: Duration = Duration::from_millis(300);
+const FIRST_WITHIN: Nanos = Nanos::from_ms(500);
+
+/// A command that tells figures, and runs.
+struct Told {
+    line: FigureLine,
+    is_new: bool,
+    /// How it ended, if it ran before.
+    ended: Option<String>,
+}
 
 impl LiveRunner for AgentPool {
     fn block(&mut self, mut block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error> {
         let mut note = None;
+        let mut ahead = START_AHEAD;
         let endpoint = block.watch.endpoint.as_ref();
         if let Some(EndpointAt::Exec(command)) = endpoint.map(|endpoint| endpoint.at.clone()) {
-            let (line, ended) = self.figures_of(&command, stop)?;
-            (block.told_on, note) = (Some(line), ended);
+            let told = self.figures_of(&command, stop)?;
+            (block.told_on, note) = (Some(told.line), told.ended);
+            if told.is_new {
+                ahead = FIRST_WITHIN;
+            }
         }
         let clock = self.clocks(stop)?.into_iter().next().unwrap_or_default();
-        block.at = clock.there(latput_load::now() + START_AHEAD + clock.round_trip);
-        let within = block.length().as_duration() + TRIAL_SLACK;
+        block.at = clock.there(latput_load::now() + ahead + clock.round_trip);
+        let within = (ahead + block.length()).as_duration() + TRIAL_SLACK;
         let sut = self.sut();
         match sut.call(&Request::Live(Box::new(block)), within, stop)? {
             Answer::Lived(mut seen) => {
@@ -48,23 +59,18 @@ impl LiveRunner for AgentPool {
 }
 
 impl AgentPool {
-    /// Starts the command that tells the figures, unless it runs. Returns the line that it tells them on, and how it ended
-    /// if it ran before.
-    fn figures_of(
-        &mut self,
-        command: &ProgramCommand,
-        stop: &Stop,
-    ) -> Result<(FigureLine, Option<String>), Error> {
+    /// Starts the command that tells the figures, unless it runs.
+    fn figures_of(&mut self, command: &ProgramCommand, stop: &Stop) -> Result<Told, Error> {
         let spec = self.sut().spec.clone();
         let programs = self.programs();
         let running = programs.figures.clone();
         let host = programs.on(&spec, stop)?;
-        let mut note = None;
+        let mut ended = None;
         if let Some((id, line)) = &running {
             if !host.has_ended(*id)? {
-                return Ok((line.clone(), None));
+                return Ok(Told { line: line.clone(), is_new: false, ended: None });
             }
-            note = host.take_end(*id).map(|ended| {
+            ended = host.take_end(*id).map(|ended| {
                 format!("endpoint exec:{}; it is started again", failed(command, &ended))
             });
         }
@@ -93,13 +99,12 @@ impl AgentPool {
         };
         let id = host.launch(start)?;
         host.await_start(id, stop)?;
-        std::thread::sleep(FIRST_WITHIN);
-        if let Some(ended) = host.end_of(id)?
-            && matches!(ended.ending, Ending::NotStarted { .. })
+        if let Some(end) = host.end_of(id)?
+            && matches!(end.ending, Ending::NotStarted { .. })
         {
-            return Err(error(&spec.name, failed(command, ended), ended));
+            return Err(error(&spec.name, failed(command, end), end));
         }
         programs.figures = Some((id, line.clone()));
-        Ok((line, note))
+        Ok(Told { line, is_new: true, ended })
     }
 }
