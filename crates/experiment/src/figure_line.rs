@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 /// Most bytes of a snapshot: what a datagram of a Unix socket has room for by default (`unix(7)`, `wmem_default`).
 pub(crate) const MOST_BYTES: usize = 128 << 10;
-/// A snapshot that is older is none: the program hangs.
+/// A snapshot that is older does not count: the program hangs.
 const FRESH_FOR: Nanos = Nanos::from_s(2);
 /// Dropped bytes after which it is told again that a snapshot is too long.
 const TELL_EVERY: usize = 16 << 20;
-/// The last line of a snapshot in OpenMetrics.
+/// The last line of a snapshot in `OpenMetrics`.
 const END: &[u8] = b"# EOF";
 /// Digits of the secret that name the socket.
 const NAME_DIGITS: usize = 16;
@@ -103,7 +103,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds bytes. Returns the snapshots that end in them: at an empty line, or at `# EOF` (OpenMetrics).
+    /// Adds bytes. Returns the snapshots that end in them: at an empty line, or at `# EOF` (`OpenMetrics`).
     fn push(&mut self, bytes: &[u8]) -> Vec<Result<String, String>> {
         let mut ended = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -3,6 +3,7 @@
 mod connections;
 mod groups;
 mod live;
+mod moved;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

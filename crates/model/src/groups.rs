@@ -139,7 +139,7 @@ fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
         };
         groups.iter().enumerate().filter_map(of_group).collect::<Vec<Row>>()
     };
-    let workload = |group: &TcpGroup| Workload::plain(&group.to_string(), Traffic::Live);
+    let workload = |group: &TcpGroup| Workload::plain(group.to_string(), Traffic::Live);
     Results {
         workloads: groups.iter().map(workload).collect(),
         rows: results.rows.iter().flat_map(runs).collect(),
@@ -164,13 +164,13 @@ mod tests {
 
     use super::*;
     use crate::compare::Verdict;
-    use crate::synthetic::{noise, results};
+    use crate::synthetic::{Figures, noise, results};
 
     /// Live traffic whose port 443 has these times today's round trips under setting `b`.
     fn made_up(effect: f64, blocks: u32) -> Results {
         let mut rng = Rng::from_seed(3);
         let live = Workload::plain("live", Traffic::Live);
-        let mut found = results(&["a", "b"], &[live], blocks, |_, _| Default::default());
+        let mut found = results(&["a", "b"], &[live], blocks, |_, _| Figures::default());
         for row in &mut found.rows {
             let host = &mut row.observation.hosts[0];
             let ports = [(TcpGroup::Local(443), 1000, effect), (TcpGroup::Remote(80), 10, 1.0)];
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn without_groups_there_is_nothing_and_any_number_of_them_is_bounded() {
         let live = Workload::plain("live", Traffic::Live);
-        let plain = results(&["a"], &[live], 3, |_, _| Default::default());
+        let plain = results(&["a"], &[live], 3, |_, _| Figures::default());
         assert_eq!(ConnectionGroups::of(&plain), None);
         let mut many = made_up(1.0, 2);
         for row in &mut many.rows {

@@ -6,6 +6,7 @@
 //! the first setting's. Absent or `null` is unknown, never 0. Later versions add fields; a change
 //! of meaning makes a new `schema`.
 
+mod groups;
 mod parameters;
 mod run;
 
@@ -20,9 +21,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::format::interval;
-use crate::groups::{GroupsDocument, RunGroup};
 use crate::next;
 use crate::view::View;
+pub use groups::{GroupComparison, GroupDocument, GroupsDocument, RunGroup};
 pub(crate) use parameters::parameters;
 use run::run;
 

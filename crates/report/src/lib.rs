@@ -17,7 +17,7 @@ pub mod share;
 pub mod table;
 
 mod chart;
-mod groups;
+mod compared;
 mod next;
 mod plain;
 mod remarks;
@@ -28,7 +28,6 @@ pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, json, junit, ktap, markdown};
-pub use groups::{GroupComparison, GroupDocument, GroupsDocument, RunGroup};
 pub use html::{LARGEST_REPORT, ReportError, html, html_with_trials, picture, read_report};
 pub use next::shell_word;
 pub use prediction::PredictionDocument;

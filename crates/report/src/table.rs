@@ -1,5 +1,7 @@
 //! The trade-off table, the recommendation and the remarks, for a terminal or a pipe.
 
+mod groups;
+
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
@@ -8,7 +10,6 @@ use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
 use crate::format;
-use crate::groups;
 use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};

@@ -545,7 +545,12 @@ fn intervals_that_are_less_sure_than_asked_for_say_so() {
 fn with_groups(groups: [TcpGroup; 2]) -> Results {
     let (mut results, _) = demo();
     for row in &mut results.rows {
-        let host = row.observation.hosts.iter_mut().find(|it| it.role == Role::Sut).unwrap();
+        let host = row
+            .observation
+            .hosts
+            .iter_mut()
+            .find(|it| it.role == Role::Sut)
+            .expect("the demo has one");
         for (times, group) in (1..).zip(groups) {
             let slower = if row.setting == 1 && times == 2 { 2 } else { 1 };
             let mut rtt = Histogram::new();

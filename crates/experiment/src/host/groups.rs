@@ -6,7 +6,7 @@ use latput_linux::TcpConnection;
 use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
 use latput_trial::observation::TcpObservation;
 
-use super::connections::{Moved, payload};
+use super::moved::{Moved, payload};
 
 /// Most groups of which the payload is known.
 const MOST_KNOWN: usize = 4096;
@@ -67,7 +67,9 @@ impl Groups {
     /// What was seen since the last call.
     pub(super) fn take(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         let mut seen = std::mem::take(&mut self.seen);
-        seen.values_mut().for_each(|group| group.rtt.pack());
+        for group in seen.values_mut() {
+            group.rtt.pack();
+        }
         seen
     }
 
@@ -127,7 +129,9 @@ mod tests {
 
     fn read(groups: &mut Groups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
         groups.choose(found.iter());
-        found.iter().for_each(|one| groups.add(one, &Moved::of(one, None)));
+        for one in found {
+            groups.add(one, &Moved::of(one, None));
+        }
         groups.end_reading();
         let seen = groups.take().into_iter();
         seen.map(|(group, it)| (group.to_string(), it.connections, it.acked_bytes)).collect()

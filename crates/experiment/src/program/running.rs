@@ -239,7 +239,9 @@ impl Reader {
                     Ok(0) => break,
                     Ok(length) => {
                         lock(&kept).push(&buffer[..length]);
-                        sender.iter_mut().for_each(|it| it.push(&buffer[..length]));
+                        if let Some(sender) = &mut sender {
+                            sender.push(&buffer[..length]);
+                        }
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) => break,

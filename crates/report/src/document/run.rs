@@ -8,11 +8,11 @@ use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
 
+use super::groups::of_run;
 use super::{
     Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram, estimate,
     finite,
 };
-use crate::groups::of_run;
 use crate::view::{CPU_PARTS, cpu_shares};
 
 pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
