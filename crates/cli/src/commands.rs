@@ -51,7 +51,7 @@ use crate::exit::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Tune(tune::Args),
+    Tune(Box<tune::Args>),
     Run(run::Args),
     Search(search::Args),
     Merge(merge::Args),

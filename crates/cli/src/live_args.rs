@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_trial::Plan;
-use latput_trial::live::{Endpoint, EndpointFigure, Hours, Live};
+use latput_trial::live::{Endpoint, EndpointFigure, GroupBy, Hours, Live};
 use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
@@ -38,6 +38,9 @@ pub(crate) struct LiveArgs {
     /// Only TCP connections to this address count. May be repeated.
     #[arg(long, value_name = "ADDRESS", requires = "live")]
     remote: Vec<IpAddr>,
+    /// Tell TCP connections apart by `port` or by `peer` as well: the 16 with the most payload, and the others together.
+    #[arg(long, value_name = "port|peer", requires = "live")]
+    by: Option<GroupBy>,
     /// Length of a slice; 2 s if nobody says another.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
     slice: Option<Nanos>,
@@ -58,8 +61,12 @@ pub(crate) struct LiveArgs {
     disruptive: Vec<Knob>,
     /// Where the application tells its own figures: `http://127.0.0.1:9100/metrics` or `file:///run/app/metrics.prom` in the text
     /// format of Prometheus, or `statsd:///run/app.sock`, a Unix datagram socket that latput makes and removes.
+    /// `exec:PROGRAM ARGUMENTS` is run on the host: it prints its figures again and again, with an empty line after them.
     #[arg(long, value_name = "URL", requires = "live")]
     endpoint: Option<String>,
+    /// The user that runs the program of `--endpoint exec:...`; `nobody` if latput is root there and nobody says another.
+    #[arg(long, value_name = "USER", requires = "endpoint")]
+    endpoint_user: Option<String>,
     /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`. In the place of a
     /// counter's or a gauge's series may stand `/REGEX/`, `json:POINTER` or `csv:COLUMN:ROW`. May be repeated.
     #[arg(long, value_name = "NAME=SERIES", requires = "endpoint")]
@@ -100,6 +107,7 @@ impl LiveArgs {
         Ok(Live {
             ports: or(&self.port, plain.ports),
             peers: or(&self.remote, plain.peers),
+            by: self.by.or(plain.by),
             guards: or(&self.guard, plain.guards),
             strikes: self.strikes.unwrap_or(plain.strikes),
             slice: self.slice.unwrap_or(plain.slice),
@@ -124,6 +132,10 @@ impl LiveArgs {
         let figures = self.figure.iter().map(figure).collect::<Result<Vec<_>, String>>();
         let figures = figures.map_err(|why| CliError::usage(format!("--figure: {why}")))?;
         let endpoint = Endpoint::parse(url, figures);
+        let endpoint = match &self.endpoint_user {
+            Some(user) => endpoint.and_then(|endpoint| endpoint.run_as(user.clone())),
+            None => endpoint,
+        };
         endpoint.map(Some).map_err(|why| CliError::usage(format!("--endpoint: {why}")))
     }
 

@@ -183,10 +183,10 @@ impl NamedTestbed<'_> {
         if ways.is_empty() && !lab {
             return Ok(());
         }
-        let programs: Vec<&Program> = plan.into_iter().flat_map(Plan::programs).collect();
-        let is_here = programs.iter().any(|program| program.on == RunsOn::Controller);
+        let runs_here = |program: &Program| program.on == RunsOn::Controller;
+        let is_here = plan.is_some_and(|plan| plan.programs().any(runs_here));
         ways.extend(is_here.then(own_way));
-        let permitted = Permitted { ways, lab, programs: !programs.is_empty() };
+        let permitted = Permitted { ways, lab, programs: plan.is_some_and(Plan::runs_programs) };
         let outputs: Vec<&Path> =
             outputs.iter().copied().chain(self.args.save.as_deref()).collect();
         let stop = context.stop.clone();

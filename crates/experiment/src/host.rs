@@ -1,7 +1,9 @@
 //! The agent's host: its knobs, in one session that is put back at the end, and its counters.
 
 mod connections;
+mod groups;
 mod live;
+mod moved;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -77,6 +79,8 @@ pub(crate) struct HostSession {
     wanted: BTreeSet<Knob>,
     /// Knobs that were left to somebody else since the last report, in sentences.
     left: Vec<String>,
+    /// What is known of the connections that live traffic is told apart by.
+    tcp_payloads: groups::Payloads,
 }
 
 impl HostSession {
@@ -122,7 +126,18 @@ impl HostSession {
         let wanted = BTreeSet::new();
         let left = Vec::new();
         let was_linked = is_linked(&open.interface).map_err(broken)?;
-        let host = Self { open, cpus, kernel, sampler, session, watch, was_linked, wanted, left };
+        let host = Self {
+            open,
+            cpus,
+            kernel,
+            sampler,
+            session,
+            watch,
+            was_linked,
+            wanted,
+            left,
+            tcp_payloads: groups::Payloads::default(),
+        };
         Ok((host, opened))
     }
 

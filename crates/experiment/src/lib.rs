@@ -17,6 +17,7 @@ mod combine;
 pub mod controller;
 pub mod discover;
 pub mod error;
+mod figure_line;
 pub mod fuzzing;
 mod held_lab;
 pub mod host;

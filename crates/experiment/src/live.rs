@@ -12,6 +12,8 @@ use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::figure_line::FigureLine;
+
 /// Interval at which figures are read and guards are judged.
 pub(crate) const TICK: Nanos = Nanos::from_ms(50);
 /// Ticks after a change before a guard is judged: 200 ms.
@@ -35,6 +37,9 @@ pub struct LiveBlock {
     pub watch: Live,
     /// What ends the slice of the other setting.
     pub guards: Vec<Guard>,
+    /// The line on which a command tells its figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_on: Option<FigureLine>,
 }
 
 /// A window of a block.
@@ -293,6 +298,7 @@ mod tests {
             cut: Nanos::from_ms(300),
             watch: Live::default(),
             guards: Vec::new(),
+            told_on: None,
         };
         let [before, slice, after] = block.spans();
         let middle = |span: Span| span.measured_from.as_ns().midpoint(span.to.as_ns());

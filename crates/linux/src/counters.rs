@@ -6,6 +6,7 @@ mod cpu;
 pub(crate) mod parse;
 mod protocols;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -250,6 +251,7 @@ impl Sample {
             wall_clock_step_ns: later.wall_clock_ahead_ns.saturating_sub(self.wall_clock_ahead_ns),
             state,
             tcp: None,
+            tcp_groups: BTreeMap::new(),
         })
     }
 }

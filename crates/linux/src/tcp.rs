@@ -3,6 +3,7 @@
 //! Layouts: `include/uapi/linux/inet_diag.h` and `include/uapi/linux/tcp.h`. The kernel only ever appends to `struct tcp_info`,
 //! so a field that an older kernel lacks is absent, and what a newer one adds is not read.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use latput_units::Nanos;
@@ -14,8 +15,9 @@ use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Soc
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `INET_DIAG_INFO`, the attribute with `struct tcp_info`.
 const INET_DIAG_INFO: u16 = 2;
-/// `TCP_ESTABLISHED` as a bit of `idiag_states`, `include/net/tcp_states.h`.
+/// `TCP_ESTABLISHED` and `TCP_LISTEN` as bits of `idiag_states`, `include/net/tcp_states.h`.
 const ESTABLISHED: u32 = 1 << 1;
+const LISTENING: u32 = 1 << 10;
 /// Bytes of `struct inet_diag_req_v2` without its `struct inet_diag_sockid`, and of that.
 const REQUEST_HEAD_BYTES: usize = 8;
 const SOCKET_ID_BYTES: usize = 48;
@@ -73,9 +75,28 @@ impl TcpMeter {
     ///
     /// The kernel refuses (its module `tcp_diag` is missing), or its answer makes no sense.
     pub fn connections(&self) -> Result<Vec<TcpConnection>, Error> {
+        self.sockets(ESTABLISHED, connection)
+    }
+
+    /// The ports on which the namespace listens, over IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::connections`].
+    pub fn listening_ports(&self) -> Result<BTreeSet<u16>, Error> {
+        let port = |message: &[u8], _| local_port(message).map(Some);
+        Ok(self.sockets(LISTENING, port)?.into_iter().collect())
+    }
+
+    /// What `read` makes of every socket that is in one of these states. It gets the message and an address's length in bytes.
+    fn sockets<T>(
+        &self,
+        states: u32,
+        read: impl Fn(&[u8], usize) -> Result<Option<T>, Malformed>,
+    ) -> Result<Vec<T>, Error> {
         let mut found = Vec::new();
         for (family, address_bytes) in FAMILIES {
-            let request = request(family);
+            let request = request(family, states);
             let answers = match self.socket.exchange(&request) {
                 Ok(answers) => answers,
                 // A kernel without IPv6 has no connections over it.
@@ -85,24 +106,24 @@ impl TcpMeter {
                 Err(error) => return Err(error.into()),
             };
             for answer in answers {
-                let connection = connection(&answer, address_bytes).map_err(|source| {
+                let one = read(&answer, address_bytes).map_err(|source| {
                     NetlinkError::Malformed { request: request.what().to_owned(), source }
                 })?;
-                found.extend(connection);
+                found.extend(one);
             }
         }
         Ok(found)
     }
 }
 
-/// The request for the established connections of a family.
-fn request(family: u8) -> Request {
+/// The request for a family's sockets in these states.
+fn request(family: u8, states: u32) -> Request {
     let mut header = [0; REQUEST_HEAD_BYTES + SOCKET_ID_BYTES];
     header[0] = family;
     header[1] = TCP;
     header[2] = 1 << (INET_DIAG_INFO - 1);
-    header[4..8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
-    Request::new("list the TCP connections", SOCK_DIAG_BY_FAMILY).header(&header).dump()
+    header[4..8].copy_from_slice(&states.to_ne_bytes());
+    Request::new("list the TCP sockets", SOCK_DIAG_BY_FAMILY).header(&header).dump()
 }
 
 /// One connection of an answer; `None` if the kernel gives no `struct tcp_info` of it.
@@ -130,6 +151,11 @@ fn connection(message: &[u8], address_bytes: usize) -> Result<Option<TcpConnecti
         received_bytes: info.u64(128),
         delivery_bytes_per_s: info.u64(160),
     }))
+}
+
+/// The port of this end.
+fn local_port(message: &[u8]) -> Result<u16, Malformed> {
+    Fields(message).at(4).map(u16::from_be_bytes).ok_or(malformed("a port is missing"))
 }
 
 /// An address; one of IPv4 within IPv6 is of IPv4.
@@ -178,7 +204,11 @@ mod tests {
             far.read_exact(&mut [0; 3]).unwrap();
             far.write_all(b"answer").unwrap();
             near.read_exact(&mut [0; 6]).unwrap();
-            let found = TcpMeter::open().unwrap().connections().unwrap();
+            let meter = TcpMeter::open().unwrap();
+            let listening = meter.listening_ports().unwrap();
+            assert!(listening.contains(&listener.local_addr().unwrap().port()), "{listening:?}");
+            assert!(!listening.contains(&near.local_addr().unwrap().port()), "{listening:?}");
+            let found = meter.connections().unwrap();
             let of = |stream: &TcpStream| {
                 let (local, remote) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
                 let ends = ((local.ip(), local.port()), (remote.ip(), remote.port()));

@@ -125,6 +125,17 @@ pub fn compare(
     settings: &[(usize, usize)],
     method: CompareMethod,
 ) -> Vec<Comparison> {
+    compare_figures(base, other, settings, COMPARED, method)
+}
+
+/// Like [`compare`], with these figures beside the plan's own.
+pub(crate) fn compare_figures(
+    base: &Results,
+    other: &Results,
+    settings: &[(usize, usize)],
+    figures: &[Metric],
+    method: CompareMethod,
+) -> Vec<Comparison> {
     let (base_runs, other_runs) = (Runs::of(base), Runs::of(other));
     let (workloads, mut remarks) = same_workloads(base, other);
     remarks.splice(0..0, [base_runs.remarks.clone(), other_runs.remarks.clone()].concat());
@@ -136,7 +147,7 @@ pub fn compare(
             let is_judged =
                 |metric: &Metric| metric.preferred_direction() != PreferredDirection::Neither;
             let own = base_runs.custom_metrics(workload).into_iter().filter(is_judged);
-            for metric in COMPARED.iter().copied().chain(own) {
+            for metric in figures.iter().copied().chain(own) {
                 drafts.extend(Draft::of(
                     pair,
                     (&base_runs, of_base, workload),

@@ -171,18 +171,18 @@ fn beside_first(results: &Results, setting: usize) -> Results {
         Some(Row { setting: place, ..row.clone() })
     });
     let settings = wanted.map(|it| results.settings[it].clone());
-    Results { settings: settings.into(), rows: rows.collect(), ..bare(results) }
+    Results { rows: rows.collect(), ..with_settings(results, settings.into()) }
 }
 
-/// The results without their runs.
-fn bare(results: &Results) -> Results {
+/// The results with these settings and without their runs.
+pub(crate) fn with_settings(results: &Results, settings: Vec<LabelledSetting>) -> Results {
     Results {
         name: results.name.clone(),
         goal: results.goal.clone(),
         testbed: results.testbed.clone(),
         latput_version: results.latput_version.clone(),
         hosts: results.hosts.clone(),
-        settings: Vec::new(),
+        settings,
         workloads: results.workloads.clone(),
         rows: Vec::new(),
         notes: Vec::new(),

@@ -6,13 +6,12 @@ use comfy_table::Table;
 use latput_model::Comparison;
 use latput_model::compare::{FigureComparison, OriginDifference, Verdict};
 use latput_trial::Results;
-use latput_trial::metric::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compared::{method, row};
 use crate::document::{Estimate, estimate};
 use crate::export::escaped;
-use crate::format;
 use crate::plain::plain;
 use crate::printable::printable;
 use crate::table::{Screen, wrapped};
@@ -231,26 +230,6 @@ fn heading(comparison: &Comparison) -> String {
     format!("first: {base}; second: {other}; compared {how}, and the change is made of both")
 }
 
-/// The rules of all comparisons.
-fn method(comparisons: &[Comparison]) -> String {
-    let Some(Comparison { method, .. }) = comparisons.first() else { return String::new() };
-    let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
-    let judged = figures.filter(|figure| figure.p_value.is_some()).count();
-    let effect = if method.smallest_effect > 0.0 {
-        format!(
-            "; differences below {} are of no interest",
-            format::percent(method.smallest_effect)
-        )
-    } else {
-        String::new()
-    };
-    format!(
-        "{} sure of all {} together (Holm){effect}",
-        format::percent(method.confidence),
-        format::count(judged, "comparison"),
-    )
-}
-
 /// The number of each verdict, in words.
 pub(crate) fn conclusion(comparisons: &[Comparison]) -> String {
     use Verdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
@@ -284,23 +263,6 @@ fn origin(comparisons: &[Comparison]) -> Option<String> {
     let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);
     let all: Vec<String> = differences.iter().map(one).collect();
     (!all.is_empty()).then(|| format!("the two runs differ in {}", all.join("; ")))
-}
-
-/// The texts of one figure: name, base, other, change, interval and verdict. The change is made of both figures.
-pub(crate) fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
-    let any = latput_trial::Traffic::tcp_rr(0);
-    let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
-    let (base, other) = figure.compared;
-    let scale = Scale::of(figure.metric, &traffic, base.abs().max(other.abs()));
-    let ratio = figure.ratio.as_ref();
-    [
-        figure.metric.column().to_owned(),
-        scale.with_unit(base),
-        scale.with_unit(other),
-        ratio.map_or_else(|| "n/a".to_owned(), |ratio| format::change(ratio.value)),
-        ratio.and_then(format::change_interval).unwrap_or_default(),
-        figure.verdict.name().to_owned(),
-    ]
 }
 
 /// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.

@@ -6,6 +6,7 @@
 //! the first setting's. Absent or `null` is unknown, never 0. Later versions add fields; a change
 //! of meaning makes a new `schema`.
 
+mod groups;
 mod parameters;
 mod run;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::format::interval;
 use crate::next;
 use crate::view::View;
+pub use groups::{GroupComparison, GroupDocument, GroupsDocument, RunGroup};
 pub(crate) use parameters::parameters;
 use run::run;
 
@@ -66,6 +68,9 @@ pub struct Document<R = Vec<RunDocument>> {
     pub runs: R,
     /// Every setting under every workload.
     pub cells: Vec<CellDocument>,
+    /// Live traffic by port or by peer; absent if it was not told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_groups: Option<GroupsDocument>,
     /// Settings that no other beats on rate, latency and CPU cost at once, by index.
     pub pareto_settings: Vec<usize>,
     /// The answer to the goal; `null` without a goal.
@@ -198,6 +203,9 @@ pub struct RunDocument {
     /// Of a slice of live traffic with a setting that is not today's: its changes, and what ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<RunLive>,
+    /// Of live traffic that is told apart: the groups of its connections, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tcp_groups: BTreeMap<String, RunGroup>,
 }
 
 /// A slice of live traffic.
@@ -520,6 +528,7 @@ impl<R> Document<R> {
             plan_metrics: results.custom_metrics().into_iter().map(plan_metric).collect(),
             runs,
             cells: summary.cells.iter().map(cell).collect(),
+            tcp_groups: GroupsDocument::of(results),
             pareto_settings: summary.pareto.clone(),
             headline: summary.headline.as_ref().map(|headline| HeadlineDocument {
                 kind: headline.kind().to_owned(),

@@ -17,6 +17,7 @@ pub mod share;
 pub mod table;
 
 mod chart;
+mod compared;
 mod next;
 mod plain;
 mod remarks;

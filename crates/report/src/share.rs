@@ -6,8 +6,10 @@
 
 mod name_filter;
 
-use latput_trial::live::LiveSlice;
-use latput_trial::observation::{HostObservation, Role};
+use std::collections::BTreeMap;
+
+use latput_trial::live::{GroupBy, LiveSlice, TcpGroup};
+use latput_trial::observation::{HostObservation, Role, TcpObservation};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, Finding, HostToday, Observation, Results, Row, Workload};
 
@@ -154,6 +156,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         &row.observation;
     let host = |host: &HostObservation| HostObservation {
         host: names.host(&host.host, host.role),
+        tcp_groups: of_ports(&host.tcp_groups),
         ..host.clone()
     };
     let check = |check: &Check| Check {
@@ -175,6 +178,12 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         }),
     };
     Row { observation, ..row.clone() }
+}
+
+/// The groups of connections without those of peers, which are addresses.
+fn of_ports(groups: &BTreeMap<TcpGroup, TcpObservation>) -> BTreeMap<TcpGroup, TcpObservation> {
+    let kept = groups.iter().filter(|(group, _)| group.by() != Some(GroupBy::Peer));
+    kept.map(|(group, seen)| (*group, seen.clone())).collect()
 }
 
 fn shared_finding(finding: &Finding, names: &NameFilter) -> Finding {

@@ -1,5 +1,7 @@
 //! The trade-off table, the recommendation and the remarks, for a terminal or a pipe.
 
+mod groups;
+
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
@@ -54,6 +56,7 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
         text += &legend(&view, screen);
         text.push('\n');
     }
+    text += &groups::section(&view, screen);
     text += &recommendation(&view, screen);
     text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"

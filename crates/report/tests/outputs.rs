@@ -10,7 +10,11 @@ use latput_report::{
     Document, ReportError, Screen, brief, csv, html, html_with_trials, json, markdown, read_report,
     shared, terminal,
 };
+use latput_stats::Histogram;
+use latput_trial::live::TcpGroup;
+use latput_trial::observation::{Role, TcpObservation};
 use latput_trial::{Finding, HostToday, Metric, Results};
+use latput_units::Nanos;
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
 const HOSTILE: &str = "</script><script>alert('x')</script>\",|\n\u{1b}[31m`*";
@@ -535,6 +539,66 @@ fn intervals_that_are_less_sure_than_asked_for_say_so() {
     assert!(
         html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs")
     );
+}
+
+/// The demo with connections that are told apart.
+fn with_groups(groups: [TcpGroup; 2]) -> Results {
+    let (mut results, _) = demo();
+    for row in &mut results.rows {
+        let host = row
+            .observation
+            .hosts
+            .iter_mut()
+            .find(|it| it.role == Role::Sut)
+            .expect("the demo has one");
+        for (times, group) in (1..).zip(groups) {
+            let slower = if row.setting == 1 && times == 2 { 2 } else { 1 };
+            let mut rtt = Histogram::new();
+            rtt.record_n(Nanos::from_us(100 * times * slower + u64::from(row.block)), 50);
+            let (connections, acked_bytes) = (9 - times, 1000 * (5 - times));
+            let seen = TcpObservation { rtt, connections, acked_bytes, ..Default::default() };
+            host.tcp_groups.insert(group, seen);
+        }
+    }
+    results
+}
+
+#[test]
+fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
+    let results = with_groups(["local:443", "remote:5432"].map(|it| it.parse().unwrap()));
+    let summary = Summary::of(&results);
+    let text = terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect(start);
+    assert!(line("local:443 ").contains(" 8 "), "{text}");
+    let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
+    assert!(text.lines().filter(worse).count() >= 1, "{text}");
+    assert!(!text.lines().any(|it| it.starts_with("local:443") && it.ends_with("worse")), "{text}");
+    assert!(text.contains("looks, not goals"), "{text}");
+    check_json(&results, &summary);
+    let document: serde_json::Value = serde_json::from_str(&json(&results, &summary)).unwrap();
+    let groups = &document["tcp_groups"];
+    assert_eq!(
+        (&groups["by"], &groups["groups"][1]["group"]),
+        (&"port".into(), &"remote:5432".into())
+    );
+    let of = |it: &&serde_json::Value| {
+        it["setting"] == 1 && it["group"] == 1 && it["metric"] == "tcp_rtt_ns_p99"
+    };
+    let ratio = groups["comparisons"].as_array().unwrap().iter().find(of).unwrap();
+    assert!((1.9..2.0).contains(&ratio["ratio"]["value"].as_f64().unwrap()), "{ratio}");
+    let run = &document["runs"][0]["tcp_groups"]["local:443"];
+    assert_eq!((&run["connections_count"], &run["acked_bytes"]), (&8.into(), &4000.into()));
+}
+
+#[test]
+fn peers_are_not_passed_on() {
+    let results = with_groups(["203.0.113.7", "others"].map(|it| it.parse().unwrap()));
+    assert!(json(&results, &Summary::of(&results)).contains("203.0.113.7"));
+    let passed_on = shared(&results);
+    let summary = Summary::of(&passed_on);
+    for text in [json(&passed_on, &summary), html_with_trials(&passed_on, &summary)] {
+        assert!(!text.contains("203.0.113"));
+    }
 }
 
 fn demo() -> (Results, Summary) {

@@ -7,13 +7,17 @@ use latput_knobs::Knob;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::program::ProgramCommand;
+
 mod endpoint;
+mod group;
 mod hours;
 mod slice;
 
 pub use self::endpoint::{
     Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, MetricSeries, is_socket_path,
 };
+pub use self::group::{GroupBy, MOST_GROUPS, TcpGroup};
 pub use self::hours::Hours;
 pub use self::slice::{BrokenGuard, LiveSlice};
 
@@ -39,6 +43,9 @@ pub struct Live {
     /// Connections count if the other end is one of these; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<IpAddr>,
+    /// What the connections that count are told apart by, beside all of them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<GroupBy>,
     /// Limits in the words of a goal: `tcp_rtt_ns_p99 <= 1.2 today`. A broken one puts today's setting back at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
@@ -76,6 +83,7 @@ impl Default for Live {
         Self {
             ports: Vec::new(),
             peers: Vec::new(),
+            by: None,
             guards: Vec::new(),
             strikes: two(),
             slice: Nanos::from_s(2),
@@ -133,6 +141,14 @@ impl Live {
             return Err(("busy_at_most", problem));
         }
         self.endpoint.as_ref().map_or(Ok(()), |it| it.check().map_err(|why| ("endpoint", why)))
+    }
+
+    /// The command that tells the application's figures.
+    pub fn command(&self) -> Option<&ProgramCommand> {
+        match &self.endpoint.as_ref()?.at {
+            EndpointAt::Exec(command) => Some(command),
+            _ => None,
+        }
     }
 
     /// Whether a connection counts.

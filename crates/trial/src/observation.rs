@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod join;
 
-use crate::live::LiveSlice;
+use crate::live::{LiveSlice, TcpGroup};
 use crate::metric::{CustomMetric, Metric};
 use crate::workload::{Direction, Traffic};
 
@@ -254,6 +254,10 @@ pub struct HostObservation {
     /// The kernel's view of the host's TCP connections, where live traffic is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpObservation>,
+    /// The same of the busiest ports or peers, and of the other connections, where live traffic is told apart by them. The
+    /// deviations of the round-trip times are not kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tcp_groups: BTreeMap<TcpGroup, TcpObservation>,
 }
 
 /// What the kernel said of established TCP connections (`sock_diag(7)`), read again and again in the window.

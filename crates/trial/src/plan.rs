@@ -126,6 +126,11 @@ impl Plan {
         self.workloads.iter().filter_map(|load| load.program.as_deref())
     }
 
+    /// Whether it runs programs on hosts.
+    pub fn runs_programs(&self) -> bool {
+        self.programs().next().is_some() || self.live().is_some_and(|live| live.command().is_some())
+    }
+
     /// Reads a plan; `file` is only used in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
         file::parse(file, text)

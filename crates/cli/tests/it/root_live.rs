@@ -290,13 +290,31 @@ fn what_makes_no_difference_is_said_to_make_none() {
         &place,
         &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
     );
-    let ran = place.run(&words(&["--budget", "15s"]));
-    ran.expect(0, &["two slices of today differ by"]);
+    let words = words(&["--live", "--by", "port", "--budget", "15s"]);
+    let ran = place.run(&words);
+    ran.expect(0, &["two slices of today differ by", "By port, under today's setting"]);
     let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_ne!(report["headline"]["kind"], "set");
+    // The host listens on the port, and there is no other traffic.
+    let groups = &report["tcp_groups"];
+    assert_eq!(groups["groups"].as_array().unwrap().len(), 1, "{groups:#}");
+    assert_eq!(groups["groups"][0]["group"], "local:7000");
+    assert_eq!(groups["groups"][0]["connections_count"], 4);
+    for compared in groups["comparisons"].as_array().unwrap() {
+        assert!(
+            !["better", "worse"].contains(&compared["verdict"].as_str().unwrap()),
+            "{groups:#}"
+        );
+    }
+    for run in report["runs"].as_array().unwrap() {
+        let (all, port) = (&run["metrics"], &run["tcp_groups"]["local:7000"]["metrics"]);
+        for figure in ["tcp_rtt_ns_p50", "tcp_rtt_ns_p99", "tcp_throughput_bps"] {
+            assert_eq!(all[figure], port[figure], "{run:#}");
+        }
+    }
     // The same run again is resumed: nothing of it is lost.
-    place.run(&words(&["--budget", "15s"])).expect(0, &["run 2 of live.db"]);
+    place.run(&words).expect(0, &["run 2 of live.db"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
     drop(traffic);
 }
@@ -358,7 +376,8 @@ fn traffic_that_stops_is_waited_for() {
     }
     isolate();
     let place = Place::new();
-    let plan = plan("txqueuelen = [1000, 1001]", "", "slice = \"200ms\"\nports = [7000]");
+    let plan =
+        plan("txqueuelen = [1000, 1001]", "", "slice = \"200ms\"\nports = [7000]\nby = \"peer\"");
     let (_lab, traffic) = lab_with(&place, &plan);
     traffic.pause.store(true, Ordering::Relaxed);
     let mut latput = place.start(&words(&[]));
@@ -370,6 +389,9 @@ fn traffic_that_stops_is_waited_for() {
     let status = latput.wait().unwrap();
     assert!(status.success(), "{}", said());
     assert!(said().contains("no packet came or went"), "{}", said());
+    place
+        .run(&["report", "live.db"])
+        .expect(0, &["By peer, under", "198.18.0.1 ", "against today"]);
     drop(traffic);
 }
 
@@ -461,6 +483,75 @@ fn the_applications_figures_come_from_a_file_and_by_statsd() {
     place
         .run(&["tune", "plan.toml", HOST, "-o", "secret.db", "--report", "live.html"])
         .expect(0, &["everybody must be able to read it"]);
+    drop(traffic);
+}
+
+/// A plan whose figures a shell's command tells.
+fn told_by(script: &str) -> String {
+    let figures = "{ live_cmd_per_s = \"counter requests_total\", live_cmd_uid = \"gauge uid\" }";
+    let endpoint = format!("endpoint = \"\"\"exec:sh -c '{script}'\"\"\"\nmetrics = {figures}");
+    plan("txqueuelen = [1000, 1001]", "", &format!("slice = \"400ms\"\n{endpoint}"))
+}
+
+/// Whether a process of this machine has this word.
+fn is_running(word: &str) -> bool {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let words = all.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    words.into_iter().any(|words| words.split(|byte| *byte == 0).any(|it| it == word.as_bytes()))
+}
+
+#[test]
+fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let counts = "i=0; while :; do i=$((i+100)); echo requests_total $i; echo uid $(id -u); echo; sleep 0.1; done";
+    let (_lab, traffic) = lab_with(&place, &told_by(counts));
+    place
+        .run(&["run", "plan.toml", "--check=plan"])
+        .expect(0, &["runs on the host as nobody", "sh -c 'i=0"]);
+    let ran = place.run(&words(&[]));
+    ran.expect(0, &["live_cmd_per_s"]);
+    assert!(!ran.err.contains("endpoint"), "it is heard from the first block on: {ran:#?}");
+    let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let value = |name: &str| report["cells"][0]["metrics"][name]["value"].as_f64().unwrap();
+    // Ten times 100 in a second, unless this machine is busy.
+    assert!((50.0..=1_500.0).contains(&value("live_cmd_per_s")), "{}", value("live_cmd_per_s"));
+    assert!((value("live_cmd_uid") - 65_534.0).abs() < 0.5, "{}", value("live_cmd_uid"));
+    for (number, (script, said)) in [
+        (
+            "for i in 1 2 3; do echo requests_total $i; echo; sleep 0.2; done; exec sleep 98765.1",
+            "it has told nothing for more than 2s",
+        ),
+        ("exec sleep 98765.2", "it has told nothing:"),
+        ("exec yes", "more than 131072 bytes"),
+        ("echo oh >&2; exit 3", "exit status 3; its stderr ends in: oh; it is started again"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        place.write("plan.toml", &told_by(script));
+        let file = format!("{number}.db");
+        let ran = place.run(&["tune", "plan.toml", HOST, "-o", &file, "--report", "live.html"]);
+        ran.expect(0, &["endpoint exec:", said]);
+        assert!(number == 0 || !ran.out.contains("live_cmd_per_s "), "{ran:#?}");
+    }
+    assert!(!is_running("98765.1") && !is_running("98765.2"));
+    place.write("plan.toml", &told_by("x").replace("exec:sh", "exec:/no/such"));
+    let missing = ["tune", "plan.toml", HOST, "-o", "missing.db", "--report", "live.html"];
+    place.run(&missing).expect(1, &["cannot run `/no/such`"]);
+    // Whoever is killed: the command goes with the run.
+    place.write("plan.toml", &told_by("exec sleep 98765.3"));
+    let killed = ["tune", "plan.toml", HOST, "-o", "killed.db", "--report", "live.html"];
+    let mut latput = place.start(&killed);
+    wait_until("the command", || is_running("98765.3") || has_ended(&mut latput));
+    assert!(!has_ended(&mut latput));
+    kill(latput.id());
+    let _status = latput.wait().unwrap();
+    wait_until("the end of the command", || !is_running("98765.3"));
     drop(traffic);
 }
 

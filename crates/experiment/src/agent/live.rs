@@ -41,7 +41,7 @@ impl Service<'_> {
             let seen = self.keeper.live(block, &|| false)?;
             return Ok(Answer::Lived(Box::new(seen)));
         };
-        self.application.open(&endpoint).map_err(failed)?;
+        self.application.open(&endpoint, block.told_on.as_ref()).map_err(failed)?;
         let asking = Asking {
             endpoint: &endpoint,
             application: &self.application,
@@ -96,11 +96,15 @@ impl Asking<'_> {
                 }
                 let begun = latput_load::now();
                 match self.application.scrape(self.endpoint, ANSWER_WITHIN) {
-                    Ok(scrape) => {
+                    Ok((at, scrape)) => {
                         missing = 0;
                         let answered = latput_load::now();
                         let middle = Nanos::from_ns(begun.as_ns().midpoint(answered.as_ns()));
-                        heard.told[idx].push((middle, scrape));
+                        let at = at.unwrap_or(middle);
+                        // A command may not have told anything new.
+                        if heard.told[idx].last().is_none_or(|(last, _)| *last < at) {
+                            heard.told[idx].push((at, scrape));
+                        }
                     }
                     Err(why) => {
                         missing += 1;

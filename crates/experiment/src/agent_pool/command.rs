@@ -20,7 +20,7 @@ use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
 use crate::protocol::{Answer, Finished, Request};
 use crate::runner::{Tell, Trial, TrialEvent};
 
-mod failure;
+pub(super) mod failure;
 mod figures;
 mod server;
 
@@ -179,6 +179,7 @@ impl Run<'_> {
                 files: Vec::new(),
                 keep: KEPT_BESIDE,
                 free_port: None,
+                tell_on: None,
             };
             let host = pool.programs().on(&place.spec, self.stop)?;
             let id = host.launch(start)?;
@@ -286,6 +287,7 @@ impl Run<'_> {
                 files: self.program.figures.files().into_iter().map(str::to_owned).collect(),
                 keep: MOST_KEPT,
                 free_port: None,
+                tell_on: None,
             };
             let id = pool.programs().on(&place.spec, self.stop)?.launch(start)?;
             running.push((place.spec.name.clone(), id));

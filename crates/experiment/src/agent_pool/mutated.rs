@@ -273,6 +273,7 @@ fn host(idx: u32, role: Role) -> HostObservation {
         udp_receive_buffer_errors: 1,
         wall_clock_step_ns: -5,
         tcp: None,
+        tcp_groups: std::collections::BTreeMap::new(),
         window_started_unix_ns: Some(1_700_000_000_000_000_000),
         state,
     }

@@ -145,6 +145,11 @@ impl ProgramHost {
         self.until(within, stop, |host| host.ended.remove(&id))
     }
 
+    /// The end of a program, if it has ended. It can be asked for again.
+    pub(crate) fn end_of(&mut self, id: u32) -> Result<Option<&Ended>, Error> {
+        Ok(self.has_ended(id)?.then(|| &self.ended[&id]))
+    }
+
     /// The end of a program, if it has ended.
     pub(crate) fn take_end(&mut self, id: u32) -> Option<Ended> {
         self.ended.remove(&id)

@@ -7,6 +7,7 @@ use latput_trial::program::{Lifetime, ServerProgram};
 
 use super::program_host::ProgramHost;
 use crate::error::Error;
+use crate::figure_line::FigureLine;
 use crate::host_spec::HostSpec;
 
 /// A server that was started.
@@ -28,6 +29,8 @@ pub(crate) struct LiveServer {
 pub(crate) struct Programs {
     hosts: BTreeMap<String, ProgramHost>,
     pub(crate) servers: Vec<LiveServer>,
+    /// The program that tells the figures of live traffic, by its number.
+    pub(crate) figures: Option<(u32, FigureLine)>,
     /// Whether it was said that programs are not contained.
     pub(crate) is_told: bool,
 }

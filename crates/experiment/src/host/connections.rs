@@ -1,10 +1,13 @@
 //! Readings of the host's TCP connections, added up over a window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_linux::{TcpConnection, TcpMeter};
-use latput_trial::live::Live;
+use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
+
+use super::groups::{Groups, Payloads};
+use super::moved::Moved;
 
 /// Most connections of a reading that count. Of more the first are enough for any percentile.
 const MOST_CONNECTIONS: usize = 20_000;
@@ -16,17 +19,35 @@ pub(super) struct Connections<'a> {
     watch: &'a Live,
     /// The last reading, by the kernel's number; `None` before the first.
     last: Option<BTreeMap<u64, TcpConnection>>,
+    /// Those that are told apart.
+    groups: Option<Groups>,
 }
 
 impl<'a> Connections<'a> {
-    pub(super) fn open(watch: &'a Live) -> Result<Self, latput_linux::Error> {
-        Ok(Self { meter: TcpMeter::open()?, watch, last: None })
+    /// `payloads` is what is known of groups; [`Self::into_payloads`] gives it back.
+    pub(super) fn open(watch: &'a Live, payloads: Payloads) -> Result<Self, latput_linux::Error> {
+        let meter = TcpMeter::open()?;
+        let listening = match watch.by {
+            Some(GroupBy::Port) => meter.listening_ports()?,
+            _ => BTreeSet::new(),
+        };
+        let groups = watch.by.map(|by| Groups::new(by, listening, payloads));
+        Ok(Self { meter, watch, last: None, groups })
     }
 
     /// What happened since the last reading. The first tells nothing: what was before it is not known.
     pub(super) fn read(&mut self) -> Result<TcpObservation, latput_linux::Error> {
         let found = self.meter.connections()?;
         Ok(self.since_last(found))
+    }
+
+    /// What happened in each group since the last call.
+    pub(super) fn take_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
+        self.groups.as_mut().map(Groups::take).unwrap_or_default()
+    }
+
+    pub(super) fn into_payloads(self) -> Payloads {
+        self.groups.map(Groups::into_payloads).unwrap_or_default()
     }
 
     fn since_last(&mut self, found: Vec<TcpConnection>) -> TcpObservation {
@@ -36,40 +57,30 @@ impl<'a> Connections<'a> {
         };
         let now = found.into_iter().filter(counts).take(MOST_CONNECTIONS);
         let now: BTreeMap<u64, TcpConnection> = now.map(|one| (one.cookie, one)).collect();
-        let Some(last) = self.last.replace(now) else { return TcpObservation::default() };
+        let last = self.last.replace(now);
         let now = self.last.iter().flat_map(BTreeMap::values);
+        let Some(last) = last else {
+            if let Some(groups) = &mut self.groups {
+                groups.choose(now);
+            }
+            return TcpObservation::default();
+        };
         let mut seen = TcpObservation { readings: 1, ..TcpObservation::default() };
         for one in now {
             seen.connections += 1;
-            add(&mut seen, one, last.get(&one.cookie));
+            let moved = Moved::of(one, last.get(&one.cookie));
+            moved.add_to(&mut seen, one);
+            if moved.has_sample {
+                seen.rtt_deviation.record(one.rtt_deviation);
+            }
+            if let Some(groups) = &mut self.groups {
+                groups.add(one, &moved);
+            }
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.end_reading();
         }
         seen
-    }
-}
-
-/// Adds a connection that had these counts before, or none if it is new.
-fn add(seen: &mut TcpObservation, one: &TcpConnection, before: Option<&TcpConnection>) {
-    let grown = |of: fn(&TcpConnection) -> Option<u64>| {
-        let (now, then) = (of(one)?, before.map_or(Some(0), of)?);
-        Some(now.saturating_sub(then))
-    };
-    let acked = grown(|it| it.acked_bytes);
-    let received = grown(|it| it.received_bytes);
-    seen.acked_bytes = seen.acked_bytes.saturating_add(acked.unwrap_or(0));
-    seen.received_bytes = seen.received_bytes.saturating_add(received.unwrap_or(0));
-    let repeated = grown(|it| Some(it.retransmitted.into())).unwrap_or(0);
-    seen.retransmitted = seen.retransmitted.saturating_add(repeated);
-    // A connection that moved nothing has the round-trip time of an earlier setting.
-    let has_moved = acked.is_none_or(|bytes| bytes > 0) || received.is_some_and(|bytes| bytes > 0);
-    if !has_moved || one.rtt.as_ns() == 0 {
-        return;
-    }
-    seen.rtt.record(one.rtt);
-    seen.rtt_deviation.record(one.rtt_deviation);
-    seen.min_rtt = seen.min_rtt.into_iter().chain(one.min_rtt).min();
-    if let Some(rate) = one.delivery_bytes_per_s.filter(|rate| *rate > 0) {
-        seen.delivery_bytes_per_s_sum = seen.delivery_bytes_per_s_sum.saturating_add(rate);
-        seen.deliveries += 1;
     }
 }
 
@@ -99,7 +110,7 @@ mod tests {
     #[test]
     fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
         let live = Live::default();
-        let mut connections = Connections::open(&live).unwrap();
+        let mut connections = Connections::open(&live, Payloads::default()).unwrap();
         let one = |acked| {
             vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)]
         };

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use latput_knobs::{ChangeOutcome, Refusal, Setting, State};
 use latput_linux::{Sample, process};
 use latput_load::Stop;
+use latput_trial::live::TcpGroup;
 use latput_trial::observation::{HostObservation, TcpObservation};
 use latput_trial::{Observation, Traffic};
 use latput_units::{Clock, Nanos};
 
 use super::connections::Connections;
+use super::groups::Payloads;
 use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
 use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure, put_at};
 use crate::protocol::{Failure, failed};
@@ -67,7 +69,8 @@ impl HostSession {
         if !block.is_possible() {
             return Err(failed("a block of live traffic that no host could run"));
         }
-        let mut readings = Readings::open(block, stop, is_told);
+        let mut readings =
+            Readings::open(block, stop, is_told, std::mem::take(&mut self.tcp_payloads));
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
@@ -145,6 +148,8 @@ impl HostSession {
     fn told(&mut self, seen: LiveSeen, readings: Readings<'_>, state: &State) -> LiveSeen {
         let mut drift = differences(state, &self.kernel.read_all(&self.open.interface));
         drift.extend(self.not_in_force());
+        self.tcp_payloads =
+            readings.connections.map(Connections::into_payloads).unwrap_or_default();
         LiveSeen { notes: readings.notes, drift, left: self.take_left(), ..seen }
     }
 
@@ -157,7 +162,7 @@ impl HostSession {
         let span = watched.span;
         sleep_until(span.from, GLANCE_EVERY, || readings.stop.is_raised());
         let mut last = self.sampled()?;
-        let _before_the_span = readings.tcp();
+        let _before_the_span = (readings.tcp(), readings.tcp_groups());
         let mut since_change = Counts::from(&last);
         let mut measured: Option<Counts> = None;
         let mut seen = SpanSeen::of(watched.guards.len());
@@ -166,6 +171,7 @@ impl HostSession {
         while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
             if measured.is_none() && last.at >= span.measured_from {
                 measured = Some(Counts::from(&last));
+                let _before_it = readings.tcp_groups();
             }
             let border = if measured.is_none() { span.measured_from } else { span.to };
             sleep_until(next.min(border), TICK, || readings.stop.is_raised());
@@ -196,8 +202,11 @@ impl HostSession {
         }
         // A span that ended before its measured part is counted from the change.
         let Counts { first, tcp } = measured.unwrap_or(since_change);
-        seen.host =
-            HostObservation { state: watched.state.clone(), ..self.counted(&first, &last, tcp)? };
+        seen.host = HostObservation {
+            state: watched.state.clone(),
+            tcp_groups: readings.tcp_groups(),
+            ..self.counted(&first, &last, tcp)?
+        };
         if packets(&seen.host) == 0 && seen.ended.is_none() {
             seen.ended = Some("no packet came or went".to_owned());
         }
@@ -256,8 +265,13 @@ impl SpanSeen {
 }
 
 impl<'a> Readings<'a> {
-    fn open(block: &'a LiveBlock, stop: &'a Stop, is_told: &'a dyn Fn() -> bool) -> Self {
-        let (connections, notes) = match Connections::open(&block.watch) {
+    fn open(
+        block: &'a LiveBlock,
+        stop: &'a Stop,
+        is_told: &'a dyn Fn() -> bool,
+        payloads: Payloads,
+    ) -> Self {
+        let (connections, notes) = match Connections::open(&block.watch, payloads) {
             Ok(connections) => (Some(connections), Vec::new()),
             Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
         };
@@ -272,6 +286,13 @@ impl<'a> Readings<'a> {
             self.notes.push(format!("no figures of TCP connections: {}", chain(&error)));
             TcpObservation::default()
         })
+    }
+}
+
+impl Readings<'_> {
+    /// What the groups of connections did since the last call.
+    fn tcp_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
+        self.connections.as_mut().map(Connections::take_groups).unwrap_or_default()
     }
 }
 

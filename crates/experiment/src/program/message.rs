@@ -8,9 +8,10 @@ use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 pub use super::kept::KeptOutput;
+use crate::figure_line::FigureLine;
 
 /// Version of these messages; both ends must have the same.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// Most bytes that are kept of an output, half from its start and half from its end.
 pub const MOST_KEPT: usize = 2 << 20;
 /// Most files that are read after a program has ended.
@@ -73,6 +74,9 @@ pub struct Start {
     pub keep: usize,
     /// A port on which nobody may listen yet.
     pub free_port: Option<(IpAddr, u16)>,
+    /// Where to send what it writes, snapshot by snapshot. As root it then runs as `nobody` unless a user is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tell_on: Option<FigureLine>,
 }
 
 /// A program with its surroundings.

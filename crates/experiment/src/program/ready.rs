@@ -59,6 +59,7 @@ pub(super) fn wait(server: &Shared, ready: &ReadyCheck, within: Nanos) -> Result
                     files: Vec::new(),
                     keep: COMMAND_KEEP,
                     free_port: None,
+                    tell_on: None,
                 };
                 let ended = running::run(&start, &Shared::default(), &|_, _| {});
                 if let Ending::NotStarted { why } = ended.ending {

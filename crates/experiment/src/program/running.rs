@@ -17,8 +17,11 @@ use rustix::fs::{Mode, OFlags};
 
 use super::hold::{self, GRACE, Said};
 use super::kept::{Keeper, KeptOutput};
-use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, Start};
+use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, ProgramSpec, Start};
+use crate::figure_line::FigureSender;
 
+/// Who runs what tells figures, where root would.
+const NOBODY: &str = "nobody";
 /// Interval at which a running program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Most time of a holder to end beyond the grace of its program.
@@ -101,22 +104,35 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
             thread::sleep(left.as_duration().min(LOOK_EVERY));
         }
     }
+    let sender = match start.tell_on.as_ref().map(FigureSender::open).transpose() {
+        Ok(sender) => sender,
+        Err(error) => return not_started(format!("its figures cannot be passed on: {error}")),
+    };
     let spawned = UnixStream::pair().and_then(|(line, theirs)| Ok((hold::start(theirs)?, line)));
     match spawned {
         Ok((mut holder, mut line)) => {
             let keep = start.keep.min(MOST_KEPT);
             let readers = [
-                Reader::of(holder.stdout.take().expect("it is piped"), keep),
-                Reader::of(holder.stderr.take().expect("it is piped"), keep),
+                Reader::of(holder.stdout.take().expect("it is piped"), keep, sender),
+                Reader::of(holder.stderr.take().expect("it is piped"), keep, None),
             ];
             *lock(&shared.outputs) = Some(readers.each_ref().map(|it| Arc::clone(&it.output)));
-            hold::name(&mut line, &start.program);
+            hold::name(&mut line, &as_whom(start));
             let (ending, began, at) = watch(start, shared, started, &mut holder, line);
             let [stdout, stderr] = readers.map(Reader::kept);
             Ended { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
         }
         Err(error) => not_started(format!("cannot start the process that holds it: {error}")),
     }
+}
+
+/// The program with its user.
+fn as_whom(start: &Start) -> ProgramSpec {
+    let mut program = start.program.clone();
+    if start.tell_on.is_some() && rustix::process::geteuid().is_root() {
+        program.user = program.user.or_else(|| Some(NOBODY.to_owned()));
+    }
+    program
 }
 
 fn not_started(why: String) -> Ended {
@@ -205,14 +221,14 @@ impl<R: Read> FirstProcessLine<R> {
     }
 }
 
-/// A thread that keeps an output.
+/// A thread that keeps an output, and passes it on.
 struct Reader {
     output: SharedKeeper,
     thread: JoinHandle<()>,
 }
 
 impl Reader {
-    fn of(from: impl Read + Send + 'static, keep: usize) -> Self {
+    fn of(from: impl Read + Send + 'static, keep: usize, mut sender: Option<FigureSender>) -> Self {
         let output = Arc::new(Mutex::new(Keeper::new(keep)));
         let kept = Arc::clone(&output);
         let thread = thread::spawn(move || {
@@ -220,12 +236,18 @@ impl Reader {
             let mut buffer = vec![0; 65_536];
             loop {
                 match from.read(&mut buffer) {
-                    Ok(0) => return,
-                    Ok(length) => lock(&kept).push(&buffer[..length]),
+                    Ok(0) => break,
+                    Ok(length) => {
+                        lock(&kept).push(&buffer[..length]);
+                        if let Some(sender) = &mut sender {
+                            sender.push(&buffer[..length]);
+                        }
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return,
+                    Err(_) => break,
                 }
             }
+            sender.iter_mut().for_each(FigureSender::end);
         });
         Self { output, thread }
     }

@@ -159,7 +159,14 @@ pub fn live_remarks(live: &Live) -> Vec<String> {
         guards => format!("guards: {}", guards.join("; ")),
     };
     let hours = live.hours.map(|hours| format!("it waits outside of {hours}, beside its time"));
-    [guards].into_iter().chain(hours).collect()
+    let runs = live.command().map(|command| {
+        let user = command.user.as_deref().unwrap_or("nobody");
+        format!(
+            "runs on the host as {user}, or as latput's user there if that is not root: {}",
+            command.in_words()
+        )
+    });
+    [guards].into_iter().chain(hours).chain(runs).collect()
 }
 
 /// Asks for the settings and the workloads of a plan that refuses what is not supported.

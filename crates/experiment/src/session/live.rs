@@ -269,6 +269,7 @@ impl Session<'_> {
             cut: run.evidence.cut,
             watch: run.live.clone(),
             guards: run.evidence.guards(),
+            told_on: None,
         };
         let started_unix_ms = unix_ms();
         let seen = run.runner.block(block, self.run.stop)?;

@@ -8,6 +8,7 @@ use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
 
+use super::groups::of_run;
 use super::{
     Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram, estimate,
     finite,
@@ -43,6 +44,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
             .collect(),
         programs: row.observation.programs.iter().filter_map(run_program).collect(),
         live: row.observation.live.as_ref().map(run_live),
+        tcp_groups: of_run(&row.observation),
     }
 }
 

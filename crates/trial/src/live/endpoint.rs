@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::TextPlace;
 use crate::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
+use crate::program::{ProgramCommand, split};
 
 /// Most figures of an endpoint.
 const MOST_FIGURES: usize = 32;
@@ -15,6 +16,8 @@ const MOST_FIGURES: usize = 32;
 const MOST_BYTES: usize = 1_000;
 /// Most bytes of a Unix socket's path, with the null byte behind it (unix(7)).
 const MOST_SOCKET_BYTES: usize = 107;
+/// Most bytes of a command.
+const MOST_COMMAND_BYTES: usize = 8_000;
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
 
@@ -43,6 +46,9 @@ pub enum EndpointAt {
     File(String),
     /// A Unix datagram socket that latput makes, and removes at the end, by its absolute path. The application sends to it.
     Statsd(String),
+    /// A program that latput runs on the host. It prints the figures again and again, with an empty line or `# EOF` after
+    /// them.
+    Exec(ProgramCommand),
 }
 
 /// One figure of an endpoint.
@@ -89,7 +95,7 @@ pub struct MetricSeries {
 }
 
 impl Endpoint {
-    /// Reads `http://ADDRESS[:PORT]/PATH`, `file:///PATH` or `statsd:///PATH`.
+    /// Reads `http://ADDRESS[:PORT]/PATH`, `file:///PATH`, `statsd:///PATH` or `exec:WORDS`.
     ///
     /// # Errors
     ///
@@ -98,6 +104,19 @@ impl Endpoint {
         let endpoint = Self { at: EndpointAt::parse(url)?, figures };
         endpoint.check()?;
         Ok(endpoint)
+    }
+
+    /// The same, with its command run as this user.
+    ///
+    /// # Errors
+    ///
+    /// It is no command.
+    pub fn run_as(mut self, user: String) -> Result<Self, String> {
+        match &mut self.at {
+            EndpointAt::Exec(command) => command.user = Some(user),
+            _ => return Err("only a command (`exec:PROGRAM`) runs as a user".to_owned()),
+        }
+        Ok(self)
     }
 
     /// Refuses what cannot be asked for.
@@ -130,8 +149,8 @@ impl EndpointAt {
     fn parse(url: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address, `file:///PATH`, or \
-                 `statsd:///PATH.sock`",
+                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address, `file:///PATH`, \
+                 `statsd:///PATH.sock`, or `exec:PROGRAM ARGUMENTS`",
                 shown(url)
             )
         };
@@ -140,6 +159,10 @@ impl EndpointAt {
         }
         if let Some(path) = url.strip_prefix("statsd://") {
             return Ok(Self::Statsd(path.to_owned()));
+        }
+        if let Some(line) = url.strip_prefix("exec:") {
+            let words = split(line).map_err(|problem| problem.to_string())?;
+            return Ok(Self::Exec(ProgramCommand::plain(words)));
         }
         let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -154,10 +177,10 @@ impl EndpointAt {
     }
 
     fn check(&self) -> Result<(), String> {
-        let (Self::Http { path, .. } | Self::File(path) | Self::Statsd(path)) = self;
-        let is_plain = match self {
-            Self::Http { .. } => path.bytes().all(|byte| byte.is_ascii_graphic()),
-            Self::File(_) | Self::Statsd(_) => !path.contains(char::is_control),
+        let (path, is_plain) = match self {
+            Self::Http { path, .. } => (path, path.bytes().all(|byte| byte.is_ascii_graphic())),
+            Self::File(path) | Self::Statsd(path) => (path, !path.contains(char::is_control)),
+            Self::Exec(command) => return check_command(command),
         };
         if !path.starts_with('/') || !is_plain || path.len() > MOST_BYTES {
             return Err(format!("the path `{}` is invalid: it begins with `/`", shown(path)));
@@ -170,6 +193,21 @@ impl EndpointAt {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses a command that nobody could run, or that a message has no room for.
+fn check_command(command: &ProgramCommand) -> Result<(), String> {
+    let bytes: usize = command.words.iter().map(|word| word.len() + 1).sum();
+    if command.words.first().is_none_or(String::is_empty) {
+        return Err("behind `exec:` comes a program".to_owned());
+    }
+    let has_null = command.words.iter().any(|word| word.contains('\0'));
+    if has_null || bytes > MOST_COMMAND_BYTES {
+        return Err(format!(
+            "the command has a NUL, or more than {MOST_COMMAND_BYTES} bytes: make it a script"
+        ));
+    }
+    Ok(())
 }
 
 /// Whether latput makes a socket there.
@@ -189,6 +227,7 @@ impl std::fmt::Display for EndpointAt {
             Self::Http { address, path } => write!(f, "http://{address}{path}"),
             Self::File(path) => write!(f, "file://{path}"),
             Self::Statsd(path) => write!(f, "statsd://{path}"),
+            Self::Exec(command) => write!(f, "exec:{}", command.in_words()),
         }
     }
 }
@@ -321,6 +360,7 @@ mod tests {
             ("http://[::1]/m?x=1", "http://[::1]:80/m?x=1"),
             ("file:///run/app/metrics.prom", "file:///run/app/metrics.prom"),
             ("statsd:///run/app.sock", "statsd:///run/app.sock"),
+            ("exec:figures --prom 'a b'", "exec:figures --prom 'a b'"),
         ] {
             assert_eq!(parse(url).unwrap().at.to_string(), known);
         }
@@ -330,6 +370,10 @@ mod tests {
             "http://10.0.0.1:99999/",
             "http://10.0.0.1/a b",
             "file://metrics.prom",
+            "exec:",
+            "exec:''",
+            "exec:figures 'a",
+            "exec:figures a\0",
             "statsd://run/app.sock",
             "statsd:///run/app",
             "statsd:///run/../app.sock",
@@ -337,6 +381,8 @@ mod tests {
         ] {
             assert!(parse(url).is_err(), "{url}");
         }
+        let run_as = |url| parse(url).unwrap().run_as("app".to_owned());
+        assert!(run_as("exec:figures").is_ok() && run_as("file:///run/figures").is_err());
         assert!(Endpoint::parse("http://10.0.0.1/", Vec::new()).unwrap_err().contains("--figure"));
         assert_eq!(figure.metric.definition().better, PreferredDirection::Lower);
     }

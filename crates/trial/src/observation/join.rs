@@ -6,6 +6,7 @@ use super::{
     CpuAccounting, CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation,
     TcpObservation,
 };
+use crate::live::TcpGroup;
 
 impl HostObservation {
     /// The counts of both windows of one host and setting. What is not a count, such as the values of knobs, is this window's.
@@ -43,6 +44,7 @@ impl HostObservation {
                 .saturating_add(other.udp_receive_buffer_errors),
             wall_clock_step_ns: self.wall_clock_step_ns.saturating_add(other.wall_clock_step_ns),
             tcp: both(self.tcp, other.tcp.as_ref()).map(|(one, two)| one.joined(two)),
+            tcp_groups: groups(self.tcp_groups, &other.tcp_groups),
             ..self
         }
     }
@@ -68,6 +70,18 @@ impl TcpObservation {
             ..self
         }
     }
+}
+
+/// A group that had no connection in one of the windows has the other's counts.
+fn groups(
+    mut one: BTreeMap<TcpGroup, TcpObservation>,
+    other: &BTreeMap<TcpGroup, TcpObservation>,
+) -> BTreeMap<TcpGroup, TcpObservation> {
+    for (group, seen) in other {
+        let joined = one.remove(group).unwrap_or_default().joined(seen);
+        one.insert(*group, joined);
+    }
+    one
 }
 
 fn both<T, U>(one: Option<T>, other: Option<U>) -> Option<(T, U)> {
@@ -127,6 +141,13 @@ mod tests {
         assert_eq!(joined.interface.rx_packets, 12);
         let tcp = joined.tcp.unwrap();
         assert_eq!((tcp.readings, tcp.connections, tcp.rtt.count()), (6, 7, 12));
+        let group = |port, packets| {
+            let seen = part(1, 1, packets).tcp.unwrap();
+            HostObservation { tcp_groups: [(TcpGroup::Local(port), seen)].into(), ..part(1, 1, 1) }
+        };
+        let groups = group(80, 3).joined(&group(443, 4)).joined(&group(443, 5)).tcp_groups;
+        let counts: Vec<u64> = groups.values().map(|seen| seen.rtt.count()).collect();
+        assert_eq!(counts, [3, 9], "a group that one lacks has the other's counts");
         let lacking = HostObservation { napi_threads_cpu: None, ..part(1, 1, 1) };
         assert_eq!(part(1, 1, 1).joined(&lacking).napi_threads_cpu, None);
     }

@@ -1,4 +1,4 @@
-//! What an application tells of itself: over HTTP, in a file, or by statsd.
+//! What an application tells of itself: over HTTP, in a file, by statsd, or as a command's output.
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
@@ -9,8 +9,10 @@ use std::time::Duration;
 use latput_formats::prometheus::{self, Scrape};
 use latput_formats::statsd::{self, Totals};
 use latput_trial::live::{Endpoint, EndpointAt};
+use latput_units::Nanos;
 
 use super::http;
+use crate::figure_line::{FigureInbox, FigureLine};
 use crate::keeper::rights::KeepersRights;
 
 /// The application of this host.
@@ -18,6 +20,8 @@ use crate::keeper::rights::KeepersRights;
 pub(in crate::agent) struct Application {
     rights: KeepersRights,
     statsd: Option<Statsd>,
+    /// What a command tells.
+    told: Option<FigureInbox>,
 }
 
 /// A socket that the application sends to.
@@ -29,15 +33,27 @@ struct Statsd {
 
 impl Application {
     pub(in crate::agent) const fn of(rights: KeepersRights) -> Self {
-        Self { rights, statsd: None }
+        Self { rights, statsd: None, told: None }
     }
 
-    /// Makes the socket of the endpoint, if it has one that is not there yet.
+    /// Makes the socket of the endpoint, if it has one that is not there yet. `told_on` is that of a command.
     ///
     /// # Errors
     ///
     /// Why it cannot be made, and the remedy.
-    pub(super) fn open(&mut self, endpoint: &Endpoint) -> Result<(), String> {
+    pub(super) fn open(
+        &mut self,
+        endpoint: &Endpoint,
+        told_on: Option<&FigureLine>,
+    ) -> Result<(), String> {
+        if let Some(line) =
+            told_on.filter(|line| self.told.as_ref().is_none_or(|it| it.line != **line))
+        {
+            let inbox = FigureInbox::open(line);
+            let inbox =
+                inbox.map_err(|error| format!("cannot hear a command's figures: {error}"))?;
+            self.told = Some(inbox);
+        }
         let EndpointAt::Statsd(path) = &endpoint.at else { return Ok(()) };
         if self.statsd.as_ref().is_some_and(|statsd| statsd.endpoint == *endpoint) {
             return Ok(());
@@ -59,13 +75,26 @@ impl Application {
         Ok(())
     }
 
-    /// What it tells now.
+    /// What it tells now. A command's figures have the time at which they came.
     ///
     /// # Errors
     ///
     /// Why nothing can be read.
-    pub(super) fn scrape(&self, endpoint: &Endpoint, within: Duration) -> Result<Scrape, String> {
+    pub(super) fn scrape(
+        &self,
+        endpoint: &Endpoint,
+        within: Duration,
+    ) -> Result<(Option<Nanos>, Scrape), String> {
+        if let EndpointAt::Exec(_) = endpoint.at {
+            let (at, text) = self.told.as_ref().ok_or("its command was not started")?.latest()?;
+            return Ok((Some(at), Scrape::read(&text, &endpoint.figures)?));
+        }
+        self.ask(endpoint, within).map(|scrape| (None, scrape))
+    }
+
+    fn ask(&self, endpoint: &Endpoint, within: Duration) -> Result<Scrape, String> {
         match &endpoint.at {
+            EndpointAt::Exec(_) => Err("a command is not asked".to_owned()),
             EndpointAt::Http { address, path } => {
                 let text = http::get(*address, path, within)?;
                 Scrape::read(&text, &endpoint.figures)

@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::program::message::{Ended, Ending};
 
 /// The program, how it ended, and its last lines.
-pub(super) fn failed(command: &ProgramCommand, ended: &Ended) -> String {
+pub(in crate::agent_pool) fn failed(command: &ProgramCommand, ended: &Ended) -> String {
     format!("`{}`: {}{}", command.in_words(), ended.ending, last_words(ended))
 }
 
 /// The error of a trial. Another attempt may succeed, unless the program could not be started.
-pub(super) fn error(host: &str, problem: String, ended: &Ended) -> Error {
+pub(in crate::agent_pool) fn error(host: &str, problem: String, ended: &Ended) -> Error {
     let is_transient = !matches!(ended.ending, Ending::NotStarted { .. });
     Error::Program { host: host.to_owned(), problem, is_transient }
 }

@@ -55,6 +55,7 @@ impl Run<'_> {
             files: Vec::new(),
             keep: KEPT_BESIDE,
             free_port: self.program.port().map(|port| (self.sut, port)),
+            tell_on: None,
         };
         let id = programs.host(&spec.name).launch(start)?;
         programs.servers.push(LiveServer {

@@ -15,6 +15,7 @@ use crate::workload::{FieldError, LIVE};
 pub(super) const FIELDS: &[&str] = &[
     "ports",
     "peers",
+    "by",
     "guard",
     "strikes",
     "slice",
@@ -25,6 +26,7 @@ pub(super) const FIELDS: &[&str] = &[
     "disruptive",
     "observe",
     "endpoint",
+    "endpoint_user",
     "metrics",
 ];
 
@@ -45,6 +47,7 @@ pub(super) fn of_table(
     let live = Live {
         ports: field("ports").read()?.unwrap_or_default(),
         peers: field("peers").read::<Vec<IpAddr>>()?.unwrap_or_default(),
+        by: field("by").read()?,
         guards: guards(table)?,
         strikes: field("strikes").read()?.unwrap_or(plain.strikes),
         slice: time("slice")?.unwrap_or(plain.slice),
@@ -95,7 +98,14 @@ fn endpoint<'a>(
         None if figures.is_empty() => Ok(None),
         None => Err(error("metrics", "the figures are of an `endpoint`: name it".to_owned())),
         Some(url) => {
-            Endpoint::parse(&url, figures).map(Some).map_err(|problem| error("endpoint", problem))
+            let endpoint = Endpoint::parse(&url, figures);
+            let endpoint = endpoint.map_err(|problem| error("endpoint", problem))?;
+            let user: Option<String> = field("endpoint_user").read()?;
+            let endpoint = match user {
+                Some(user) => endpoint.run_as(user),
+                None => Ok(endpoint),
+            };
+            endpoint.map(Some).map_err(|problem| error("endpoint_user", problem))
         }
     }
 }
@@ -121,7 +131,7 @@ mod tests {
     #[test]
     fn a_plan_says_what_is_watched_and_what_protects_it() {
         let plan = parsed(
-            "ports = [443]\npeers = [\"10.0.0.7\"]\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
+            "ports = [443]\npeers = [\"10.0.0.7\"]\nby = \"port\"\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
              pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
              endpoint = \"http://127.0.0.1:9100/metrics\"\n\
              metrics = { live_plan_errors = \"counter errors_total{code=\\\"500\\\"}\" }\n",
@@ -130,6 +140,7 @@ mod tests {
         let load = &plan.workloads[0];
         let live = load.live.as_deref().unwrap();
         assert_eq!((load.traffic, load.name.as_str()), (Traffic::Live, "live"));
+        assert_eq!(live.by, Some(crate::live::GroupBy::Port));
         assert_eq!((live.slice, live.pause), (Nanos::from_s(1), Nanos::from_ms(500)));
         assert_eq!(live.endpoint.as_ref().unwrap().figures.len(), 1);
         let stored = serde_json::to_string(load).unwrap();
@@ -143,6 +154,7 @@ mod tests {
         for (workload, expected) in [
             ("ports = [70000]", "`ports`"),
             ("peers = [\"server\"]", "`peers`"),
+            ("by = \"host\"", "`by`"),
             ("guard = [[1]]", "`guard`"),
             ("slice = \"1ms\"", "`slice` must be from"),
             ("busy_at_most = 2.0", "`busy_at_most`"),
@@ -150,6 +162,11 @@ mod tests {
             ("disruptive = [\"rx-rings\"]", "`disruptive`"),
             ("metrics = { live_plan_a = \"gauge a\" }", "name it"),
             ("endpoint = \"http://10.0.0.1/\"", "which figures"),
+            (
+                "endpoint_user = \"a\"\nendpoint = \"http://10.0.0.1/\"\nmetrics = { live_plan_a = \"gauge a\" }",
+                "only a command",
+            ),
+            ("endpoint = \"exec:a 'b\"", "`endpoint`"),
             ("probe_hz = 100", "no probe"),
             ("burst = 1", "no field `burst`"),
             ("[[workload]]\nkind = \"tcp_rr\"", "alone"),

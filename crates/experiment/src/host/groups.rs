@@ -1,0 +1,180 @@
+//! Readings of TCP connections by port or by peer: the busiest groups, and the other connections together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_linux::TcpConnection;
+use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
+use latput_trial::observation::TcpObservation;
+
+use super::moved::{Moved, payload};
+
+/// Most groups of which the payload is known.
+const MOST_KNOWN: usize = 4096;
+
+/// The payload of each group so far, over all blocks: the groups of a block are chosen before it by this, so that a setting
+/// does not choose what is told of it.
+#[derive(Debug, Default)]
+pub(crate) struct Payloads(BTreeMap<TcpGroup, u64>);
+
+/// The groups of a block.
+#[derive(Debug)]
+pub(super) struct Groups {
+    by: GroupBy,
+    /// Ports that this host listens on.
+    listening: BTreeSet<u16>,
+    payloads: Payloads,
+    /// Those that are told of; the connections of all others are together.
+    chosen: BTreeSet<TcpGroup>,
+    seen: BTreeMap<TcpGroup, TcpObservation>,
+    /// Connections of the reading that is under way.
+    in_reading: BTreeMap<TcpGroup, u64>,
+}
+
+impl Groups {
+    pub(super) fn new(by: GroupBy, listening: BTreeSet<u16>, payloads: Payloads) -> Self {
+        let (chosen, seen, in_reading) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        Self { by, listening, payloads, chosen, seen, in_reading }
+    }
+
+    /// Chooses the groups, by the payload so far; where that is not known yet, by that of these connections' lives.
+    pub(super) fn choose<'c>(&mut self, found: impl Iterator<Item = &'c TcpConnection>) {
+        let mut of_lives = Payloads::default();
+        for one in found.filter(|_| self.payloads.0.is_empty()) {
+            of_lives.add(self.of(one), payload(one));
+        }
+        let known = if self.payloads.0.is_empty() { &of_lives } else { &self.payloads };
+        self.chosen = known.most(MOST_GROUPS).into_iter().collect();
+    }
+
+    /// Adds a connection of a reading.
+    pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved) {
+        let own = self.of(one);
+        self.payloads.add(own, moved.acked_bytes.saturating_add(moved.received_bytes));
+        let group = if self.chosen.contains(&own) { own } else { TcpGroup::Others };
+        *self.in_reading.entry(group).or_default() += 1;
+        moved.add_to(self.seen.entry(group).or_default(), one);
+    }
+
+    /// Ends a reading.
+    pub(super) fn end_reading(&mut self) {
+        for (group, connections) in std::mem::take(&mut self.in_reading) {
+            let seen = self.seen.entry(group).or_default();
+            seen.readings += 1;
+            seen.connections = seen.connections.max(connections);
+        }
+    }
+
+    /// What was seen since the last call.
+    pub(super) fn take(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
+        let mut seen = std::mem::take(&mut self.seen);
+        for group in seen.values_mut() {
+            group.rtt.pack();
+        }
+        seen
+    }
+
+    pub(super) fn into_payloads(self) -> Payloads {
+        self.payloads
+    }
+
+    fn of(&self, one: &TcpConnection) -> TcpGroup {
+        match self.by {
+            GroupBy::Peer => TcpGroup::Peer(one.remote.0),
+            GroupBy::Port if self.listening.contains(&one.local.1) => TcpGroup::Local(one.local.1),
+            GroupBy::Port => TcpGroup::Remote(one.remote.1),
+        }
+    }
+}
+
+impl Payloads {
+    fn add(&mut self, group: TcpGroup, bytes: u64) {
+        if self.0.len() >= MOST_KNOWN && !self.0.contains_key(&group) {
+            let kept: BTreeSet<TcpGroup> = self.most(MOST_KNOWN / 2).into_iter().collect();
+            self.0.retain(|group, _| kept.contains(group));
+        }
+        let sum = self.0.entry(group).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+
+    /// The groups with the most payload.
+    fn most(&self, count: usize) -> Vec<TcpGroup> {
+        let mut sorted: Vec<(&TcpGroup, &u64)> = self.0.iter().collect();
+        sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        sorted.into_iter().take(count).map(|(group, _)| *group).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use latput_units::Nanos;
+
+    use super::*;
+
+    fn connection(local: u16, remote: (&str, u16), acked: u64) -> TcpConnection {
+        TcpConnection {
+            cookie: acked,
+            local: ("10.0.0.1".parse().unwrap(), local),
+            remote: (remote.0.parse::<IpAddr>().unwrap(), remote.1),
+            rtt: Nanos::from_us(200),
+            rtt_deviation: Nanos::from_us(10),
+            min_rtt: None,
+            retransmitted: 0,
+            acked_bytes: Some(acked),
+            received_bytes: Some(0),
+            delivery_bytes_per_s: None,
+        }
+    }
+
+    fn read(groups: &mut Groups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
+        groups.choose(found.iter());
+        for one in found {
+            groups.add(one, &Moved::of(one, None));
+        }
+        groups.end_reading();
+        let seen = groups.take().into_iter();
+        seen.map(|(group, it)| (group.to_string(), it.connections, it.acked_bytes)).collect()
+    }
+
+    #[test]
+    fn a_service_is_found_by_the_port_that_this_host_listens_on_or_the_other_end_has() {
+        let mut groups = Groups::new(GroupBy::Port, [443].into(), Payloads::default());
+        let found = [
+            connection(443, ("10.0.0.7", 50_000), 5),
+            connection(443, ("10.0.0.8", 50_001), 7),
+            connection(40_000, ("10.0.0.9", 443), 11),
+        ];
+        let seen = read(&mut groups, &found);
+        assert_eq!(seen, [("local:443".to_owned(), 2, 12), ("remote:443".to_owned(), 1, 11)]);
+        assert_eq!(groups.take(), BTreeMap::new());
+    }
+
+    #[test]
+    fn the_busiest_are_told_of_and_the_rest_together() {
+        let mut groups = Groups::new(GroupBy::Peer, BTreeSet::new(), Payloads::default());
+        let peers: Vec<String> = (1..=40).map(|host| format!("10.0.0.{host}")).collect();
+        let found: Vec<TcpConnection> =
+            (1..).zip(&peers).map(|(bytes, peer)| connection(9, (peer, 443), bytes)).collect();
+        let seen = read(&mut groups, &found);
+        assert_eq!(seen.len(), MOST_GROUPS + 1);
+        assert_eq!(seen[0].0, "10.0.0.25", "24 peers have less");
+        assert_eq!(seen[MOST_GROUPS], ("others".to_owned(), 24, (1..=24).sum()));
+        // In the next block those count that were busy in this one, not those that were long before it.
+        let mut next = Groups::new(GroupBy::Peer, BTreeSet::new(), groups.into_payloads());
+        let seen = read(&mut next, &[connection(9, ("10.0.0.1", 443), 1 << 40)]);
+        assert_eq!(seen, [("others".to_owned(), 1, 1 << 40)]);
+    }
+
+    #[test]
+    fn any_number_of_peers_takes_a_bounded_space() {
+        let mut payloads = Payloads::default();
+        for host in 0..50_000_u32 {
+            let busy = u64::from(host % 1000 == 0) * 1000;
+            payloads.add(TcpGroup::Peer(IpAddr::V4(host.into())), busy + 1);
+        }
+        assert!(payloads.0.len() <= MOST_KNOWN);
+        let busiest = payloads.most(50);
+        assert!(busiest.contains(&TcpGroup::Peer(IpAddr::V4(1000.into()))), "it was not forgotten");
+    }
+}

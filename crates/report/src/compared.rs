@@ -1,0 +1,45 @@
+//! The words of one comparison of two figures, for every table of them.
+
+use latput_model::Comparison;
+use latput_model::compare::FigureComparison;
+use latput_trial::Results;
+use latput_trial::metric::Scale;
+
+use crate::format;
+
+/// The rules of all comparisons.
+pub(crate) fn method(comparisons: &[Comparison]) -> String {
+    let Some(Comparison { method, .. }) = comparisons.first() else { return String::new() };
+    let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
+    let judged = figures.filter(|figure| figure.p_value.is_some()).count();
+    let effect = if method.smallest_effect > 0.0 {
+        format!(
+            "; differences below {} are of no interest",
+            format::percent(method.smallest_effect)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{} sure of all {} together (Holm){effect}",
+        format::percent(method.confidence),
+        format::count(judged, "comparison"),
+    )
+}
+
+/// The texts of one figure: name, base, other, change, interval and verdict. The change is made of both figures.
+pub(crate) fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
+    let any = latput_trial::Traffic::tcp_rr(0);
+    let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
+    let (base, other) = figure.compared;
+    let scale = Scale::of(figure.metric, &traffic, base.abs().max(other.abs()));
+    let ratio = figure.ratio.as_ref();
+    [
+        figure.metric.column().to_owned(),
+        scale.with_unit(base),
+        scale.with_unit(other),
+        ratio.map_or_else(|| "n/a".to_owned(), |ratio| format::change(ratio.value)),
+        ratio.and_then(format::change_interval).unwrap_or_default(),
+        figure.verdict.name().to_owned(),
+    ]
+}

@@ -1,0 +1,73 @@
+//! Live traffic by port or by peer: what today's setting has in each group, and what the others change there.
+
+use std::fmt::Write;
+
+use comfy_table::Table;
+use latput_model::ConnectionGroups;
+use latput_model::compare::{FigureComparison, Verdict};
+use latput_model::groups::TOLD;
+use latput_trial::metric::Scale;
+use latput_trial::{Metric, Traffic};
+
+use super::{Screen, wrapped};
+use crate::compared;
+use crate::plain::plain;
+use crate::view::View;
+
+/// Today's figures of each group, and what the other settings change there. Nothing without groups.
+pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
+    let Some(found) = ConnectionGroups::of(view.results) else { return String::new() };
+    let by = found.by.name();
+    let mut text = format!("By {by}, under today's setting\n");
+    text += &(plain(todays(&found), 1..=TOLD.len() + 1).join("\n") + "\n\n");
+    for (setting, comparison) in &found.comparisons {
+        let _ = writeln!(text, "By {by}, {} against today", view.full_label(*setting));
+        let mut table = Table::new();
+        table.set_header(["", "", "today", "setting", "change", "interval", ""]);
+        for figure in comparison.figures.iter().filter(|it| is_shown(it)) {
+            let [name, first, second, change, interval, verdict] =
+                compared::row(figure, view.results);
+            let group = figure.workload.clone();
+            table.add_row([group, name, first, second, change, interval, verdict]);
+        }
+        text += &(plain(table, 2..=5).join("\n") + "\n\n");
+    }
+    if !found.comparisons.is_empty() {
+        let all: Vec<_> = found.comparisons.iter().map(|(_, one)| one.clone()).collect();
+        let rule = format!(
+            "Groups are looks, not goals: {}. p99, and what else is better or worse; the JSON has all.",
+            compared::method(&all)
+        );
+        text += &(wrapped(&rule, "", screen.columns) + "\n");
+    }
+    text
+}
+
+/// The tail of each group, and what has changed besides.
+fn is_shown(figure: &FigureComparison) -> bool {
+    figure.metric == Metric::TcpRttNsP99
+        || matches!(figure.verdict, Verdict::Better | Verdict::Worse)
+}
+
+fn todays(found: &ConnectionGroups) -> Table {
+    let values = |metric: &Metric| {
+        let all = found.groups.iter().filter_map(|group| group.today.get(metric));
+        all.map(|estimate| estimate.value).filter(|value| value.is_finite()).fold(0.0, f64::max)
+    };
+    let scales: Vec<Scale> =
+        TOLD.iter().map(|metric| Scale::of(*metric, &Traffic::Live, values(metric))).collect();
+    let mut table = Table::new();
+    let names = TOLD
+        .iter()
+        .zip(&scales)
+        .map(|(metric, scale)| format!("{}\n{}", metric.column(), scale.unit));
+    table.set_header([String::new(), "conns".to_owned()].into_iter().chain(names));
+    for group in &found.groups {
+        let figures = TOLD.iter().zip(&scales).map(|(metric, scale)| {
+            group.today.get(metric).map_or("-".to_owned(), |it| scale.number(it.value))
+        });
+        let first = [group.name.clone(), group.connections.to_string()];
+        table.add_row(first.into_iter().chain(figures));
+    }
+    table
+}
