@@ -71,3 +71,21 @@ pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
         Metric::SutServiceDemandUs,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::own_metric;
+
+    #[test]
+    fn own_figures_take_the_rates_place_by_their_direction_and_kind() {
+        use PreferredDirection::{Higher, Lower};
+        let own = |name, better, summary| Metric::Custom(own_metric(name, better, summary));
+        let work = own("cell_work", Higher, Summary::Mean);
+        let time = own("cell_time", Lower, Summary::Median);
+        let errors = own("cell_errors", Lower, Summary::Mean);
+        assert_eq!(own_rates([time, errors, work, Metric::ThroughputBps]), [work]);
+        assert_eq!(own_rates([errors, time]), [time]);
+        assert_eq!(own_rates([errors]), []);
+    }
+}

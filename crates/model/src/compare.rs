@@ -365,7 +365,7 @@ mod tests {
     use latput_units::Rng;
 
     use super::*;
-    use crate::synthetic::{Figures as Made, noise, results, rr, stream};
+    use crate::synthetic::{Figures as Made, noise, own_metric, results, rr, stream};
 
     #[test]
     fn two_settings_of_one_run_are_compared_in_pairs() {
@@ -377,6 +377,11 @@ mod tests {
         let ratio = figure.ratio.as_ref().unwrap();
         assert!(ratio.low < 1.3 && 1.3 < ratio.high, "{ratio:?}");
         assert!(ratio.confidence > 0.99, "many comparisons need more: {ratio:?}");
+        let (base, other) = figure.compared;
+        assert!(
+            (base / 1e6 - 1.0).abs() < 0.01 && (other / 1.3e6 - 1.0).abs() < 0.01,
+            "{base} {other}"
+        );
         let back = one(&results, 1, &results, 0, method(0.0));
         assert_eq!(self::figure(&back, "rr", Metric::TransactionsPerS).verdict, Verdict::Worse);
     }
@@ -407,6 +412,9 @@ mod tests {
         // Proven, and less than what matters: no claim either way.
         check_verdict((1.015, 1.005, 1.025), true, Verdict::NoDifferenceShown);
         check_verdict((0.985, 0.975, 0.995), true, Verdict::NoDifferenceShown);
+        // Just as large as the smallest effect is not below it.
+        check_verdict((1.0, 1.0 / 1.02, 1.015), false, Verdict::NoDifferenceShown);
+        check_verdict((1.0, 0.985, 1.02), false, Verdict::NoDifferenceShown);
     }
 
     #[test]
@@ -523,5 +531,40 @@ mod tests {
             p99_us: Some(50.0 * noise(&mut rng, 0.01)),
             service_demand_us: 2.0 * noise(&mut rng, 0.01),
         })
+    }
+
+    #[test]
+    fn of_the_plans_own_metrics_those_with_a_better_side_are_compared() {
+        use latput_trial::metric::Summary;
+        let own = |name, better| own_metric(name, better, Summary::Mean);
+        let judged = own("compare_judged", PreferredDirection::Higher);
+        let shown = own("compare_shown", PreferredDirection::Neither);
+        let mut made = made(3, 3, |_| 1.0);
+        for row in &mut made.rows {
+            let value = [10.0, 20.0][row.setting];
+            row.observation.figures = BTreeMap::from([(judged, value), (shown, value)]);
+        }
+        let found = one(&made, 0, &made, 1, method(0.02));
+        let own = found.figures.iter().filter(|it| matches!(it.metric, Metric::Custom(_)));
+        let own: Vec<_> = own.map(|it| (&*it.workload, it.metric, it.verdict.name())).collect();
+        let judged = Metric::Custom(judged);
+        assert_eq!(own, [("rr", judged, "better"), ("stream", judged, "better")]);
+    }
+
+    #[test]
+    fn losses_that_are_the_same_in_each_pair_do_not_differ() {
+        let made = made(3, 1, |_| 1.0);
+        let runs = Runs::of(&made);
+        let figures = Figures::Pairs(vec![(0.0, 0.0), (0.02, 0.02), (0.01, 0.01)]);
+        let cell = (&runs, 0, 0);
+        let draft = Draft { pair: 0, metric: Metric::LossRatio, base: cell, other: cell, figures };
+        assert_eq!(draft.p_value(), Some(1.0));
+    }
+
+    #[test]
+    fn each_verdict_has_its_words() {
+        use Verdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
+        let words = [Better, Worse, Equivalent, NoDifferenceShown, NotJudged].map(Verdict::name);
+        assert_eq!(words, ["better", "worse", "equivalent", "no difference shown", "not judged"]);
     }
 }

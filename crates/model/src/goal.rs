@@ -206,3 +206,25 @@ impl fmt::Display for Condition {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{rr, stream};
+
+    #[test]
+    fn a_workloads_name_comes_before_a_kind_of_the_same_name() {
+        let check = |workloads: &[Workload], of: &str, expected: &[usize]| {
+            let goal = Goal::parse(&format!("maximize rate of {of}")).unwrap();
+            let found = goal.objective[0].of(workloads);
+            let found: Vec<usize> = found.into_iter().map(|(workload, _)| workload).collect();
+            assert_eq!(found, expected, "{of}");
+        };
+        let named = [rr("tcp_stream"), stream("x"), stream("y")];
+        check(&named, "tcp_stream", &[0]);
+        check(&named, "y", &[2]);
+        check(&named, "tcp_rr", &[0]);
+        check(&named[1..], "tcp_stream", &[0, 1]);
+        check(&named, "udp_rr", &[]);
+    }
+}

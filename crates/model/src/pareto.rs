@@ -70,8 +70,9 @@ fn beats(a: &Costs, b: &Costs) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::Summary;
-    use crate::synthetic::{Figures, results, rr, stream};
+    use crate::synthetic::{Figures, reported, results, rr, stream};
 
     #[test]
     fn what_is_beaten_everywhere_is_not_in_the_set() {
@@ -119,5 +120,20 @@ mod tests {
     #[track_caller]
     fn check(settings: &[(f64, f64, f64)], expected: &[usize]) {
         assert_eq!(front(settings), expected);
+    }
+
+    #[test]
+    fn a_setting_that_is_better_by_just_the_tolerance_does_not_beat_another() {
+        let costs = |cost| Costs::from([((0, Metric::LatencyNsP99), cost)]);
+        let step = TOLERANCE.ln_1p();
+        assert!(!beats(&costs(0.0), &costs(step)));
+        assert!(beats(&costs(0.0), &costs(step * 1.001)));
+    }
+
+    #[test]
+    fn runs_without_any_figure_have_no_trade_off() {
+        let made = reported(&[rr("rr")], 2, &[(Metric::LatencyNsP99, &[&[f64::NAN], &[f64::NAN]])]);
+        let summary = Summary::of(&made);
+        assert_eq!((summary.cells.len(), summary.pareto), (2, vec![]));
     }
 }

@@ -261,6 +261,11 @@ mod tests {
         model.workloads[1].name = "another".to_owned();
         let found = predicted(&live, &model, &BTreeSet::new());
         assert_eq!(column(&found, Metric::SutServiceDemandUs).points.len(), 3);
+        assert_eq!(
+            column(&found, Metric::TransactionsPerS).points.len(),
+            4,
+            "a rate is no CPU figure"
+        );
         assert_eq!(found.remarks.len(), 2, "{:?}", found.remarks);
         let nothing = predicted(&live, &made(&["u=1"], 1, [1.0; 4], 0.0), &BTreeSet::new());
         assert!(nothing.columns.is_empty() && nothing.errors.is_empty());
@@ -278,5 +283,18 @@ mod tests {
             p99_us: Some(50.0),
             service_demand_us: 2.0,
         })
+    }
+
+    #[test]
+    fn without_two_that_differ_there_is_no_rank_of_those_apart_and_of_zero_no_error() {
+        let alike = made(&LABELS[..3], 4, [2e3; 4], 0.0);
+        let found = predicted(&alike, &alike, &BTreeSet::new());
+        let rank = column(&found, Metric::TransactionsPerS).rank.unwrap();
+        assert_eq!((rank.pairs, rank.apart, rank.tau_apart), (3, 0, None));
+        let error = |value: f64| {
+            let measured = Estimate::single(value);
+            PredictedPoint { setting: 0, measured, predicted: 3.0, is_fitted: false }.error_ratio()
+        };
+        assert_eq!((error(2.0), error(0.0)), (Some(0.5), None));
     }
 }

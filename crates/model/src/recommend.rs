@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::Summary;
-    use crate::synthetic::{Figures, noise, results, rr, stream};
+    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
 
     const DEFAULT: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 best";
 
@@ -562,5 +562,71 @@ mod tests {
         let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
         let summary = Summary::of(&results);
         summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
+    }
+
+    #[test]
+    fn of_two_that_are_proven_better_the_best_is_chosen_unless_a_guard_banned_it() {
+        let rates: &[&[f64]] = &[&[1e9], &[1.2e9], &[1.5e9]];
+        let goal = Goal::parse("maximize throughput_bps").unwrap();
+        let mut made = reported(&[stream("s")], 5, &[(Metric::ThroughputBps, rates)]);
+        assert_eq!(recommendation(&made, &goal).unwrap().setting, 2);
+        let check = latput_trial::Check {
+            name: BAN_CHECK.to_owned(),
+            passed: false,
+            detail: String::new(),
+        };
+        for row in made.rows.iter_mut().filter(|row| row.setting != 1) {
+            row.observation.checks.push(check.clone());
+        }
+        assert_eq!(banned(&made), BTreeSet::from([2]));
+        assert_eq!(recommendation(&made, &goal).unwrap().setting, 1);
+    }
+
+    #[test]
+    fn the_ratio_of_one_setting_shares_the_chance_of_error_with_the_others() {
+        let made = reported(
+            &[stream("s")],
+            5,
+            &[
+                (Metric::LatencyNsP99, &[&[8e4], &[4e4], &[2e4]]),
+                (Metric::ThroughputBps, &[&[1e9], &[1e9], &[1e9]]),
+            ],
+        );
+        // 1 % by two; half of that where today's setting can break a limit.
+        for (limit, confidence) in [("", 0.995), (" where throughput_bps >= 9e8", 0.997_5)] {
+            let goal = Goal::parse(&format!("minimize latency_ns_p99{limit}")).unwrap();
+            for (setting, ratio) in [(1, 0.5), (2, 0.25)] {
+                let found = objective_ratio(&made, &goal, setting).unwrap();
+                assert!((found.value - ratio).abs() < 1e-12, "{found:?}");
+                assert!((found.confidence - confidence).abs() < 1e-12, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_that_today_breaks_share_half_of_the_chance_of_error() {
+        let made = reported(
+            &[stream("s")],
+            5,
+            &[
+                (Metric::LatencyNsP99, &[&[8e4], &[8e4]]),
+                (Metric::ThroughputBps, &[&[1e9], &[2.5e9]]),
+            ],
+        );
+        let limit = "throughput_bps >= 2e9";
+        let two = format!("{limit} and throughput_bps >= 3e9");
+        // One side of 0.5 %, or of 0.25 % for each of two, is both sides at 99 and at 99.5 %.
+        for (limits, confidence) in [(limit, 0.99), (&two, 0.995)] {
+            let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limits}")).unwrap();
+            let runs = Runs::of_goal(&made, &goal);
+            let judge = Judge::of(&made, &runs, &goal).unwrap();
+            let kept = judge.kept().unwrap();
+            let found = judge.broken_by_first(&kept);
+            assert_eq!(found.len(), goal.conditions.len());
+            for (_, comparisons) in found {
+                let ratio = comparisons[&1].ratio.as_ref().unwrap();
+                assert!((ratio.confidence - confidence).abs() < 1e-12, "{ratio:?}");
+            }
+        }
     }
 }

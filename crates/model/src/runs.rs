@@ -226,9 +226,10 @@ pub(crate) const AVERAGE: Average = Average::Trimmed;
 #[cfg(test)]
 mod tests {
     use latput_stats::Method;
+    use latput_trial::metric::PreferredDirection;
 
     use super::*;
-    use crate::synthetic::{Figures, results, rr};
+    use crate::synthetic::{Figures, own_metric, results, rr};
 
     #[test]
     fn intervals_stop_at_what_a_metric_can_be() {
@@ -262,5 +263,27 @@ mod tests {
         let estimate = Estimate { value, low, high, confidence: 0.99, method, runs: 6 };
         let cut = cut_to_possible(metric, estimate);
         assert_eq!((cut.low, cut.high, cut.value), (expected.0, expected.1, value));
+    }
+
+    #[test]
+    fn a_row_of_the_setting_behind_the_last_one_is_left_out() {
+        let mut made = results(&["off", "on"], &[rr("rr")], 1, |_, _| Figures::default());
+        made.rows[1].setting = 2;
+        let runs = Runs::of(&made);
+        assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
+        assert!(runs.remarks[0].starts_with("1 runs name a setting or workload"), "{runs:?}");
+    }
+
+    #[test]
+    fn a_workload_has_the_own_metrics_of_its_runs_and_not_of_others() {
+        let own = |name| own_metric(name, PreferredDirection::Higher, Summarised::Mean);
+        let (one, two) = (own("runs_one"), own("runs_two"));
+        let mut made = results(&["off"], &[rr("rr"), rr("other")], 2, |_, _| Figures::default());
+        for row in &mut made.rows {
+            row.observation.figures = BTreeMap::from([([one, two][row.workload], 1.0)]);
+        }
+        let runs = Runs::of(&made);
+        assert_eq!(runs.custom_metrics(0), BTreeSet::from([Metric::Custom(one)]));
+        assert_eq!(runs.custom_metrics(1), BTreeSet::from([Metric::Custom(two)]));
     }
 }

@@ -272,7 +272,7 @@ mod tests {
     use latput_units::{CpuId, Nanos, Rng};
 
     use super::*;
-    use crate::synthetic::{Figures, noise, results, rr, stream, udp};
+    use crate::synthetic::{Figures, noise, reported, results, rr, stream, udp};
 
     #[test]
     fn a_cell_has_every_figure_with_the_interval_of_its_kind() {
@@ -500,5 +500,45 @@ mod tests {
             p99_us: (workload != 2).then(|| 50.0 * noise(&mut rng, 0.005)),
             service_demand_us: 2.0 * noise(&mut rng, 0.005),
         })
+    }
+
+    #[test]
+    fn what_a_search_confirmed_is_judged_by_its_fresh_runs_under_its_own_number() {
+        let search: &[f64] = &[5e5, 4e5, 3e5, 2e5, 1e5];
+        // Block 0 is the search's; today's and `c` run afresh.
+        let mut made = reported(
+            &[rr("rr")],
+            4,
+            &[(Metric::LatencyNsP99, &[&[9e5, 4e5, 4e5, 4e5], search, &[1e6, 1e5, 1e5, 1e5]])],
+        );
+        made.rows.retain(|row| row.setting != 1 || row.block == 0);
+        made.goal = Some("latency".to_owned());
+        assert_eq!(confirmation(&made), None);
+        made.confirmed_from = Some(1);
+        let (fresh, settings) = confirmation(&made).unwrap();
+        assert_eq!(settings, [0, 2]);
+        let labels: Vec<&str> = fresh.settings.iter().map(|set| &*set.label).collect();
+        let rows: Vec<(u32, usize)> =
+            fresh.rows.iter().map(|row| (row.block, row.setting)).collect();
+        assert_eq!(labels, ["a", "c"]);
+        assert_eq!(rows, [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]);
+        let advice = Summary::of(&made).recommendation.unwrap();
+        assert_eq!((advice.setting, advice.is_proven()), (2, true));
+        let ratio = advice.against_first.unwrap();
+        assert!((ratio.value - 0.25).abs() < 1e-9 && ratio.runs == 3, "{ratio:?}");
+        // Only today's ran afresh: nothing was confirmed.
+        made.rows.retain(|row| row.setting != 2 || row.block == 0);
+        assert_eq!(confirmation(&made), None);
+    }
+
+    #[test]
+    fn a_confidence_that_is_none_is_warned_of() {
+        for (confidence, is_warned) in
+            [(0.99, false), (0.01, false), (0.0, true), (1.0, true), (-1.0, true), (1.5, true)]
+        {
+            let warnings = Summary::of(&Results { confidence, ..steady(2) }).warnings;
+            let warned = warnings.iter().any(|it| it.contains("nothing has an interval"));
+            assert_eq!(warned, is_warned, "{confidence}: {warnings:?}");
+        }
     }
 }

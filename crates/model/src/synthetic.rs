@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use latput_stats::Histogram;
+use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, ProbeObservation, Role, TrafficObservation,
 };
 use latput_trial::results::LabelledSetting;
-use latput_trial::{Observation, Probe, Results, Row, Traffic, Workload};
+use latput_trial::{Metric, Observation, Probe, Results, Row, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, Rng};
 
 /// The figures of one synthetic run; 0 and `None` are not measured.
@@ -58,6 +59,33 @@ pub(crate) fn results(
         today: Vec::new(),
         findings: Vec::new(),
     }
+}
+
+/// Runs that report these values and nothing else, of the settings `a`, `b` and so on under `workloads`: each setting's
+/// values by block, from the first again where there are more blocks. NaN is not measured.
+pub(crate) fn reported(
+    workloads: &[Workload],
+    blocks: u32,
+    figures: &[(Metric, &[&[f64]])],
+) -> Results {
+    let labels = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    let settings = figures.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
+    let mut made = results(&labels[..settings], workloads, blocks, |_, _| Figures::default());
+    for row in &mut made.rows {
+        row.observation = Observation::default();
+        for (metric, values) in figures {
+            let values = values[row.setting];
+            let value = values[row.block as usize % values.len()];
+            row.observation.reported_metrics.insert(*metric, value);
+        }
+    }
+    made
+}
+
+/// A plan's own metric, a plain number. Of each name there is one in the process.
+pub(crate) fn own_metric(name: &str, better: PreferredDirection, summary: Summary) -> CustomMetric {
+    let name = name.to_owned();
+    CustomMetric::define(&Definition { name, unit: Unit::Number, better, summary }).unwrap()
 }
 
 /// One-byte request/response.

@@ -141,4 +141,12 @@ mod tests {
         run.rows[0].started_unix_ms = began_ms;
         run
     }
+
+    #[test]
+    fn a_run_began_with_its_first_trial_that_has_a_time() {
+        let mut made = results(&["off"], &[rr("rr")], 3, |_, _| Figures::default());
+        assert_eq!(began_ms(&made), None);
+        (made.rows[1].started_unix_ms, made.rows[2].started_unix_ms) = (7_000, 5_000);
+        assert_eq!(began_ms(&made), Some(5_000));
+    }
 }

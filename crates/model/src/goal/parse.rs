@@ -328,6 +328,8 @@ mod tests {
     fn a_wrong_word_is_named_with_its_place_and_what_it_could_be() {
         check("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
         check("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
+        check("'minimize' rate", Some("minimize"), 1, "a goal begins with");
+        check("\"maximize\" rate", Some("maximize"), 1, "a goal begins with");
         check("minimize latency_ns_p99 when", Some("when"), 25, "`where`");
         check("minimize rate where rate => 1", Some("=>"), 26, "`>=` or `<=`");
         check("minimize rate where rate >= ninety", Some("ninety"), 29, "number");
@@ -374,6 +376,7 @@ mod tests {
     #[test]
     fn a_huge_goal_is_refused_and_a_huge_word_not_repeated() {
         check(&"x".repeat(2_001), None, 2_002, "at most");
+        assert!(Goal::parse(&format!("{:2000}", "latency")).is_ok());
         let error = Goal::parse(&format!("minimize {}", "x".repeat(1_900))).unwrap_err();
         assert!(error.to_string().len() < 250, "{error}");
     }

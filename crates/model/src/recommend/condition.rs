@@ -273,6 +273,8 @@ impl<'a> Judge<'a> {
 mod tests {
     use super::*;
     use crate::goal::Goal;
+    use crate::runs::Runs;
+    use crate::synthetic::{reported, stream};
 
     #[test]
     fn the_distance_from_a_limit_is_that_of_a_broken_one() {
@@ -356,5 +358,73 @@ mod tests {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {text}")).unwrap();
             assert_eq!(goal.conditions[0].first_can_break(), can_break, "{text}");
         }
+    }
+
+    /// What `check` sees of three settings in two blocks, of which the last has no throughput.
+    fn judge(limit: &str, check: impl FnOnce(&Judge<'_>, &Condition, (usize, Metric))) {
+        let made = reported(
+            &[stream("s")],
+            2,
+            &[
+                (Metric::LatencyNsP99, &[&[9e4], &[8e4], &[7e4]]),
+                (Metric::ThroughputBps, &[&[1e9, 1.1e9], &[1.2e9, 1.3e9], &[f64::NAN]]),
+                (Metric::LossRatio, &[&[0.0, 0.004], &[0.02, 0.01], &[0.0]]),
+            ],
+        );
+        let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
+        let runs = Runs::of_goal(&made, &goal);
+        let judge = Judge::of(&made, &runs, &goal).unwrap();
+        let condition = &judge.goal.conditions[0];
+        check(&judge, condition, condition.figure.of(&made.workloads)[0]);
+    }
+
+    #[test]
+    fn the_best_is_the_highest_rate_and_the_lowest_latency_that_was_measured() {
+        judge("throughput_bps >= 0.9 best", |judge, _, cell| {
+            assert_eq!(judge.best(cell), Some(1));
+            assert_eq!(judge.best((0, Metric::LatencyNsP99)), Some(2));
+            assert_eq!(judge.best((0, Metric::LossRatio)), None);
+        });
+    }
+
+    #[test]
+    fn a_margin_is_a_ratio_and_where_a_figure_is_0_a_difference() {
+        let check = |limit: &str, setting: usize, expected: [f64; 2]| {
+            judge(limit, |judge, condition, cell| {
+                let found = judge.margins(condition, cell, setting, None);
+                let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+                assert!(found.len() == 2 && off.fold(0.0, f64::max) < 1e-12, "{limit}: {found:?}");
+            });
+        };
+        check("loss_ratio <= 0.01", 0, [0.01, 0.006]);
+        check("loss_ratio <= 0.01", 1, [-2_f64.ln(), 0.0]);
+        check("loss_ratio >= 0.01", 0, [-0.01, -0.006]);
+        check("throughput_bps >= 1e9", 0, [0.0, 1.1_f64.ln()]);
+    }
+
+    #[test]
+    fn a_limit_is_proven_at_one_side_of_the_reports_interval() {
+        judge("throughput_bps >= 9e8", |judge, condition, cell| {
+            let level = (1.0 - judge.confidence) / 2.0;
+            for (keeps, proven) in
+                [(Some(0.004_9), true), (Some(level), false), (Some(0.005_1), false), (None, false)]
+            {
+                let kept =
+                    judge.draft(condition, cell, 0, &PValues { short: None, keeps, base: None });
+                assert_eq!(kept.proven, proven, "{keeps:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_setting_that_is_itself_the_reference_has_no_interval() {
+        judge("throughput_bps >= 0.9 today", |judge, _, _| {
+            let kept = judge.kept().unwrap();
+            assert_eq!(kept[&0][0].interval, None);
+            let ratio = kept[&1][0].interval.as_ref().unwrap();
+            // The root of 1.2 / 1.0 times 1.3 / 1.1.
+            assert!((ratio.value - (1.2_f64 * 1.3 / 1.1).sqrt()).abs() < 1e-12, "{ratio:?}");
+            assert!(kept[&2][0].broken, "what has no figure is ruled out");
+        });
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     use latput_units::Rng;
 
     use super::*;
-    use crate::synthetic::{Figures, noise, results, rr, stream};
+    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
 
     #[test]
     fn losers_and_breakers_are_left_out_with_the_reason_and_the_first_never() {
@@ -185,5 +185,23 @@ mod tests {
             p99_us: Some(p99_us[setting] * noise(rng, sd)),
             service_demand_us: 2.0,
         })
+    }
+
+    #[test]
+    fn the_objective_has_half_of_the_share_divided_by_all_pairs() {
+        let latencies: &[&[f64]] = &[&[4e4], &[1e5], &[4e4]];
+        let made = reported(&[rr("rr")], 5, &[(Metric::LatencyNsP99, latencies)]);
+        let goal = Goal::parse("minimize latency_ns_p99").unwrap();
+        // Two others make four pairs: 1 % / 2 / 4 on one side is 99.75 % on both.
+        for (share, confidence) in [(1.0, "99.75 %"), (0.5, "99.88 %")] {
+            let [found] = &eliminated(&made, &goal, share).unwrap()[..] else { panic!() };
+            assert_eq!(
+                found.why,
+                format!(
+                    "`b` is proven worse than `a`: latency_ns_p99 is 2.50 times as high (interval 2.50 to 2.50 \
+                     times as high at {confidence})"
+                )
+            );
+        }
     }
 }

@@ -84,7 +84,7 @@ impl Judge<'_> {
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
         // The smallest effect falls with the square root of the number of blocks, and faster for few.
         let times = (effect.ratio.ln() / limit.ln()).powi(2);
-        let times = if times.is_finite() && times < 1e4 {
+        let times = if times < 1e4 {
             format!("at most {} times the blocks", latput_units::text::number(times))
         } else {
             "many more blocks".to_owned()
@@ -227,5 +227,61 @@ mod tests {
             p99_us: Some(50.0 * noise(&mut rng, sd) * if setting == 1 { effect } else { 1.0 }),
             service_demand_us: 2.0,
         })
+    }
+
+    #[test]
+    fn banned_settings_and_the_lack_of_others_are_the_reason_to_stay() {
+        let of_banned = |settings: usize, banned: &[usize]| {
+            let labels = ["a", "b", "c"];
+            let mut made = results(&labels[..settings], &[rr("rr")], 6, |setting, _| Figures {
+                p99_us: Some([50.0, 25.0, 75.0][setting]),
+                ..Figures::default()
+            });
+            for row in made.rows.iter_mut().filter(|row| banned.contains(&row.setting)) {
+                let name = latput_trial::live::BAN_CHECK.to_owned();
+                row.observation.checks.push(Check { name, passed: false, detail: String::new() });
+            }
+            headline(&made).sentence().to_owned()
+        };
+        let all = "every other setting broke a guard and is banned";
+        assert_eq!(of_banned(3, &[1, 2]), all);
+        assert!(of_banned(3, &[2]).starts_with("`b` is proven better"));
+        let one_left = of_banned(3, &[1]);
+        assert!(one_left.starts_with("nothing better was found"), "{one_left}");
+        assert_eq!(of_banned(1, &[]), "no other setting was run");
+    }
+
+    #[test]
+    fn a_noisy_run_asks_for_as_many_blocks_as_the_square_of_what_it_misses() {
+        let made = made(1.0, 0.02, 3);
+        let goal = Goal::parse("latency").unwrap();
+        let runs = crate::runs::Runs::of_goal(&made, &goal);
+        let judge = Judge::of(&made, &runs, &goal).unwrap();
+        let stay = |ratio: f64| {
+            let figures = Vec::new();
+            let effect = SmallestEffect { figures, limit: None, ratio, ratio_in_four_times: ratio };
+            judge.stay(Some(&effect)).sentence().to_owned()
+        };
+        // 0.64 is twice 20 % lower on the logarithmic scale, 1.44 twice 20 % higher.
+        for (ratio, change, times, wanted) in [
+            (0.64, "36 % lower", "at most 4.00 times the blocks", "20 % lower"),
+            (1.44, "44 % higher", "at most 4.00 times the blocks", "20 % higher"),
+            (1e-300, "100 % lower", "many more blocks", "20 % lower"),
+            (0.0, "100 % lower", "many more blocks", "20 % lower"),
+        ] {
+            let expected = format!(
+                "too noisy: only a setting whose latency_ns_p99 is {change} would have been found; {times}, or \
+                 quieter hosts, would find one that is {wanted}"
+            );
+            assert_eq!(stay(ratio), expected);
+        }
+        assert!(stay(0.85).starts_with("nothing better was found"));
+    }
+
+    #[test]
+    fn more_than_half_of_the_runs_are_most() {
+        let are_most = |failed, runs| FailedRuns { runs, failed, names: Vec::new() }.are_most();
+        assert!(!are_most(1, 2) && !are_most(0, 1) && !are_most(5, 10));
+        assert!(are_most(1, 1) && are_most(6, 10));
     }
 }

@@ -383,3 +383,6 @@ fn listed(parts: impl Iterator<Item = String>) -> String {
     }
     parts.join("; ")
 }
+
+#[cfg(test)]
+mod tests;

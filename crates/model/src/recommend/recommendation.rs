@@ -80,3 +80,16 @@ impl Headline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_says_what_it_is_of() {
+        assert_eq!(
+            [ProvenBy::Objective, ProvenBy::Limit].map(ProvenBy::name),
+            ["objective", "limit"]
+        );
+    }
+}

@@ -146,7 +146,7 @@ mod tests {
     use crate::recommend::Recommendation;
     use crate::recommend::recommend;
     use crate::runs::Runs;
-    use crate::synthetic::{Figures, noise, results, rr, stream};
+    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
 
     const MOST: &str = "maximize throughput_bps";
     const LIMITED: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
@@ -296,5 +296,47 @@ mod tests {
             p99_us: Some(50.0 * noise(&mut rng, 0.1)),
             service_demand_us: 2.0,
         })
+    }
+
+    #[test]
+    fn a_limit_of_the_best_is_told_with_the_correction_of_its_test() {
+        // `d` has no figure, so that three settings may be the best.
+        let values: &[&[f64]] = &[
+            &[1e6; 5],
+            &[1e6, 1.02e6, 0.98e6, 1.01e6, 0.99e6],
+            &[1e6, 0.97e6, 1.03e6, 1e6, 1.01e6],
+            &[f64::NAN],
+        ];
+        let made = reported(
+            &[rr("rr")],
+            5,
+            &[(Metric::LatencyNsP99, values), (Metric::ThroughputBps, values)],
+        );
+        let effect = |limit: &str, comparisons: usize| {
+            let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
+            let runs = Runs::of_goal(&made, &goal);
+            let judge = Judge::of(&made, &runs, &goal).unwrap();
+            let condition = &goal.conditions[0];
+            let cell = condition.figure.of(&made.workloads)[0];
+            judge.smallest_limit(condition, cell, comparisons).unwrap().ratio
+        };
+        // Worse than the best is worse than one of three; better than the best is better than each.
+        for (limit, bases) in [
+            ("throughput_bps >= 0.95", 3),
+            ("throughput_bps <= 0.95", 1),
+            ("latency_ns_p99 <= 1.05", 3),
+            ("latency_ns_p99 >= 1.05", 1),
+        ] {
+            let [best, today] = ["best", "today"].map(|base| format!("{limit} {base}"));
+            let (found, expected) = (effect(&best, 4), effect(&today, 4 * bases));
+            assert!((found - expected).abs() < 1e-12, "{limit}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_none_tells_nothing() {
+        let center = Center::of(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
+        let told = |level| smallest(&[center], level, Claim::Less, Vec::new(), None).is_some();
+        assert_eq!([0.0, 0.001, 0.499, 0.5, f64::NAN].map(told), [false, true, true, false, false]);
     }
 }
