@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use latput_experiment::broker::{self, message::Permitted};
 use latput_linux::confine;
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,6 +41,31 @@ impl Context {
         // When a terminal closes, the kernel and the shell may each send one.
         signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
         Ok(Self { json, stop })
+    }
+
+    /// Gives up the rights of this process, but for writing `outputs`, and leaves them to a broker that does what is
+    /// `permitted`. Nothing is given up by a process without rights. To be called before a stranger's byte is read, and
+    /// before a thread is started.
+    pub(crate) fn leave_rights_to_broker(
+        &self,
+        permitted: &Permitted,
+        outputs: &[&Path],
+    ) -> Result<(), CliError> {
+        let stop = self.stop.clone();
+        let on_loss = move || {
+            output::remark(
+                "latput: the process that holds the rights of this run has ended: ending as after Ctrl-C",
+            );
+            stop.raise();
+        };
+        let barriers = broker::start(permitted, outputs, on_loss)?;
+        if barriers.is_some_and(|barriers| !barriers.close_files()) {
+            output::remark(
+                "latput: warning: this process, which reads what hosts say, has no capability, but is still user 0, and \
+                 the kernel has no Landlock: files of user 0 are not closed to it",
+            );
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::{self, message::Permitted};
+use latput_experiment::broker::message::Permitted;
 use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
@@ -186,24 +186,11 @@ impl NamedTestbed<'_> {
         let runs_here = |program: &Program| program.on == RunsOn::Controller;
         let is_here = plan.is_some_and(|plan| plan.programs().any(runs_here));
         ways.extend(is_here.then(own_way));
-        let permitted = Permitted { ways, lab, programs: plan.is_some_and(Plan::runs_programs) };
+        let programs = plan.is_some_and(Plan::runs_programs);
+        let permitted = Permitted { ways, lab, programs, ..Permitted::default() };
         let outputs: Vec<&Path> =
             outputs.iter().copied().chain(self.args.save.as_deref()).collect();
-        let stop = context.stop.clone();
-        let on_loss = move || {
-            output::remark(
-                "latput: the process that holds the rights of this run has ended: ending as after Ctrl-C",
-            );
-            stop.raise();
-        };
-        let barriers = broker::start(&permitted, &outputs, on_loss)?;
-        if barriers.is_some_and(|barriers| !barriers.close_files()) {
-            output::remark(
-                "latput: warning: this process, which reads what hosts say, has no capability, but is still user 0, and \
-                 the kernel has no Landlock: files of user 0 are not closed to it",
-            );
-        }
-        Ok(())
+        context.leave_rights_to_broker(&permitted, &outputs)
     }
 
     /// The testbed. What was found of hosts is told.

@@ -6,7 +6,9 @@
 //! reads nothing but that, and which hosts there are it was told by the controller before that read anything.
 
 pub(crate) mod client;
+pub mod command;
 pub mod message;
+pub mod process;
 mod server;
 
 pub use self::client::{COMMAND, start};

@@ -1,8 +1,8 @@
 //! The controller's end of the control line: starts the agents, talks to them and ends them.
 
 mod ending;
+mod last_lines;
 mod line;
-mod process;
 mod program_host;
 mod programs;
 mod scout;

@@ -1,7 +1,6 @@
 //! The description of one host of a testbed.
 
 use std::net::IpAddr;
-use std::process::Command;
 use std::time::Duration;
 
 use latput_trial::Plan;
@@ -85,17 +84,8 @@ impl HostSpec {
     }
 
     /// The command line that runs its latput with these arguments.
-    pub fn words(&self, args: &[&str]) -> Vec<String> {
-        let program = std::iter::once(&self.program).cloned();
-        self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
-    }
-
-    /// The command that runs its latput with these arguments.
-    pub fn command(&self, args: &[&str]) -> Command {
-        let words = self.words(args);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        command
+    pub fn words(&self, args: &[impl AsRef<str>]) -> Vec<String> {
+        self.way().words(args)
     }
 
     /// This host under a plan, which may allow more than the testbed does.

@@ -85,7 +85,8 @@ pub(crate) fn reported(
 /// A plan's own metric, a plain number. Of each name there is one in the process.
 pub(crate) fn own_metric(name: &str, better: PreferredDirection, summary: Summary) -> CustomMetric {
     let name = name.to_owned();
-    CustomMetric::define(&Definition { name, unit: Unit::Number, better, summary }).unwrap()
+    CustomMetric::define(&Definition { name, unit: Unit::Number, better, summary })
+        .expect("one definition for each name")
 }
 
 /// One-byte request/response.

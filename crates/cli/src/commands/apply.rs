@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Output, Stdio};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use latput_experiment::ResultsDb;
@@ -350,7 +350,9 @@ impl Part {
     fn ask(&self, context: &Context, args: &[&str], input: &str) -> Result<Output, CliError> {
         let name = &self.host.name;
         let failed = |why: String| CliError::new(Code::Failed, format!("{name}: {why}"));
-        let mut command = self.host.command(args);
+        let words = self.host.words(args);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child: Child =
             command.spawn().map_err(|error| failed(format!("cannot start its latput: {error}")))?;

@@ -19,7 +19,7 @@ use latput_knobs::Knob;
 use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
-use self::hosts::{Fleet, FleetArgs};
+use self::hosts::{Fleet, FleetArgs, FleetRights};
 use self::wanted::{FleetWish, WantedArgs};
 use crate::context::Context;
 use crate::document::fleet::FleetDocument;
@@ -104,7 +104,8 @@ impl Args {
 
 impl Show {
     fn run(self, context: &Context, action: &str) -> Result<ExitCode, CliError> {
-        let mut fleet = self.fleet.open(&FleetWish::default(), context)?;
+        let wish = || Ok(FleetWish::default());
+        let mut fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
         for member in &mut fleet.members {
             member.host.setting.clear(); // nothing is wanted
         }
@@ -134,7 +135,10 @@ impl Verify {
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
         }
-        let fleet = self.fleet.open(&self.wanted.read()?, context)?;
+        self.wanted.check()?;
+        let outputs = self.prometheus.as_deref().into_iter().chain(self.wanted.results());
+        let rights = FleetRights { outputs: outputs.collect(), ..FleetRights::default() };
+        let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
         for problem in undecided_groups(&looked.judged) {

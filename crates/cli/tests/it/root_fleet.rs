@@ -11,7 +11,10 @@ use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
 use crate::two_hosts::ip;
-use crate::{Place, Ran, interrupt, kill, needs_program, wait_until};
+use crate::{
+    Place, Ran, assert_no_capability, broker_of, interrupt, kill, needs_program, status_of,
+    wait_until,
+};
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
 const APPLY: &str = include_str!("../../../../docs/schema/fleet-apply.json");
@@ -249,6 +252,48 @@ fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
     rack.fleet(&args).expect(0, &["1 host to change, 5 as wanted", "confirmed    1 host"]);
     rack.fleet(&args).expect(0, &["0 hosts to change, 6 as wanted"]);
     assert!(rack.all_are("700"));
+}
+
+/// Checks that the process that reads the answers has no capability, while a host is silent.
+#[track_caller]
+fn check_has_no_rights(rack: &Rack, args: &[&str], reached: &std::path::Path) {
+    let _ = fs::remove_file(reached);
+    let times = ["--timeout", "1min", "--confirm-within", "1h"];
+    let times = if args[0] == "apply" { &times[..] } else { &times[..2] };
+    let mut child = rack.start(&[args, times].concat());
+    wait_until("a host to be asked", || reached.exists());
+    assert_no_capability(child.id());
+    assert_eq!(status_of(child.id(), "CapBnd:"), "0000000000000000");
+    let users = status_of(child.id(), "Uid:");
+    assert!(!users.split(' ').take(3).any(|user| user == "0"), "{users}");
+    let broker = broker_of(child.id()).expect("it has rights");
+    interrupt(child.id());
+    assert!(child.wait().unwrap().code().is_some(), "{}", rack.kept("stderr"));
+    wait_until("the broker to end", || matches!(&*status_of(broker, "State:"), "" | "Z (zombie)"));
+    assert!(!rack.has_checkpoint(), "nothing waits");
+}
+
+#[test]
+fn who_reads_the_hosts_answers_has_no_rights_and_its_guards_run() {
+    let Some(rack) = Rack::up(2) else { return };
+    let mark = rack.place.path("asked");
+    let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
+    rack.inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
+    for action in ["show", "drift", "verify", "apply"] {
+        check_has_no_rights(&rack, &[action], &mark);
+    }
+    // A file of a folder that is another user's, which no right is needed for.
+    fs::create_dir(rack.place.path("metrics")).unwrap();
+    std::os::unix::fs::chown(rack.place.path("metrics"), Some(1234), Some(1234)).unwrap();
+    let file = ["verify", "--prometheus", "metrics/fleet.prom"];
+    check_has_no_rights(&rack, &file, &mark);
+    // While a guard runs, with the rights of the user.
+    rack.inventory("");
+    let guard = format!("[ $(id -u) = 0 ] && touch {}; exec sleep 1000", mark.display());
+    let guard = format!("{} {{host}}", rack.script("guard", &guard));
+    let apply = ["apply", "--soak", "0s", "--guard", &guard];
+    check_has_no_rights(&rack, &apply, &mark);
+    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
 }
 
 /// Runs an apply whose guard script breaks something while `h1` is changed, and expects that all go back.

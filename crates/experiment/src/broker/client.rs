@@ -90,14 +90,27 @@ impl BrokerLine {
     }
 
     /// Starts latput on a host; the id of the process, and its pipes.
-    pub(crate) fn start(&self, way: Way, call: HostCall) -> io::Result<(u64, Pipes)> {
-        let (reply, files) = self.ask(&Operation::Start { way, call })?;
+    pub(super) fn start(&self, way: Way, call: &HostCall) -> io::Result<(u64, Pipes)> {
+        let (id, [first, second, third]) =
+            self.started(&Operation::Start { way, call: call.clone() })?;
+        match call {
+            HostCall::Restore => Ok((id, [None, None, first])),
+            _ => Ok((id, [first, second, third])),
+        }
+    }
+
+    /// Starts a command of the user's own on this host; as [`Self::start`].
+    pub(super) fn start_guard(&self, words: &[String]) -> io::Result<(u64, Pipes)> {
+        self.started(&Operation::StartGuard { words: words.to_vec() })
+    }
+
+    fn started(&self, operation: &Operation) -> io::Result<(u64, Pipes)> {
+        let (reply, files) = self.ask(operation)?;
         let mut files = files.into_iter();
-        match (reply, call) {
-            (Reply::Started { id }, HostCall::Restore) => Ok((id, [None, None, files.next()])),
-            (Reply::Started { id }, _) => Ok((id, [files.next(), files.next(), files.next()])),
-            (Reply::NotStarted { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
-            (other, _) => Err(unexpected(other)),
+        match reply {
+            Reply::Started { id } => Ok((id, [files.next(), files.next(), files.next()])),
+            Reply::NotStarted { errno } => Err(io::Error::from_raw_os_error(errno)),
+            other => Err(unexpected(other)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a controller asks of its broker, and what that answers: the whole list.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,17 +8,35 @@ use std::process::{Command, Stdio};
 use latput_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
+use super::command::HostCommand;
+
 /// Most bytes of an operation or a reply. The longest way to a host is a command line of some KB.
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// How latput is started on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
     /// The command in front; empty for this host.
     pub via: Vec<String>,
     /// The latput there.
     pub program: String,
+}
+
+impl Way {
+    /// The command line that runs latput there with these arguments.
+    pub fn words(&self, args: &[impl AsRef<str>]) -> Vec<String> {
+        let args = args.iter().map(|arg| arg.as_ref().to_owned());
+        self.via.iter().cloned().chain([self.program.clone()]).chain(args).collect()
+    }
+
+    /// The command that runs latput there, without arguments yet.
+    pub(super) fn command(&self) -> Command {
+        let words = self.words(&[] as &[&str]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
+    }
 }
 
 /// What a run may ask for: fixed before its controller reads the first byte of a stranger.
@@ -30,10 +49,26 @@ pub struct Permitted {
     pub lab: bool,
     /// Whether its workloads run programs on hosts.
     pub programs: bool,
+    /// The interfaces that commands are about.
+    pub interfaces: BTreeSet<HostInterface>,
+    /// Whether commands may change them.
+    pub changes: bool,
+    /// The user's own commands on this host.
+    pub guards: BTreeSet<Vec<String>>,
+}
+
+/// An interface of a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostInterface {
+    /// The way to the host.
+    pub way: Way,
+    /// Its name there; `None`: any, because it is found out there.
+    pub name: Option<String>,
 }
 
 /// What latput is started for on a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HostCall {
     /// To be its agent, or to look at it.
@@ -42,27 +77,37 @@ pub(crate) enum HostCall {
     Programs,
     /// To put the host back in its agent's place.
     Restore,
+    /// For one command about an interface.
+    Command(HostCommand),
 }
 
 impl HostCall {
     /// The arguments of latput.
-    pub(crate) const fn args(self) -> &'static [&'static str] {
-        match self {
+    pub(crate) fn args(&self) -> Vec<String> {
+        let words: &[&str] = match self {
             Self::Agent => &["agent", "--stdio"],
             Self::Programs => &["program", "--stdio"],
             // Without the interface, which may have another name by now.
             Self::Restore => &["restore"],
-        }
+            Self::Command(command) => return command.args(),
+        };
+        words.iter().map(|&word| word.to_owned()).collect()
     }
 
     /// Gives a command the pipes of such a process.
-    pub(crate) fn pipe(self, command: &mut Command) -> &mut Command {
-        let pipe = || match self {
-            Self::Restore => Stdio::null(),
-            Self::Agent | Self::Programs => Stdio::piped(),
-        };
-        command.stdin(pipe()).stdout(pipe()).stderr(Stdio::piped())
+    pub(crate) fn pipe<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        match self {
+            Self::Restore => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped())
+            }
+            Self::Agent | Self::Programs | Self::Command(_) => pipe_all(command),
+        }
     }
+}
+
+/// Gives a command three pipes.
+pub(super) fn pipe_all(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
 /// An operation of a broker.
@@ -71,6 +116,8 @@ impl HostCall {
 pub(super) enum Operation {
     /// Start latput on a host. Its pipes come with the reply.
     Start { way: Way, call: HostCall },
+    /// Start a command of the user's own on this host. Its pipes come with the reply.
+    StartGuard { words: Vec<String> },
     /// Say how a process has ended.
     HowEnded { id: u64 },
     /// Kill a process and its children.

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process;
 
-use super::message::{HostCall, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
+use super::message::{
+    HostCall, HostInterface, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way, pipe_all,
+};
 use crate::child::{OwnProcess, Pipes};
 use crate::error::Error as RunError;
 use crate::held_lab::OwnLab;
@@ -68,7 +70,19 @@ struct Broker {
 impl Broker {
     fn perform(&mut self, operation: Operation) -> (Reply, Pipes) {
         let reply = match operation {
-            Operation::Start { way, call } => return self.start(&way, call),
+            Operation::Start { way, call } => {
+                return match self.refusal(&way, &call) {
+                    Some(why) => (refused(&why), Pipes::default()),
+                    None => self.start(call.pipe(way.command().args(call.args()))),
+                };
+            }
+            Operation::StartGuard { words } => {
+                return if self.permitted.guards.contains(&words) {
+                    self.start(pipe_all(Command::new(&words[0]).args(&words[1..])))
+                } else {
+                    (refused("it is no guard of this run"), Pipes::default())
+                };
+            }
             Operation::HowEnded { id } => match self.processes.get(&id) {
                 Some(process) => {
                     process.how_it_ended().map_or(Reply::Running, |how| Reply::Ended { how })
@@ -103,21 +117,37 @@ impl Broker {
         self.lab = None;
     }
 
-    fn start(&mut self, way: &Way, call: HostCall) -> (Reply, Pipes) {
-        let not_started = |why: &str| (refused(why), Pipes::default());
-        if !self.permitted.ways.contains(way) {
-            return not_started("it is no host of this run");
-        }
-        if call == HostCall::Programs && !self.permitted.programs {
-            return not_started("no workload of this run is a program");
-        }
+    /// Why this is not on the list of the run; `None` if it is.
+    fn refusal(&self, way: &Way, call: &HostCall) -> Option<String> {
+        let Permitted { ways, programs, interfaces, changes, .. } = &self.permitted;
+        let is_known = |name: Option<&String>| {
+            interfaces.contains(&HostInterface { way: way.clone(), name: name.cloned() })
+        };
+        let why = match call {
+            HostCall::Command(command) => {
+                if let Err(why) = command.check() {
+                    return Some(why);
+                }
+                if !is_known(Some(&command.interface)) && !is_known(None) {
+                    "it is no interface of this run"
+                } else if command.is_change() && !changes {
+                    "this run changes nothing"
+                } else {
+                    return None;
+                }
+            }
+            _ if !ways.contains(way) => "it is no host of this run",
+            HostCall::Programs if !programs => "no workload of this run is a program",
+            HostCall::Agent | HostCall::Programs | HostCall::Restore => return None,
+        };
+        Some(why.to_owned())
+    }
+
+    fn start(&mut self, command: &mut Command) -> (Reply, Pipes) {
         if self.processes.len() >= PROCESSES_MOST {
-            return not_started("there are too many processes");
+            return (refused("there are too many processes"), Pipes::default());
         }
-        let words = [way.via.as_slice(), std::slice::from_ref(&way.program)].concat();
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(call.args());
-        match OwnProcess::start(call.pipe(&mut command)) {
+        match OwnProcess::start(command) {
             Ok((process, pipes)) => {
                 self.last_id += 1;
                 self.processes.insert(self.last_id, process);
@@ -158,6 +188,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    use super::super::command::{HostCommand, HostSet, HostVerb};
     use super::*;
     use crate::passing::pair;
 
@@ -168,7 +199,16 @@ mod tests {
     /// A broker in a thread that may only run `true latput ...`, and the line to it.
     fn broker() -> (OwnedFd, thread::JoinHandle<()>) {
         let (line, brokers) = pair().unwrap();
-        let permitted = Permitted { ways: vec![way(&["true"])], ..Permitted::default() };
+        let place = |name: Option<&str>, via: &[&str]| HostInterface {
+            way: way(via),
+            name: name.map(str::to_owned),
+        };
+        let permitted = Permitted {
+            ways: vec![way(&["true"])],
+            interfaces: [place(Some("eth0"), &["true"]), place(None, &["env", "true"])].into(),
+            guards: [vec!["true".to_owned(), "h1".to_owned()]].into(),
+            ..Permitted::default()
+        };
         (line, thread::spawn(move || serve_line(permitted, &brokers)))
     }
 
@@ -197,6 +237,43 @@ mod tests {
         assert!(matches!(ask(&line, &Operation::HowEnded { id }).0, Reply::Refused { .. }));
         let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
         assert!(matches!(ask(&line, &restore), (Reply::Started { .. }, 1)));
+        drop(line);
+        serving.join().unwrap();
+    }
+
+    fn command(via: &[&str], interface: &str, verb: HostVerb) -> Operation {
+        let command = HostCommand { interface: interface.to_owned(), verb };
+        Operation::Start { way: way(via), call: HostCall::Command(command) }
+    }
+
+    #[test]
+    fn only_what_a_fleet_asked_for_is_done_with_its_interfaces() {
+        let (line, serving) = broker();
+        let guard = |words: &[&str]| Operation::StartGuard {
+            words: words.iter().map(|&word| word.to_owned()).collect(),
+        };
+        for permitted in [
+            command(&["true"], "eth0", HostVerb::Look),
+            command(&["env", "true"], "eth7", HostVerb::Look),
+            guard(&["true", "h1"]),
+        ] {
+            assert!(matches!(ask(&line, &permitted), (Reply::Started { .. }, 3)), "{permitted:?}");
+        }
+        let set = HostVerb::Set(HostSet { made_by: "x".to_owned(), ..HostSet::default() });
+        for refused in [
+            command(&["true"], "eth1", HostVerb::Look),
+            command(&["env", "true"], "eth7;id", HostVerb::Look),
+            command(&["env"], "eth0", HostVerb::Look),
+            command(&["true"], "eth0", set),
+            command(&["true"], "eth0", HostVerb::Restore { made_by: None }),
+            command(&["true"], "eth0", HostVerb::Undo { entry: Some(1) }),
+            guard(&["true", "h2"]),
+            guard(&["true"]),
+            guard(&[]),
+        ] {
+            let answered = ask(&line, &refused);
+            assert!(matches!(answered, (Reply::Refused { .. }, 0)), "{refused:?} {answered:?}");
+        }
         drop(line);
         serving.join().unwrap();
     }

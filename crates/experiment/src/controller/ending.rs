@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 
 use super::Agent;
-use super::process::{LastLines, Process};
+use super::last_lines::LastLines;
 use crate::broker::message::HostCall;
+use crate::broker::process::Process;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 
@@ -55,7 +56,7 @@ pub(super) fn put_back(
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.words(HostCall::Restore.args()).join(" "),
+        command: restore.spec.words(&HostCall::Restore.args()).join(" "),
         host: restore.spec.name,
         why: restore.why,
     })
@@ -134,7 +135,7 @@ impl Restore {
             return self.start();
         };
         let Some(how) = process.how_it_ended() else { return };
-        self.is_done = process.has_succeeded();
+        self.is_done = process.exit_code() == Some(0);
         process.leave();
         let said = LastLines::said(errors);
         self.why = format!("`latput restore` failed there ({how}): {said}");
@@ -143,7 +144,7 @@ impl Restore {
     }
 
     fn start(&mut self) {
-        match Process::start(&self.spec, HostCall::Restore) {
+        match Process::start(&self.spec, &HostCall::Restore) {
             Ok((process, [_, _, errors])) => {
                 let errors = errors.expect("stderr is piped");
                 let errors = LastLines::of(errors, RESTORE_LINES, RESTORE_LINE_BYTES);

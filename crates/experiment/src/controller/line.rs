@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use super::process::{LastLines, Process};
+use super::last_lines::LastLines;
 use super::{DEATHS_WITHIN, LOOK_EVERY};
 use crate::broker::message::HostCall;
+use crate::broker::process::Process;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
@@ -54,9 +55,9 @@ pub(super) struct AgentLine {
 
 impl AgentLine {
     pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let words = spec.words(HostCall::Agent.args()).join(" ");
+        let words = spec.words(&HostCall::Agent.args()).join(" ");
         let started =
-            Process::start_piped(spec, HostCall::Agent).map_err(|error| Error::Agent {
+            Process::start_piped(spec, &HostCall::Agent).map_err(|error| Error::Agent {
                 host: spec.name.clone(),
                 problem: format!("cannot start `{words}`: {error}"),
             })?;

@@ -13,8 +13,9 @@ use latput_load::Stop;
 use latput_units::Nanos;
 
 use super::LOOK_EVERY;
-use super::process::{LastLines, Process};
+use super::last_lines::LastLines;
 use crate::broker::message::HostCall;
+use crate::broker::process::Process;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{
@@ -53,9 +54,9 @@ pub(crate) struct ProgramHost {
 impl ProgramHost {
     /// Starts it, through the same command as the host's agent.
     pub(crate) fn start(spec: &HostSpec, stop: &Stop) -> Result<Self, Error> {
-        let words = spec.words(HostCall::Programs.args()).join(" ");
+        let words = spec.words(&HostCall::Programs.args()).join(" ");
         let started =
-            Process::start_piped(spec, HostCall::Programs).map_err(|error| Error::Agent {
+            Process::start_piped(spec, &HostCall::Programs).map_err(|error| Error::Agent {
                 host: spec.name.clone(),
                 problem: format!("cannot start `{words}`: {error}"),
             })?;

@@ -1,16 +1,14 @@
 //! One command with an end in sight: bounded in time and in what it says, and killed with its children.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_experiment::broker::process::Started;
 use latput_fleet::look::ANSWER_BYTES_MOST;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How much of stderr is kept, from its end.
 const ERRORS_BYTES_MOST: usize = 8 << 10;
@@ -18,8 +16,10 @@ const ERRORS_BYTES_MOST: usize = 8 << 10;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How long output is waited for after the command has ended: a child of it may hold the pipes.
 const REST_WITHIN: Duration = Duration::from_millis(200);
-/// Most time to wait for a killed process. One in a disk wait ends only after it.
-const KILLED_WITHIN: Duration = Duration::from_secs(1);
+/// How often to ask whether a command has ended. Its end mostly closes the pipes, and a broker has many to tell of.
+const OPEN_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same once its pipes are closed.
+const CLOSED_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,18 +54,19 @@ pub(super) trait Waiting {
     fn goes_on(&mut self, waited: Duration);
 }
 
-/// Runs `command` with `input` in a process group of its own, so that Ctrl-C does not reach it.
+/// Starts a command, gives it `input`, and waits for what it says. It is in a process group of its own, so that Ctrl-C
+/// does not reach it.
 pub(super) fn ask(
-    command: &mut Command,
+    start: impl FnOnce() -> io::Result<Started>,
     input: &[u8],
     within: Duration,
     waiting: &mut dyn Waiting,
 ) -> io::Result<AskEnding> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let begun = Instant::now();
-    let mut child = command.process_group(0).spawn()?;
-    let mut pipes = Pipes::of(&mut child, input);
+    let (mut process, pipes) = start()?;
+    let mut pipes = Pipes::of(pipes, input);
     let mut ended_at = None;
+    let mut looked_at = begun;
     let problem = loop {
         let waited = begun.elapsed();
         if waiting.is_over() {
@@ -78,56 +79,46 @@ pub(super) fn ask(
         if !pipes.pass_on() {
             break Some(AskEnding::TooLong);
         }
-        if ended_at.is_none() && has_ended(&child) {
-            ended_at = Some(Instant::now());
+        let look_every = if pipes.are_closed() { CLOSED_LOOK_EVERY } else { OPEN_LOOK_EVERY };
+        if ended_at.is_none() && looked_at.elapsed() >= look_every {
+            looked_at = Instant::now();
+            ended_at = process.has_ended().then_some(looked_at);
         }
         if ended_at.is_some_and(|at| pipes.are_closed() || at.elapsed() > REST_WITHIN) {
             break None;
         }
     };
-    // Not reaped yet, so the id is still that of its group.
-    let _gone = kill_process_group(Pid::from_child(&child), Signal::KILL);
-    let deadline = Instant::now() + KILLED_WITHIN;
-    while !has_ended(&child) && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(1));
-    }
-    let code = child.try_wait()?.and_then(|status| status.code());
+    let code = process.exit_code();
+    process.kill(); // and what it has left behind
     let Pipes { out, err, .. } = pipes;
     let err = String::from_utf8_lossy(&err).into_owned();
     Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
 }
 
-/// Whether it has ended; it is not reaped.
-fn has_ended(child: &Child) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
-}
-
-/// The near ends of a child's pipes.
+/// The near ends of a process's pipes.
 struct Pipes<'a> {
-    stdin: Option<std::process::ChildStdin>,
-    stdout: Option<std::process::ChildStdout>,
-    stderr: Option<std::process::ChildStderr>,
+    stdin: Option<File>,
+    stdout: Option<File>,
+    stderr: Option<File>,
     input: &'a [u8],
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
 impl<'a> Pipes<'a> {
-    fn of(child: &mut Child, input: &'a [u8]) -> Self {
-        let pipes = Self {
-            stdin: child.stdin.take().filter(|_| !input.is_empty()),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
+    fn of([stdin, stdout, stderr]: [File; 3], input: &'a [u8]) -> Self {
+        // A pipe can be made so; if not, the time of a write is bounded by the process's life.
+        for pipe in [&stdin, &stdout, &stderr] {
+            let _ = ioctl_fionbio(pipe, true);
+        }
+        Self {
+            stdin: Some(stdin).filter(|_| !input.is_empty()),
+            stdout: Some(stdout),
+            stderr: Some(stderr),
             input,
             out: Vec::new(),
             err: Vec::new(),
-        };
-        // A pipe can be made so; if not, the time of a write is bounded by the child's life.
-        let _ = pipes.stdin.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
-        let _ = pipes.stdout.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
-        let _ = pipes.stderr.as_ref().map(|pipe| ioctl_fionbio(pipe, true));
-        pipes
+        }
     }
 
     fn are_closed(&self) -> bool {
@@ -172,7 +163,7 @@ fn is_for_now(error: &io::Error) -> bool {
 }
 
 /// Reads once; forgets the pipe at its end.
-fn read(pipe: &mut Option<impl Read + AsFd>, to: &mut Vec<u8>) {
+fn read(pipe: &mut Option<File>, to: &mut Vec<u8>) {
     let Some(from) = pipe else { return };
     let mut buffer = [0; 16 << 10];
     match from.read(&mut buffer) {
@@ -185,6 +176,10 @@ fn read(pipe: &mut Option<impl Read + AsFd>, to: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use latput_experiment::broker::process::Process;
+
     use super::*;
 
     struct Patient {
@@ -205,7 +200,8 @@ mod tests {
     fn run(script: &str, input: &str, within: Duration, is_over: bool) -> AskEnding {
         let mut command = Command::new("sh");
         let mut patient = Patient { is_over, calls: 0 };
-        ask(command.args(["-c", script]), input.as_bytes(), within, &mut patient).unwrap()
+        let start = || Process::start_here(command.args(["-c", script]));
+        ask(start, input.as_bytes(), within, &mut patient).unwrap()
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -243,7 +239,8 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
         let mut patient = Patient { is_over: false, calls: 0 };
-        let ending = ask(&mut Command::new("no-such-program"), b"", LONG, &mut patient);
+        let start = || Process::start_here(&mut Command::new("no-such-program"));
+        let ending = ask(start, b"", LONG, &mut patient);
         assert_eq!(ending.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

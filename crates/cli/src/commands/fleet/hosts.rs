@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use latput_experiment::broker::command::{HostCommand, HostVerb, is_plain_interface};
+use latput_experiment::broker::message::{HostInterface, Permitted, Way};
+use latput_experiment::broker::process::Process;
 use latput_experiment::target::{At, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
@@ -81,13 +84,47 @@ pub(super) struct Fleet {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) host: FleetHost,
-    via: Vec<String>,
-    program: String,
+    way: Way,
+}
+
+/// What a command needs rights for.
+#[derive(Debug, Default)]
+pub(super) struct FleetRights<'a> {
+    /// Whether it changes hosts.
+    pub(super) changes: bool,
+    /// The words of the user's guards, as given.
+    pub(super) guards: &'a [Vec<String>],
+    /// The files that it writes.
+    pub(super) outputs: Vec<&'a Path>,
 }
 
 impl FleetArgs {
-    /// Reads the hosts. What the `wish` has takes the place of each one's setting.
-    pub(super) fn open(&self, wish: &FleetWish, context: &Context) -> Result<Fleet, CliError> {
+    /// Reads the hosts, and gives up the rights of this process but for `rights`. Then it reads the `wish`, which may be a
+    /// stranger's: what it has takes the place of each host's setting.
+    pub(super) fn open(
+        &self,
+        rights: &FleetRights<'_>,
+        wish: impl FnOnce() -> Result<FleetWish, CliError>,
+        context: &Context,
+    ) -> Result<Fleet, CliError> {
+        let (source, hosts) = self.listed(context)?;
+        let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
+        let members = hosts.into_iter().map(|host| self.member(host));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        context.leave_rights_to_broker(&permitted(&members, rights), &rights.outputs)?;
+        let wish = wish()?;
+        let hosts = members.into_iter().map(|member| wish.of(member.host)).collect();
+        let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;
+        for remark in remarks {
+            output::remark(&format!("latput: {remark}"));
+        }
+        let members = hosts.into_iter().map(|host| self.member(host));
+        let members = members.collect::<Result<_, _>>()?;
+        Ok(Fleet { members, parallel: self.parallel, timeout: self.timeout })
+    }
+
+    /// Which hosts there are, and who says so.
+    fn listed(&self, context: &Context) -> Result<(String, Vec<FleetHost>), CliError> {
         let (source, listed) = if let Some(line) = &self.hosts_from {
             (format!("--hosts-from `{line}`"), hosts_of_command(line, &context.stop)?)
         } else {
@@ -99,7 +136,7 @@ impl FleetArgs {
         let mut hosts = Vec::new();
         for host in listed {
             if self.group.is_empty() || self.group.contains(&host.group) {
-                let host = self.host(host, wish);
+                let host = self.host(host);
                 hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
             }
         }
@@ -107,13 +144,7 @@ impl FleetArgs {
             let groups = self.group.join(", ");
             return Err(CliError::usage(format!("{source}: no host is in group {groups}")));
         }
-        let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;
-        for remark in remarks {
-            output::remark(&format!("latput: {remark}"));
-        }
-        let members = hosts.into_iter().map(|host| self.member(host));
-        let members = members.collect::<Result<_, _>>()?;
-        Ok(Fleet { members, parallel: self.parallel, timeout: self.timeout })
+        Ok((source, hosts))
     }
 
     /// Most time of one answer.
@@ -121,7 +152,7 @@ impl FleetArgs {
         self.timeout
     }
 
-    fn host(&self, listed: ListedHost, wish: &FleetWish) -> Result<FleetHost, String> {
+    fn host(&self, listed: ListedHost) -> Result<FleetHost, String> {
         let ListedHost { name, word, group, interface, driver, setting } = listed;
         let Target { reach, at } = Target::parse(&word).map_err(|error| error.to_string())?;
         let named = match at {
@@ -136,8 +167,7 @@ impl FleetArgs {
             format!("`{word}`: no interface is named: `interface = \"eth0\"` in its group, `{word}%eth0`, or \
                  --interface eth0")
         })?;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        if interface.is_empty() || !interface.chars().all(is_plain) || interface.starts_with('-') {
+        if !is_plain_interface(&interface) {
             return Err(format!("`{}` cannot be named to another host", interface.escape_debug()));
         }
         let target = Target { reach, at: None };
@@ -146,16 +176,41 @@ impl FleetArgs {
             group,
             reach: target.to_string(),
             interface,
-            driver: driver.or_else(|| wish.driver.clone()),
-            setting: if wish.setting.is_empty() { setting } else { wish.setting.clone() },
+            driver,
+            setting,
         })
     }
 
     fn member(&self, host: FleetHost) -> Result<Member, CliError> {
-        let own = std::env::current_exe()?.display().to_string();
-        let (via, program) = Target::parse(&host.reach)?.via(&own, self.bring.as_deref());
-        Ok(Member { host, via, program })
+        let way = Target::parse(&host.reach)?.way(self.bring.as_deref());
+        Ok(Member { host, way })
     }
+}
+
+/// What the broker does for these hosts.
+fn permitted(members: &[Member], rights: &FleetRights<'_>) -> Permitted {
+    let interface = |member: &Member| HostInterface {
+        way: member.way.clone(),
+        name: Some(member.host.interface.clone()),
+    };
+    let guards = members
+        .iter()
+        .flat_map(|member| rights.guards.iter().map(|words| guard_of(words, &member.host)));
+    Permitted {
+        interfaces: members.iter().map(interface).collect(),
+        changes: rights.changes,
+        guards: guards.collect(),
+        ..Permitted::default()
+    }
+}
+
+/// The words of a guard for a host.
+pub(super) fn guard_of(words: &[String], host: &FleetHost) -> Vec<String> {
+    let of_host = |word: &String| {
+        let word = word.replace("{host}", &host.name);
+        word.replace("{interface}", &host.interface).replace("{target}", &host.reach)
+    };
+    words.iter().map(of_host).collect()
 }
 
 type Listed = Result<Vec<ListedHost>, InventoryError>;
@@ -197,7 +252,7 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
 
 /// What a command of this host prints.
 fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
-    let ending = ask(command, b"", LIST_WITHIN, &mut Unless(stop));
+    let ending = ask(|| Process::start_here(command), b"", LIST_WITHIN, &mut Unless(stop));
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
         AskEnding::Ended { code: Some(0), out, .. } => {
             String::from_utf8(out).map_err(|_| format!("`{program}` printed what is no text"))
@@ -278,20 +333,20 @@ impl Fleet {
 }
 
 impl Member {
-    /// Runs its latput with these arguments and this input.
+    /// Runs its latput with this command and this input.
     pub(super) fn ask(
         &self,
-        args: &[&str],
+        verb: &HostVerb,
         input: &str,
         timeout: Nanos,
         waiting: &mut dyn Waiting,
     ) -> io::Result<AskEnding> {
-        let words = self.words(args);
+        let interface = &self.host.interface;
+        let command = HostCommand { interface: interface.clone(), verb: verb.clone() };
         let begun = Instant::now();
         loop {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            let asked = ask(&mut command, input.as_bytes(), timeout.as_duration(), waiting);
+            let start = || Process::start_command(&self.way, command.clone());
+            let asked = ask(start, input.as_bytes(), timeout.as_duration(), waiting);
             // Too many processes or open files for a moment: others end.
             let is_for_now = |error: &io::Error| {
                 let few = [Errno::AGAIN, Errno::NOMEM, Errno::NFILE, Errno::MFILE];
@@ -306,13 +361,7 @@ impl Member {
         }
     }
 
-    /// The command line that runs its latput.
-    pub(super) fn words(&self, args: &[&str]) -> Vec<String> {
-        let program = std::iter::once(&self.program).cloned();
-        self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
-    }
-
-    /// The same to be typed here: this program is called by its name.
+    /// The command line to be typed here that runs its latput: this program is called by its name.
     pub(super) fn command_line(&self, args: &[&str]) -> String {
         let own = std::env::current_exe().unwrap_or_default();
         let word = |word: &String| {
@@ -322,7 +371,7 @@ impl Member {
                 latput_report::shell_word(word)
             }
         };
-        self.words(args).iter().map(word).collect::<Vec<_>>().join(" ")
+        self.way.words(args).iter().map(word).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -356,10 +405,10 @@ mod tests {
             ("ssh://a", None, "ens1"),
             ("eth7", None, "eth7"),
         ] {
-            let host = given.host(listed(word, interface), &FleetWish::default()).unwrap();
+            let host = given.host(listed(word, interface)).unwrap();
             assert_eq!(host.interface, expected, "{word}");
         }
-        let host = given.host(listed("ssh://root@a:22", None), &FleetWish::default()).unwrap();
+        let host = given.host(listed("ssh://root@a:22", None)).unwrap();
         assert_eq!((host.name.as_str(), host.reach.as_str()), ("a", "ssh://root@a:22"));
     }
 
@@ -372,12 +421,12 @@ mod tests {
         let wish = FleetWish { setting: setting("mtu=1400"), driver: Some("ice".to_owned()) };
         let mut host = listed("ssh://a", Some("eth0"));
         host.setting = setting("gro=off");
-        let found = args(&[]).host(host.clone(), &wish).unwrap();
+        let found = wish.of(args(&[]).host(host.clone()).unwrap());
         assert_eq!(found.setting, setting("mtu=1400"));
         assert_eq!(found.driver.as_deref(), Some("ice"));
         host.driver = Some("veth".to_owned());
-        assert_eq!(args(&[]).host(host.clone(), &wish).unwrap().driver.as_deref(), Some("veth"));
-        let found = args(&[]).host(host, &FleetWish::default()).unwrap();
+        assert_eq!(wish.of(args(&[]).host(host.clone()).unwrap()).driver.as_deref(), Some("veth"));
+        let found = FleetWish::default().of(args(&[]).host(host).unwrap());
         assert_eq!(found.setting, setting("gro=off"));
     }
 
@@ -390,7 +439,7 @@ mod tests {
             ("ssh://a", Some("eth0;reboot"), "cannot be named"),
             ("ssh://a", Some("--stdin"), "cannot be named"),
         ] {
-            let said = args(&[]).host(listed(word, interface), &FleetWish::default()).unwrap_err();
+            let said = args(&[]).host(listed(word, interface)).unwrap_err();
             assert!(said.contains(problem), "{word}: {said}");
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use latput_experiment::broker::command::HostVerb;
 use latput_experiment::host;
 use latput_fleet::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, SCHEMA, WaitingChange};
 use latput_fleet::{Answered, FleetHost};
@@ -189,8 +190,7 @@ pub(super) fn one(
         None if setting.is_empty() => (ALL.to_owned(), None),
         None => (member.host.setting_lines(), Some(setting.keys().copied().collect())),
     };
-    let args = ["fleet", "look", interface, "--json"];
-    match member.ask(&args, &question, fleet.timeout, waiting) {
+    match member.ask(&HostVerb::Look, &question, fleet.timeout, waiting) {
         Err(error) => Answered::Unreachable(format!("cannot start the way there: {error}")),
         Ok(AskEnding::Stopped) => Answered::NotAsked,
         Ok(AskEnding::TimedOut) => {

@@ -21,7 +21,7 @@ use latput_units::Nanos;
 
 use self::change::{HostChange, SettingEnded};
 use super::crew::{self, HostSlot};
-use super::hosts::{Fleet, FleetArgs, InPlace, Member, Until};
+use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
 use super::wanted::WantedArgs;
 use super::{look, table};
 use crate::commands::change as local_change;
@@ -165,7 +165,10 @@ impl Args {
             split(line).map_err(|error| CliError::usage(format!("--guard `{line}`: {error}")))
         };
         let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
-        let fleet = self.fleet.open(&self.wanted.read()?, context)?;
+        self.wanted.check()?;
+        let outputs = self.wanted.results().into_iter().collect();
+        let rights = FleetRights { changes: !self.dry_run, guards: &commands, outputs };
+        let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);
         rollout.look()?;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use latput_experiment::ResultsDb;
+use latput_fleet::FleetHost;
 use latput_knobs::Setting;
 use latput_model::Summary;
 use latput_trial::Results;
@@ -43,7 +44,27 @@ pub(super) struct FleetWish {
     pub(super) driver: Option<String>,
 }
 
+impl FleetWish {
+    /// A host with what is wanted of it.
+    pub(super) fn of(&self, host: FleetHost) -> FleetHost {
+        let FleetHost { setting, driver, .. } = &host;
+        let setting = if self.setting.is_empty() { setting } else { &self.setting };
+        let driver = driver.clone().or_else(|| self.driver.clone());
+        FleetHost { setting: setting.clone(), driver, ..host }
+    }
+}
+
 impl WantedArgs {
+    /// Refuses words of the command line that are no values.
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        change::setting_of(&self.wanted).map(drop)
+    }
+
+    /// The results file, if one is named.
+    pub(super) fn results(&self) -> Option<&Path> {
+        self.from.as_deref()
+    }
+
     /// Reads what is wanted.
     pub(super) fn read(&self) -> Result<FleetWish, CliError> {
         match &self.from {

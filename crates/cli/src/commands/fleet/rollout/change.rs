@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use latput_experiment::broker::command::{HostSet, HostVerb};
 use latput_fleet::Answered;
 use latput_fleet::judge::differences;
 use latput_units::Nanos;
@@ -54,15 +55,16 @@ impl HostChange<'_> {
         member: &Member,
         waiting: &mut InPlace<'_, '_>,
     ) -> (Lease, SettingEnded) {
-        let within = format!("{}ns", self.within.as_ns());
-        let interface = member.host.interface.as_str();
-        let mut args = vec!["set", interface, "--stdin", "--json", "--confirm-within", &within];
-        let made_by = format!("--made-by={}", self.made_by);
-        args.push(&made_by);
-        args.extend(self.allow_link_reset.then_some("--allow-link-reset"));
+        let verb = HostVerb::Set(HostSet {
+            made_by: self.made_by.to_owned(),
+            within_ns: Some(self.within.as_ns()),
+            allow_link_reset: self.allow_link_reset,
+            json: true,
+            ..HostSet::default()
+        });
         let values = member.host.setting_lines();
         let ends_at = Instant::now() + self.within.as_duration();
-        let heard = tell(self.fleet, member, &args, &values, waiting);
+        let heard = tell(self.fleet, member, &verb, &values, waiting);
         let latest = self.within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
         let lease = Lease { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) };
         let ended = match heard {
@@ -82,35 +84,24 @@ impl HostChange<'_> {
 }
 
 impl Rollout<'_> {
-    fn made_by(&self) -> String {
-        format!("--made-by={}", self.name)
-    }
-
     /// Confirms the change of every changed host. One that cannot be confirmed goes back by itself.
     pub(super) fn confirm(&mut self) {
         let changed = self.changed();
-        let made_by = self.made_by();
         let results = self.each(
             &changed,
             Until::SecondStop(self.stop()),
             "hosts confirmed",
-            |part, waiting| self.confirm_one(part, &made_by, waiting),
+            |part, waiting| self.confirm_one(part, waiting),
         );
         self.note(results, "its confirmation was interrupted");
     }
 
-    fn confirm_one(
-        &self,
-        part: &RolloutHost,
-        made_by: &str,
-        waiting: &mut InPlace<'_, '_>,
-    ) -> HostPhase {
+    fn confirm_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
-        let interface = part.member.host.interface.as_str();
-        let args = ["confirm", interface, "--json", made_by];
-        let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        let verb = HostVerb::Confirm { made_by: Some(self.name.clone()) };
+        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
         if matches!(heard, Heard::Lost(_)) {
-            heard = tell(&self.fleet, &part.member, &args, "", waiting);
+            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
         }
         let why = match heard {
             Heard::Done(document) => return HostPhase::Confirmed(document["journal"][0].as_u64()),
@@ -137,28 +128,21 @@ impl Rollout<'_> {
     /// Puts every changed host back, as far as it can be reached.
     pub(super) fn put_back(&mut self) {
         let changed = self.changed();
-        let made_by = self.made_by();
         let results = self.each(
             &changed,
             Until::SecondStop(self.stop()),
             "hosts put back",
-            |part, waiting| self.put_back_one(part, &made_by, waiting),
+            |part, waiting| self.put_back_one(part, waiting),
         );
         self.note(results, "it was not waited for");
     }
 
-    fn put_back_one(
-        &self,
-        part: &RolloutHost,
-        made_by: &str,
-        waiting: &mut InPlace<'_, '_>,
-    ) -> HostPhase {
+    fn put_back_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
-        let interface = part.member.host.interface.as_str();
-        let args = ["restore", interface, "--json", made_by];
-        let mut heard = tell(&self.fleet, &part.member, &args, "", waiting);
+        let verb = HostVerb::Restore { made_by: Some(self.name.clone()) };
+        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
         if matches!(heard, Heard::Lost(_)) {
-            heard = tell(&self.fleet, &part.member, &args, "", waiting);
+            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
         }
         match heard {
             Heard::Done(_) => self.as_before(part, lease, waiting),
@@ -212,11 +196,11 @@ impl Rollout<'_> {
 fn tell(
     fleet: &Fleet,
     member: &Member,
-    args: &[&str],
+    verb: &HostVerb,
     input: &str,
     waiting: &mut InPlace<'_, '_>,
 ) -> Heard {
-    let ending = match member.ask(args, input, fleet.timeout, waiting) {
+    let ending = match member.ask(verb, input, fleet.timeout, waiting) {
         Ok(ending) => ending,
         Err(error) => return Heard::Lost(format!("cannot start the way there: {error}")),
     };

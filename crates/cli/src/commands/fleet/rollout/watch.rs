@@ -1,14 +1,14 @@
 //! The soak: changed hosts are looked at until it is over, and one that is not well ends it.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use latput_experiment::broker::process::Process;
 use latput_fleet::Answered;
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, judge};
 
 use super::super::ask::{AskEnding, ask, ended_in_words};
-use super::super::hosts::{InPlace, Until, last_line};
+use super::super::hosts::{InPlace, Until, guard_of, last_line};
 use super::super::look;
 use super::{INTERRUPTED, Rollout, RolloutHost, first_of};
 
@@ -104,16 +104,11 @@ impl Rollout<'_> {
         part: &RolloutHost,
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
-        let host = &part.member.host;
-        let of_host = |word: &String| {
-            let word = word.replace("{host}", &host.name);
-            word.replace("{interface}", &host.interface).replace("{target}", &host.reach)
-        };
-        let words: Vec<String> = words.iter().map(of_host).collect();
+        let words = guard_of(words, &part.member.host);
         let shown = latput_report::printable(&words.join(" "));
         let within = self.fleet.timeout;
-        let ending =
-            ask(Command::new(&words[0]).args(&words[1..]), b"", within.as_duration(), waiting);
+        let start = || Process::start_guard(&words);
+        let ending = ask(start, b"", within.as_duration(), waiting);
         let why = match ending {
             Ok(AskEnding::Ended { code: Some(0), .. }) => return None,
             Ok(AskEnding::Ended { code, out, err }) => {

@@ -1,88 +1,11 @@
-//! A process of a `via` command, here or at the broker, and its bounded output.
+//! The bounded output of a process of a `via` command.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::broker::client::{BrokerLine, client};
-use crate::broker::message::HostCall;
-use crate::child::{OwnProcess, Pipes};
-use crate::host_spec::HostSpec;
 use crate::protocol::printable;
-
-/// A latput that was started for a host. Dropping it does not kill it.
-#[derive(Debug)]
-pub(super) enum Process {
-    /// By this process.
-    Own(OwnProcess),
-    /// By its broker, which knows it by this id, while it is of interest.
-    Brokers(&'static BrokerLine, Option<u64>),
-}
-
-impl Process {
-    /// Starts latput on a host; its stdin, stdout and stderr, as far as the call has them.
-    pub(super) fn start(spec: &HostSpec, call: HostCall) -> io::Result<(Self, [Option<File>; 3])> {
-        let (process, pipes): (Self, Pipes) = if let Some(broker) = client() {
-            let (id, pipes) = broker.start(spec.way(), call)?;
-            (Self::Brokers(broker, Some(id)), pipes)
-        } else {
-            let mut command = spec.command(call.args());
-            let (process, pipes) = OwnProcess::start(call.pipe(&mut command))?;
-            (Self::Own(process), pipes)
-        };
-        Ok((process, pipes.map(|pipe| pipe.map(File::from))))
-    }
-
-    /// The same for a call with three pipes.
-    pub(super) fn start_piped(spec: &HostSpec, call: HostCall) -> io::Result<(Self, [File; 3])> {
-        match Self::start(spec, call)? {
-            (process, [Some(input), Some(output), Some(errors)]) => {
-                Ok((process, [input, output, errors]))
-            }
-            _ => Err(io::Error::other("it has no pipes")),
-        }
-    }
-
-    /// Whether it has ended.
-    pub(super) fn has_ended(&self) -> bool {
-        match self {
-            Self::Own(process) => process.has_ended(),
-            Self::Brokers(..) => self.how_it_ended().is_some(),
-        }
-    }
-
-    /// Whether it has ended with exit code 0.
-    pub(super) fn has_succeeded(&self) -> bool {
-        self.how_it_ended().is_some_and(|how| how == "exit status: 0")
-    }
-
-    /// `exit status: 1` or `signal: 9`; `None` while it runs.
-    pub(super) fn how_it_ended(&self) -> Option<String> {
-        match self {
-            Self::Own(process) => process.how_it_ended(),
-            Self::Brokers(client, Some(id)) => client.how_it_ended(*id),
-            Self::Brokers(_, None) => Some("it is not known how".to_owned()),
-        }
-    }
-
-    /// Kills it and its children.
-    pub(super) fn kill(&mut self) {
-        match self {
-            Self::Own(process) => process.kill(),
-            Self::Brokers(client, id) => id.take().iter().for_each(|&id| client.kill(id)),
-        }
-    }
-
-    /// Leaves it running.
-    pub(super) fn leave(&mut self) {
-        match self {
-            Self::Own(process) => process.leave(),
-            Self::Brokers(client, id) => id.take().iter().for_each(|&id| client.leave(id)),
-        }
-    }
-}
 
 /// The last lines of a process's output, each cut to a length.
 #[derive(Debug)]

@@ -1,0 +1,195 @@
+//! The commands of latput about one interface of a host that a broker starts there: the whole list.
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a word that a command takes along.
+const WORD_BYTES_MOST: usize = 256;
+
+/// A command of latput about one interface. It ends by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCommand {
+    /// The interface.
+    pub interface: String,
+    /// What is to be done with it.
+    pub verb: HostVerb,
+}
+
+/// What latput is to do with an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HostVerb {
+    /// Look at the knobs that its stdin names.
+    Look,
+    /// Set the values that its stdin names.
+    Set(HostSet),
+    /// Keep the change that waits.
+    Confirm {
+        /// Only if it was made by this.
+        made_by: Option<String>,
+    },
+    /// Put it back as it was before the change that waits.
+    Restore {
+        /// Only if it was made by this.
+        made_by: Option<String>,
+    },
+    /// Undo an entry of the host's journal.
+    Undo {
+        /// Its number; `None`: the newest.
+        entry: Option<u64>,
+    },
+}
+
+/// How values are set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSet {
+    /// What the journal calls the maker.
+    pub made_by: String,
+    /// The change goes back after this time unless it is confirmed.
+    pub within_ns: Option<u64>,
+    /// The driver and the place on the bus that the interface must have.
+    pub only_if: Option<String>,
+    /// Whether the link may go down and up.
+    pub allow_link_reset: bool,
+    /// Whether the writes are only told.
+    pub dry_run: bool,
+    /// Whether the answer is JSON.
+    pub json: bool,
+}
+
+impl HostCommand {
+    /// The arguments of latput.
+    pub fn args(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut say = |words: &[&str]| args.extend(words.iter().map(|&word| word.to_owned()));
+        let interface = self.interface.as_str();
+        match &self.verb {
+            HostVerb::Look => say(&["fleet", "look", interface, "--json"]),
+            HostVerb::Set(set) => set.say(interface, &mut say),
+            HostVerb::Confirm { .. } => say(&["confirm", interface, "--json"]),
+            HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
+            HostVerb::Undo { .. } => say(&["undo"]),
+        }
+        match &self.verb {
+            HostVerb::Confirm { made_by: Some(by) } | HostVerb::Restore { made_by: Some(by) } => {
+                say(&[&format!("--made-by={by}")]);
+            }
+            HostVerb::Undo { entry: Some(number) } => say(&[&number.to_string()]),
+            _ => {}
+        }
+        args
+    }
+
+    /// Whether it may change the host.
+    pub(super) const fn is_change(&self) -> bool {
+        !matches!(self.verb, HostVerb::Look | HostVerb::Set(HostSet { dry_run: true, .. }))
+    }
+
+    /// Refuses a command that a shell on the way, or latput there, could take for another one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        if !is_plain_interface(&self.interface) {
+            return Err(format!(
+                "`{}` cannot be named to another host: rename it there",
+                self.interface.escape_debug()
+            ));
+        }
+        let words: Vec<&String> = match &self.verb {
+            HostVerb::Look | HostVerb::Undo { .. } => Vec::new(),
+            HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
+                made_by.iter().collect()
+            }
+            HostVerb::Set(set) => std::iter::once(&set.made_by).chain(&set.only_if).collect(),
+        };
+        match words.into_iter().find(|word| !is_plain(word, "-_.:/@+,")) {
+            None => Ok(()),
+            Some(word) => Err(format!("`{}` cannot be named to another host", word.escape_debug())),
+        }
+    }
+}
+
+impl HostSet {
+    fn say(&self, interface: &str, say: &mut impl FnMut(&[&str])) {
+        say(&["set", interface, "--stdin", &format!("--made-by={}", self.made_by)]);
+        if let Some(within_ns) = self.within_ns {
+            say(&["--confirm-within", &format!("{within_ns}ns")]);
+        }
+        if let Some(seen) = &self.only_if {
+            say(&["--only-if", seen]);
+        }
+        let flags = [
+            ("--allow-link-reset", self.allow_link_reset),
+            ("--dry-run", self.dry_run),
+            ("--json", self.json),
+        ];
+        for (flag, is_given) in flags {
+            if is_given {
+                say(&[flag]);
+            }
+        }
+    }
+}
+
+/// Whether an interface's name is one word for every shell on the way, and no option.
+pub fn is_plain_interface(name: &str) -> bool {
+    is_plain(name, "-_.@")
+}
+
+fn is_plain(word: &str, more: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+    (1..=WORD_BYTES_MOST).contains(&word.len())
+        && !word.starts_with('-')
+        && word.chars().all(is_good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(change: impl Fn(&mut HostSet)) -> HostCommand {
+        let mut set = HostSet { made_by: "apply".to_owned(), ..HostSet::default() };
+        change(&mut set);
+        HostCommand { interface: "eth0".to_owned(), verb: HostVerb::Set(set) }
+    }
+
+    #[test]
+    fn every_command_is_words_of_latput() {
+        let command = |verb| HostCommand { interface: "eth0".to_owned(), verb };
+        let by = || Some("fleet-1".to_owned());
+        for (command, words) in [
+            (command(HostVerb::Look), "fleet look eth0 --json"),
+            (command(HostVerb::Confirm { made_by: None }), "confirm eth0 --json"),
+            (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
+            (command(HostVerb::Undo { entry: Some(7) }), "undo 7"),
+            (
+                set(|set| {
+                    (set.within_ns, set.json) = (Some(5), true);
+                    set.only_if = Some("ice/0000:3b:00.0".to_owned());
+                }),
+                "set eth0 --stdin --made-by=apply --confirm-within 5ns --only-if ice/0000:3b:00.0 --json",
+            ),
+        ] {
+            assert_eq!(command.args().join(" "), words);
+            assert_eq!(command.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_a_shell_or_latput_would_take_for_something_else_is_refused() {
+        for interface in ["", "--stdin", "eth0;reboot", "a b", "e\u{1b}[2J", "../x"] {
+            let command = HostCommand { interface: interface.to_owned(), ..set(|_| ()) };
+            assert!(command.check().is_err(), "{interface}");
+        }
+        for word in ["", "x;reboot", "$(id)", "a b", "a'b", "--help", &"x".repeat(257)] {
+            assert!(set(|set| set.made_by = word.to_owned()).check().is_err(), "{word}");
+            assert!(set(|set| set.only_if = Some(word.to_owned())).check().is_err(), "{word}");
+            let made_by = Some(word.to_owned());
+            let restore = HostCommand { verb: HostVerb::Restore { made_by }, ..set(|_| ()) };
+            assert!(restore.check().is_err(), "{word}");
+        }
+    }
+}
