@@ -1,7 +1,7 @@
 //! Live traffic by port or by peer: what today's setting has in each group of connections, and what the others change there.
 //!
 //! They are looks, not goals: the guards and the goal are about all connections together. The comparisons are those of
-//! [`crate::compare`], with the same correction for their number.
+//! [`crate::compare()`], with the same correction for their number.
 
 use std::collections::BTreeMap;
 

@@ -1,3 +1,5 @@
+//! The sentences of a recommendation, on figures made for them.
+
 use super::*;
 use crate::goal::Goal;
 use crate::recommend::recommendation;
