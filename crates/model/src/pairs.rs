@@ -307,13 +307,11 @@ mod tests {
         other[1].confidence = 0.95;
         refused(&other, "another confidence");
         for confidence in [0.0, 1.0, -0.5, 1.5, f64::NAN] {
-            let mut other = files();
-            other.iter_mut().for_each(|it| it.confidence = confidence);
-            refused(&other, "an invalid confidence");
+            let other = files().into_iter().map(|it| Results { confidence, ..it });
+            refused(&other.collect::<Vec<_>>(), "an invalid confidence");
         }
-        let mut other = files();
-        other.iter_mut().for_each(|it| it.settings.clear());
-        refused(&other, "has no setting");
+        let other = files().into_iter().map(|it| Results { settings: Vec::new(), ..it });
+        refused(&other.collect::<Vec<_>>(), "has no setting");
         let mut other = files();
         other[1].settings[1].label = "x".to_owned();
         other[1].settings[2].label = "y".to_owned();
