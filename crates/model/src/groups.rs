@@ -143,7 +143,6 @@ fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
     Results {
         workloads: groups.iter().map(workload).collect(),
         rows: results.rows.iter().flat_map(runs).collect(),
-        goal: None,
         ..crate::pairs::with_settings(results, results.settings.clone())
     }
 }
@@ -265,5 +264,17 @@ mod tests {
         many.settings.truncate(1);
         many.rows.retain(|row| row.setting == 0);
         assert_eq!(ConnectionGroups::of(&many).unwrap().comparisons, []);
+    }
+
+    #[test]
+    fn the_order_is_by_the_payload_under_todays_setting() {
+        let mut found = made_up(1.0, 2);
+        for row in found.rows.iter_mut().filter(|row| row.setting == 1) {
+            let groups = &mut row.observation.hosts[0].tcp_groups;
+            groups.get_mut(&TcpGroup::Remote(80)).unwrap().acked_bytes = 1_000_000;
+        }
+        let names: Vec<String> =
+            in_order(&busiest(&found)).iter().map(TcpGroup::to_string).collect();
+        assert_eq!(names, ["local:443", "remote:80"]);
     }
 }

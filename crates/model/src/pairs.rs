@@ -135,7 +135,7 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
             "goal"
         } else if other.workloads != first.workloads {
             "workload"
-        } else if (other.confidence - first.confidence).abs() > 1e-9 {
+        } else if other.confidence.to_bits() != first.confidence.to_bits() {
             "confidence"
         } else if other.settings.first().map(|it| &it.by_role)
             != first.settings.first().map(|it| &it.by_role)
@@ -258,6 +258,9 @@ mod tests {
         assert_eq!(names, ["stable", "stable"], "{found:?}");
         assert_eq!(found.recommended, Some(1));
         assert!((found.settings[1].ratio - 1.3).abs() < 0.03, "{found:?}");
+        // Two settings share 1 %.
+        let confidence = found.settings[1].ratios[0].confidence;
+        assert!((confidence - 0.995).abs() < 1e-12, "{confidence}");
     }
 
     #[test]
@@ -280,6 +283,9 @@ mod tests {
             matches!(&found.settings[1].verdict, PairsVerdict::Worse(0, why) if why.contains("proven worse")),
             "{found:?}"
         );
+        // Half of 1 % for each setting, half of that for the objective, on one side: 99.5 % on both.
+        let PairsVerdict::Worse(_, why) = &found.settings[1].verdict else { panic!("{found:?}") };
+        assert!(why.ends_with(" lower at 99.5 %)"), "{why}");
         assert_eq!(found.recommended, None);
     }
 
@@ -298,11 +304,40 @@ mod tests {
         other[1].workloads = vec![rr("other")];
         refused(&other, "another workload");
         let mut other = files();
+        other[1].confidence = 0.95;
+        refused(&other, "another confidence");
+        for confidence in [0.0, 1.0, -0.5, 1.5, f64::NAN] {
+            let other = files().into_iter().map(|it| Results { confidence, ..it });
+            refused(&other.collect::<Vec<_>>(), "an invalid confidence");
+        }
+        let other = files().into_iter().map(|it| Results { settings: Vec::new(), ..it });
+        refused(&other.collect::<Vec<_>>(), "has no setting");
+        let mut other = files();
         other[1].settings[1].label = "x".to_owned();
         other[1].settings[2].label = "y".to_owned();
         refused(&other, "no setting but the first");
         let mut other = files();
         other[1].rows.retain(|row| row.block == 0);
         refused(&other, "fewer than two blocks");
+    }
+
+    #[test]
+    fn a_disagreement_just_at_the_level_is_not_proven() {
+        let center = |log: f64| Center { log, error: 0.01, degrees_of_freedom: 7, runs: 8 };
+        let judged = |level: f64| {
+            let centers = [center(0.1), center(0.13), center(0.15)];
+            judged("b", &centers, None, Optimize::Maximize, level).unwrap()
+        };
+        let p_value = judged(0.5).p_value;
+        assert!((0.001..0.4).contains(&p_value), "{p_value}");
+        assert_eq!(judged(p_value).verdict, PairsVerdict::Stable);
+        assert_eq!(judged(p_value * 1.001).verdict, PairsVerdict::Unstable);
+    }
+
+    #[test]
+    fn results_without_their_runs_have_none_that_confirm() {
+        let found = Results { confirmed_from: Some(3), ..pair(0, [1.0, 1.0]) };
+        let found = with_settings(&found, found.settings.clone());
+        assert_eq!((found.confirmed_from, found.rows.len()), (None, 0));
     }
 }

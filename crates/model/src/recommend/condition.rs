@@ -46,9 +46,8 @@ impl Kept<'_> {
     pub(super) fn missed_by(&self) -> f64 {
         match (self.broken, self.value, self.limit) {
             (false, ..) => 0.0,
-            (true, Some(value), Some(limit)) if value > 0.0 && limit > 0.0 => {
-                (value / limit).ln().abs()
-            }
+            // Of two signs, and of 0 and 0, there is none: NaN, and the smaller number is the other.
+            (true, Some(value), Some(limit)) => (value / limit).ln().abs().min(f64::INFINITY),
             _ => f64::INFINITY,
         }
     }
@@ -295,9 +294,15 @@ mod tests {
         assert!((missed(true, Some(8.0), Some(2.0)) - 4.0_f64.ln()).abs() < 1e-12);
         assert!((missed(true, Some(2.0), Some(8.0)) - 4.0_f64.ln()).abs() < 1e-12);
         assert_eq!(missed(false, Some(8.0), Some(2.0)).to_bits(), 0);
-        for (value, limit) in
-            [(Some(0.0), Some(2.0)), (Some(2.0), Some(0.0)), (None, Some(1.0)), (Some(1.0), None)]
-        {
+        for (value, limit) in [
+            (Some(0.0), Some(2.0)),
+            (Some(2.0), Some(0.0)),
+            (Some(0.0), Some(0.0)),
+            (Some(-1.0), Some(2.0)),
+            (Some(1.0), Some(-2.0)),
+            (None, Some(1.0)),
+            (Some(1.0), None),
+        ] {
             assert!(missed(true, value, limit).is_infinite(), "{value:?} {limit:?}");
         }
     }

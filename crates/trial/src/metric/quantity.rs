@@ -34,7 +34,8 @@ impl Scale {
         for &(divisor, unit) in steps {
             // Nanoseconds are below the precision of the figures, so microseconds start at 1 us.
             let enough = if unit == "us" { 1.0 } else { limit };
-            if largest.abs() >= divisor * enough {
+            // What would be printed with one digit more takes the larger unit: 999.6 Mbit/s is 1.00 Gbit/s.
+            if largest.abs() >= divisor * enough - chosen.0 / 2.0 {
                 chosen = (divisor, unit);
             }
         }
@@ -81,6 +82,12 @@ mod tests {
         check(Metric::GeneratorMaxPerS, &udp, 9.41e9, "9.41 Gbit/s");
         check(Metric::ThroughputBps, &udp, 9.41e9, "9.41 Gbit/s");
         check(Metric::ThroughputBps, &udp, 500e6, "500 Mbit/s");
+        check(Metric::ThroughputBps, &udp, 999_499_999.0, "999 Mbit/s");
+        check(Metric::ThroughputBps, &udp, 999_999_999.9, "1.00 Gbit/s");
+        check(Metric::LatencyNsP99, &rr, 999.4, "999 ns");
+        check(Metric::LatencyNsP99, &rr, 999.6, "1.00 us");
+        check(Metric::LatencyNsP99, &rr, 9_999_400.0, "9999 us");
+        check(Metric::LatencyNsP99, &rr, 9_999_600.0, "10.0 ms");
         check(Metric::LossRatio, &udp, 0.0123, "1.23 %");
         check(Metric::SutCpuBusyRatio, &udp, 1.0, "100 %");
         check(Metric::SutServiceDemandUs, &rr, 12.34, "12.3 us/tr");

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::goal::Goal;
-use crate::recommend::recommendation;
+use crate::recommend::{recommend, recommendation};
+use crate::runs::Runs;
 use crate::synthetic::{reported, rr, stream};
 
 const LATENCY: Metric = Metric::LatencyNsP99;
@@ -15,7 +16,7 @@ const NONE: &[f64] = &[f64::NAN];
 /// The sentences on five blocks of bulk.
 fn reason(goal: &str, latency: &[&[f64]], rate: &[&[f64]]) -> Vec<String> {
     let made = reported(&[stream("s")], 5, &[(LATENCY, latency), (RATE, rate)]);
-    recommendation(&made, &Goal::parse(goal).unwrap()).unwrap().reason
+    recommend(&made, &Runs::of(&made), &Goal::parse(goal).unwrap()).unwrap().reason
 }
 
 #[test]
@@ -53,6 +54,27 @@ fn a_limit_is_kept_with_the_evidence_that_there_is() {
 }
 
 #[test]
+fn a_lower_rate_and_more_latency_are_costs_and_what_stays_is_none() {
+    let cost = |goal: &str, latency: [f64; 2], rate: [f64; 2]| {
+        let [a, b] = latency.map(|it| [it]);
+        let [c, d] = rate.map(|it| [it]);
+        reason(goal, &[&a, &b], &[&c, &d]).get(1).cloned().unwrap_or_default()
+    };
+    // Of two proven figures the first, the latency, is tested at half of 1 %, and the other at all of it (Holm).
+    assert_eq!(
+        cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 0.9e9]),
+        "The largest proven cost: throughput_bps in `s` is 10 % lower (interval 10 to 10 % lower at 99 %)."
+    );
+    assert_eq!(
+        cost("maximize throughput_bps", [5e4, 1e5], [0.9e9, 1e9]),
+        "The largest proven cost: latency_ns_p99 in `s` is 2.00 times as high (interval 2.00 to 2.00 times as high \
+         at 99.5 %)."
+    );
+    assert_eq!(cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 1e9]), "");
+    assert_eq!(cost("minimize latency_ns_p99", [1e5, 5e4], [0.9e9, 1e9]), "");
+}
+
+#[test]
 fn several_workloads_are_told_each_with_its_change() {
     let latency: (Metric, &[&[f64]]) = (LATENCY, &[&[1e5], &[5e4]]);
     let made = reported(&[rr("x"), rr("y")], 5, &[latency]);
@@ -73,15 +95,15 @@ fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest
     let rates: &[&[f64]] = &[&[1e9], &[0.8e9, 2.4e9, 0.8e9, 2.4e9, 1.6e9]];
     let goal = "minimize latency_ns_p99 where throughput_bps >= 1.2e9";
     let [found] = &reason(goal, &[&[1e5], &[5e4]], rates)[..] else { panic!() };
-    let start = "`a` is proven 16.7 % short of `throughput_bps >= 1200000000` (1000 Mbit/s of 1.20 Gbit/s in `s`), \
+    let start = "`a` is proven 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`), \
                  but no setting is proven to do better there, so stay with it; the nearest, `b`, has 1.43 Gbit/s \
-                 against 1000 Mbit/s, 42.6 % higher (interval ";
+                 against 1.00 Gbit/s, 42.6 % higher (interval ";
     assert!(found.starts_with(start) && found.ends_with(" at 99 %)."), "{found}");
     assert_eq!(
         reason(goal, &[&[1e5], NONE], rates),
         [
-            "`a` is 16.7 % short of `throughput_bps >= 1200000000` (1000 Mbit/s of 1.20 Gbit/s in `s`), and no setting \
-          that the limits leave was measured in full, so stay with it."
+            "`a` is 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`), and no setting \
+             that the limits leave was measured in full, so stay with it."
         ]
     );
 }
