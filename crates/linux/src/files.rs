@@ -223,7 +223,8 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     read_open(path, File::open(path).map_err(failed)?, limit)
 }
 
-fn read_open(path: &Path, file: File, limit: u64) -> Result<Vec<u8>, FileError> {
+/// The bytes of a file that was opened by this name, at most `limit` of them.
+pub fn read_open(path: &Path, file: File, limit: u64) -> Result<Vec<u8>, FileError> {
     let failed = |error: io::Error| FileError::io(path, "read", error);
     let size = file.metadata().map_err(failed)?.len();
     let mut bytes = Vec::new();
