@@ -1,12 +1,14 @@
 //! The words that say where trials run: a testbed, or one or two hosts.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::message::Permitted;
+use latput_experiment::broker::message::{HostInterface, Permitted, Way};
 use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
+use latput_experiment::testbed::TestbedKind;
 use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
@@ -81,6 +83,30 @@ impl HostArgs {
         if word == "lab" { named(TestbedSource::Lab) } else { Ok(None) }
     }
 
+    /// The hosts of a word, or those of the testbed file of this name.
+    pub(crate) fn hosts_or_file(&self, word: &str) -> Result<NamedTestbed<'_>, CliError> {
+        match self.named_hosts(word)? {
+            Some(place) => Ok(place),
+            None => Ok(self.of_testbed(Testbed::from_file(Path::new(word))?)),
+        }
+    }
+
+    /// The way to the host that makes the traffic, where it is named by itself.
+    pub(crate) fn peer_way(&self) -> Result<Option<Way>, CliError> {
+        let way = |peer: &str| Ok(Target::parse(peer)?.way(self.bring.as_deref()));
+        self.peer.as_deref().map(way).transpose()
+    }
+
+    /// The latput to take along.
+    pub(crate) fn bring(&self) -> Option<&Path> {
+        self.bring.as_deref()
+    }
+
+    /// The testbed file to write.
+    pub(crate) fn save(&self) -> Option<&Path> {
+        self.save.as_deref()
+    }
+
     /// A testbed that is known already.
     pub(crate) fn of_testbed(&self, testbed: Testbed) -> NamedTestbed<'_> {
         NamedTestbed {
@@ -88,12 +114,6 @@ impl HostArgs {
             word: testbed.name.clone(),
             source: TestbedSource::Testbed(testbed),
         }
-    }
-
-    /// The hosts of a word, and what was found of them is told; `None` where it names none. The lab, and those of a
-    /// file, are hosts too.
-    pub(crate) fn hosts(&self, word: &str, context: &Context) -> Result<Option<Testbed>, CliError> {
-        self.named_hosts(word)?.map(|named| named.open(context)).transpose()
     }
 
     /// The one host that has live traffic.
@@ -170,15 +190,7 @@ impl NamedTestbed<'_> {
         outputs: &[&Path],
         context: &Context,
     ) -> Result<(), CliError> {
-        let bring = self.args.bring.as_deref();
-        let mut ways = match &self.source {
-            TestbedSource::Lab => Vec::new(),
-            TestbedSource::Hosts(targets) => {
-                targets.iter().map(|target| target.way(bring)).collect()
-            }
-            TestbedSource::Alone(target) => vec![target.way(bring)],
-            TestbedSource::Testbed(testbed) => testbed.ways(),
-        };
+        let mut ways = self.ways();
         let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
         if ways.is_empty() && !lab {
             return Ok(());
@@ -191,6 +203,36 @@ impl NamedTestbed<'_> {
         let outputs: Vec<&Path> =
             outputs.iter().copied().chain(self.args.save.as_deref()).collect();
         context.leave_rights_to_broker(&permitted, &outputs)
+    }
+
+    /// How its hosts are reached; empty where latput makes them.
+    pub(crate) fn ways(&self) -> Vec<Way> {
+        let bring = self.args.bring.as_deref();
+        match &self.source {
+            TestbedSource::Lab => Vec::new(),
+            TestbedSource::Hosts(targets) => {
+                targets.iter().map(|target| target.way(bring)).collect()
+            }
+            TestbedSource::Alone(target) => vec![target.way(bring)],
+            TestbedSource::Testbed(testbed) => testbed.ways(),
+        }
+    }
+
+    /// The interfaces of its hosts: those of a testbed file and `also` this one, and any where they are found out.
+    pub(crate) fn interfaces(&self, also: Option<&str>) -> BTreeSet<HostInterface> {
+        let interface =
+            |way: Way, name: Option<&str>| HostInterface { way, name: name.map(str::to_owned) };
+        match &self.source {
+            TestbedSource::Testbed(Testbed { kind: TestbedKind::Hosts(hosts), .. }) => hosts
+                .iter()
+                .flat_map(|host| {
+                    also.into_iter()
+                        .chain([host.interface.as_str()])
+                        .map(|name| interface(host.way(), Some(name)))
+                })
+                .collect(),
+            _ => self.ways().into_iter().map(|way| interface(way, None)).collect(),
+        }
     }
 
     /// The testbed. What was found of hosts is told.

@@ -17,11 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use latput_linux::{ArmedSignal, confine};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sha2::{Digest, Sha256};
 
+use self::binary::Programs;
 use crate::error::Error;
+use crate::host::chain;
 use crate::protocol::printable;
 use crate::target::{Reach, Target};
 
@@ -50,15 +53,18 @@ pub struct Ends {
 }
 
 /// Runs latput with `args` on `target`, and brings it where it is missing: `file`, or this program. Gives the exit
-/// code. An agent whose controller goes meanwhile is not started.
+/// code. An agent whose controller goes meanwhile is not started. This process gives up its rights for good before it
+/// reads what the far end says; it must have one thread.
 pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) -> Result<u8, Error> {
     let failed = |problem| Error::Agent { host: target.to_string(), problem };
     let words =
         target.command(&["sh".to_owned()]).expect("a host elsewhere is reached by a command");
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let programs = Programs::open(file);
     let mut child =
         command.spawn().map_err(|error| failed(not_started(target, &words[0], &error)))?;
+    let end = give_up_rights(&child).map_err(|error| failed(chain(&error)))?;
     let errors = Errors::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
     let mut line = ScriptLine {
         to: child.stdin.take().expect("stdin is piped"),
@@ -67,9 +73,9 @@ pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) ->
     let is_agreed = Arc::new(AtomicBool::new(false));
     if args.first().is_some_and(|arg| arg == "agent") {
         let input = ends.input.try_clone().map_err(|error| failed(error.to_string()))?;
-        end_without_controller(&child, input, Arc::clone(&is_agreed));
+        end_without_controller(end, input, Arc::clone(&is_agreed));
     }
-    let agreed = line.agree(file, args);
+    let agreed = line.agree(programs, args);
     is_agreed.store(true, Ordering::Relaxed);
     match agreed {
         Ok(()) => {}
@@ -122,7 +128,7 @@ struct ScriptLine {
 
 impl ScriptLine {
     /// Speaks with the script until latput runs there.
-    fn agree(&mut self, file: Option<&Path>, args: &[String]) -> Result<(), NotThere> {
+    fn agree(&mut self, programs: Programs, args: &[String]) -> Result<(), NotThere> {
         let args: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
         self.say(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
         let host = self.hear(&["host"])?.1;
@@ -135,7 +141,7 @@ impl ScriptLine {
         if words.collect::<Vec<_>>() == ["latput", env!("CARGO_PKG_VERSION")] {
             return self.say(b"use 0\n");
         }
-        let program = binary::for_machine(machine, file).map_err(NotThere::Known)?;
+        let program = programs.for_machine(machine).map_err(NotThere::Known)?;
         self.say(format!("bring {}\n", program.len()).as_bytes())?;
         let (word, rest) = self.hear(&["ready", "nowhere"])?;
         if word == "nowhere" {
@@ -197,15 +203,21 @@ impl ScriptLine {
     }
 }
 
+/// Gives up all rights, before the first byte of the far end is read. Gives what then can still end the way there.
+fn give_up_rights(way: &Child) -> Result<ArmedSignal, latput_linux::Error> {
+    let end = ArmedSignal::arm(way, Signal::TERM)?;
+    confine::give_up_all_but_open_files()?;
+    Ok(end)
+}
+
 /// Ends the way there when the controller goes before an agent runs: nobody would speak to it.
-fn end_without_controller(child: &Child, input: File, is_agreed: Arc<AtomicBool>) {
-    let way = Pid::from_child(child);
+fn end_without_controller(end: ArmedSignal, input: File, is_agreed: Arc<AtomicBool>) {
     thread::spawn(move || {
         while !is_agreed.load(Ordering::Relaxed) {
             let mut fds = [PollFd::new(&input, PollFlags::empty())];
             let is_gone = poll(&mut fds, Some(&LOOK_EVERY)).is_ok_and(|count| count > 0);
             if is_gone && !is_agreed.load(Ordering::Relaxed) {
-                let _ended = kill_process(way, Signal::TERM);
+                end.send();
                 break;
             }
         }

@@ -5,11 +5,13 @@
 //! the rest. The broker starts latput on the hosts, ends it, and makes the lab: `broker/message.rs` has its whole list. It
 //! reads nothing but that, and which hosts there are it was told by the controller before that read anything.
 
+mod admit;
 pub(crate) mod client;
 pub mod command;
 pub mod message;
 pub mod process;
 mod server;
 
+pub use self::admit::admit;
 pub use self::client::{COMMAND, start};
 pub use self::server::{Error, serve};

@@ -28,6 +28,8 @@ use crate::error::Error;
 const NOBODYS: u32 = 2_147_445_857;
 /// Another such user, for controllers: their agents on this host cannot end or trace them.
 const CONTROLLERS: u32 = NOBODYS + 1;
+/// Another, for who passes on what another host says: agents on this host cannot end or trace it.
+const RELAYS: u32 = NOBODYS + 2;
 /// `nobody`, for user namespaces that map no other.
 const NOBODY: u32 = 65_534;
 
@@ -50,6 +52,19 @@ impl Barriers {
 /// Gives up every capability and the user, and closes all files to this process. It ends with the process that started it. To be
 /// called before another thread is started.
 pub fn give_up_all() -> Result<Barriers, Error> {
+    let barriers = give_up_all_as(NOBODYS)?;
+    // The change of the user has cleared it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("follow the end of the process that started this", errno))?;
+    Ok(barriers)
+}
+
+/// The same for a process that only passes on what its open files say. It ends with them.
+pub fn give_up_all_but_open_files() -> Result<Barriers, Error> {
+    give_up_all_as(RELAYS)
+}
+
+fn give_up_all_as(user: u32) -> Result<Barriers, Error> {
     require_one_thread()?;
     let is_root = geteuid().is_root();
     set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
@@ -58,12 +73,9 @@ pub fn give_up_all() -> Result<Barriers, Error> {
         Ruleset::new(Access::all()).allow(Path::new("/proc"), Access::reads()).enforce()?;
     drop_from_bounding_set(CapabilitySet::empty())?;
     if is_root {
-        become_nobody()?;
+        become_nobody(user)?;
     }
     keep_only(CapabilitySet::empty())?;
-    // The change of the user has cleared it.
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| Error::system("follow the end of the process that started this", errno))?;
     Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
 }
 
@@ -77,7 +89,7 @@ pub fn open_as_nobody(path: &Path) -> std::io::Result<OwnedFd> {
     let open = || {
         let refused = |error: Error| std::io::Error::other(error.to_string());
         if geteuid().is_root() {
-            become_nobody().map_err(refused)?;
+            become_nobody(NOBODYS).map_err(refused)?;
         }
         keep_only(CapabilitySet::empty()).map_err(refused)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -214,14 +226,15 @@ fn drop_from_bounding_set(kept: CapabilitySet) -> Result<(), Error> {
     Ok(())
 }
 
-fn become_nobody() -> Result<(), Error> {
+/// Becomes this user that owns nothing.
+fn become_nobody(user: u32) -> Result<(), Error> {
     let sets = own_capabilities()?;
     if !sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
         return Ok(());
     }
     let failed = |errno| Error::system("become a user without rights", errno);
     leave_groups().map_err(failed)?;
-    for number in [NOBODYS, NOBODY] {
+    for number in [user, NOBODY] {
         let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
         let group_set = set_thread_res_gid(group, group, group);
         match group_set.and_then(|()| set_thread_res_uid(user, user, user)) {

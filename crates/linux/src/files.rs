@@ -27,6 +27,7 @@ const PART: (&str, &str) = (".latput-", ".part");
 const PART_MIN_AGE: Duration = Duration::from_secs(60);
 const STICKY: u32 = 0o1000;
 const WORLD_WRITABLE: u32 = 0o002;
+const GROUP_WRITABLE: u32 = 0o020;
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -219,7 +220,12 @@ pub fn ensure(path: &Path) -> Result<PathBuf, FileError> {
 /// The bytes of a file (or a pipe), at most `limit` of them.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let failed = |error: io::Error| FileError::io(path, "read", error);
-    let file = File::open(path).map_err(failed)?;
+    read_open(path, File::open(path).map_err(failed)?, limit)
+}
+
+/// The bytes of a file that was opened by this name, at most `limit` of them.
+pub fn read_open(path: &Path, file: File, limit: u64) -> Result<Vec<u8>, FileError> {
+    let failed = |error: io::Error| FileError::io(path, "read", error);
     let size = file.metadata().map_err(failed)?.len();
     let mut bytes = Vec::new();
     if size <= limit {
@@ -236,8 +242,33 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 
 /// The text of a file (or a pipe), at most `limit` bytes.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
-    String::from_utf8(read(path, limit)?)
+    text_of(path, read(path, limit)?)
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, FileError> {
+    String::from_utf8(bytes)
         .map_err(|error| FileError::new(path, format!("it is no text: {}", error.utf8_error())))
+}
+
+/// The text of a regular file that only this user, root, or a group of the owner's name alone may write.
+pub fn read_own_text(path: &Path, limit: u64) -> Result<String, FileError> {
+    let failed = |error: io::Error| FileError::io(path, "read", error);
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    let owner = meta.uid();
+    if !meta.is_file() {
+        return Err(FileError::new(path, "it is no regular file"));
+    }
+    if owner != 0 && owner != file_user() {
+        return Err(FileError::new(path, format!("it belongs to user {owner}")));
+    }
+    // Many systems give each user a group of the same number.
+    let is_of_group = meta.mode() & GROUP_WRITABLE != 0 && meta.gid() != owner;
+    if is_of_group || meta.mode() & WORLD_WRITABLE != 0 {
+        return Err(FileError::new(path, "others may write it"));
+    }
+    text_of(path, read_open(path, file, limit)?)
 }
 
 /// Makes a folder that only its owner may enter, whatever the umask; durable when it returns. One that is there must

@@ -8,6 +8,7 @@
               safe wrapper"
 )]
 
+mod armed_signal;
 pub mod bpf;
 pub mod checkpoint;
 pub mod confine;
@@ -39,6 +40,7 @@ mod error;
 mod kernel;
 mod sysfs;
 
+pub use armed_signal::ArmedSignal;
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;

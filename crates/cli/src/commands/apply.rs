@@ -5,20 +5,25 @@
 //! every host keeps its change, or none does.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use latput_experiment::ResultsDb;
+use latput_experiment::broker;
+use latput_experiment::broker::command::{HostCommand, HostSet, HostVerb, is_plain_interface};
+use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitted};
+use latput_experiment::broker::process::Process;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
 use latput_knobs::Setting;
+use latput_load::Stop;
 use latput_model::Summary;
 use latput_report::shell_word;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
+use crate::commands::ask::{AskEnding, Waiting, ask};
 use crate::commands::change;
 use crate::commands::export_settings::nothing_recommended;
 use crate::commands::report::setting_of;
@@ -28,12 +33,11 @@ use crate::output;
 use crate::targets::{self, HostArgs};
 
 /// The time to reach every host again after all were changed, where the caller gives none.
-const SETTLED_WITHIN: &str = "60s";
+const SETTLED_WITHIN: Nanos = Nanos::from_s(60);
 /// The same where latput may have to be taken to each.
-const BROUGHT_WITHIN: &str = "10min";
+const BROUGHT_WITHIN: Nanos = Nanos::from_s(600);
 /// Most time of one command on one host, once its latput has begun.
 const ANSWER_WITHIN: Duration = Duration::from_secs(105);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Put the recommendation of a results file in force on the hosts that it was measured on.
 #[derive(Debug, clap::Args)]
@@ -44,6 +48,9 @@ Examples:
       goes back after a minute on every host unless this comes:
   latput apply latput-results.db --confirm
   latput apply latput-results.db --setting 50us --on testbed.toml
+
+Results may be a stranger's: without --on, a host that they name by a command (exec:), or by a testbed file that
+others may write, is refused.
 
 All hosts or none: where one refuses, the others go back. On each host the change is an entry of the
 journal: `latput log` and `latput undo` there. A host whose interface has another driver or place on its bus
@@ -80,6 +87,25 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
+/// How a latput on a host ended.
+struct HostAnswer {
+    /// Its exit code; `None` after a signal.
+    code: Option<i32>,
+    out: Vec<u8>,
+    err: String,
+}
+
+/// Waits until a second Ctrl-C: what changes a host is not cut short by the first.
+struct UntilAgain<'a>(&'a Stop);
+
+impl Waiting for UntilAgain<'_> {
+    fn is_over(&self) -> bool {
+        self.0.is_raised_again()
+    }
+
+    fn goes_on(&mut self, _: Duration) {}
+}
+
 /// One host with its part of the setting.
 struct Part {
     host: HostSpec,
@@ -91,6 +117,7 @@ struct Part {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        self.leave_rights(context)?;
         let results = ResultsDb::open(&self.file)?.load_chosen(self.run)?;
         let Some(chosen) = self.chosen(&results)? else { return Ok(ExitCode::SUCCESS) };
         let parts = self.parts(&results, chosen, context)?;
@@ -105,13 +132,11 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let within = match self.confirm_within {
-            Some(within) => Some(format!("{}ns", within.as_ns())),
-            None if parts.iter().any(|part| part.host.may_be_brought) => {
-                Some(BROUGHT_WITHIN.into())
-            }
-            None => (parts.len() > 1).then(|| SETTLED_WITHIN.to_owned()),
+            None if parts.iter().any(|part| part.host.may_be_brought) => Some(BROUGHT_WITHIN),
+            None => (parts.len() > 1).then_some(SETTLED_WITHIN),
+            given => given,
         };
-        self.set_all(context, &parts, within.as_deref())?;
+        self.set_all(context, &parts, within)?;
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
@@ -125,6 +150,28 @@ impl Args {
         }
         print_next(&parts)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Gives up the rights of this process before the results file is read. The broker acts on the hosts of `--on`, or on
+    /// those that the results name, as far as it takes them from there.
+    fn leave_rights(&self, context: &Context) -> Result<(), CliError> {
+        let mut permitted = Permitted { changes: !self.dry_run, ..Permitted::default() };
+        if let Some(name) = &self.on {
+            must_be_there(name)?;
+            let place = self.hosts.hosts_or_file(name)?;
+            permitted.ways = place.ways();
+            permitted.interfaces = place.interfaces(self.interface.as_deref());
+        } else {
+            let bring = self.hosts.bring().map(Path::to_owned);
+            permitted.hosts_of_results = Some(HostsOfResults { bring });
+            if let Some(way) = self.hosts.peer_way()? {
+                permitted.interfaces.insert(HostInterface { way: way.clone(), name: None });
+                permitted.ways.push(way);
+            }
+        }
+        let outputs: Vec<&Path> =
+            std::iter::once(self.file.as_path()).chain(self.hosts.save()).collect();
+        context.leave_rights_to_broker(&permitted, &outputs)
     }
 
     /// The setting to apply; `None`, with the reason told, if the run recommends no change.
@@ -171,36 +218,21 @@ impl Args {
     /// The hosts of `--on`, or those that the results name, if they are still there.
     fn testbed(&self, results: &Results, context: &Context) -> Result<Testbed, CliError> {
         let name = self.on.as_deref().unwrap_or(&results.testbed);
-        let gone = |what: &str| {
-            let message = format!(
-                "`{name}` {what}: give the testbed file of your hosts with --on, or `latput set` the values on \
-                 one host"
-            );
-            CliError::usage(message)
-        };
         if self.on.is_none() && results.is_imported() {
-            return Err(gone("is what a report called its hosts, and anybody can have edited it"));
+            let what = "is what a report called its hosts, and anybody can have edited it";
+            return Err(not_there(name, what));
         }
-        match name {
-            "lab" => return Err(gone("was made for the run and is gone")),
-            "loopback" => return Err(gone("has no interface to set")),
-            name if name.starts_with(targets::SIMULATED) => return Err(gone("is a simulation")),
-            name if name.starts_with("vm") && !Path::new(name).is_file() => {
-                return Err(gone("was a guest and is gone"));
-            }
-            _ => {}
+        must_be_there(name)?;
+        if self.on.is_none() {
+            broker::admit(name, self.hosts.bring()).map_err(CliError::usage)?;
         }
-        match self.hosts.hosts(name, context)? {
-            Some(testbed) => Ok(testbed),
-            None => Ok(Testbed::from_file(Path::new(name))?),
-        }
+        self.hosts.hosts_or_file(name)?.open(context)
     }
 
     fn part(&self, results: &Results, host: HostSpec, setting: &Setting) -> Result<Part, CliError> {
         let named = self.interface.as_ref().filter(|_| host.role == Role::Sut);
         let interface = named.unwrap_or(&host.interface).clone();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        if !interface.chars().all(is_plain) {
+        if !is_plain_interface(&interface) {
             let message = format!("`{interface}` cannot be named to another host: rename it there");
             return Err(CliError::usage(message));
         }
@@ -236,24 +268,27 @@ impl Args {
         &self,
         context: &Context,
         parts: &[Part],
-        within: Option<&str>,
+        within: Option<Nanos>,
     ) -> Result<(), CliError> {
         let mut done: Vec<&Part> = Vec::new();
         for part in parts {
-            let mut args = vec!["set", &part.interface, "--stdin", "--made-by", "apply"];
-            args.extend(within.iter().flat_map(|within| ["--confirm-within", *within]));
-            args.extend(part.measured.iter().flat_map(|seen| ["--only-if", seen.as_str()]));
-            args.extend(self.allow_link_reset.then_some("--allow-link-reset"));
-            args.extend(self.dry_run.then_some("--dry-run"));
+            let verb = HostVerb::Set(HostSet {
+                made_by: "apply".to_owned(),
+                within_ns: within.map(Nanos::as_ns),
+                only_if: part.measured.clone(),
+                allow_link_reset: self.allow_link_reset,
+                dry_run: self.dry_run,
+                json: false,
+            });
             let values: Vec<String> =
                 part.setting.iter().map(|(knob, value)| format!("{knob}={value}\n")).collect();
-            let failure = match part.ask(context, &args, &values.concat()) {
-                Ok(output) if output.status.success() => {
-                    part.tell(&output)?;
+            let failure = match part.ask(context, verb, &values.concat()) {
+                Ok(answer) if answer.code == Some(0) => {
+                    part.tell(&answer)?;
                     done.push(part);
                     continue;
                 }
-                Ok(output) => part.failure(&output),
+                Ok(answer) => part.failure(&answer),
                 // Whether the change was made is not known.
                 Err(failure) => {
                     done.push(part);
@@ -269,14 +304,32 @@ impl Args {
     }
 }
 
+/// Refuses a testbed that has no hosts after its run.
+fn must_be_there(name: &str) -> Result<(), CliError> {
+    let what = match name {
+        "lab" => "was made for the run and is gone",
+        "loopback" => "has no interface to set",
+        name if name.starts_with(targets::SIMULATED) => "is a simulation",
+        name if name.starts_with("vm") && !Path::new(name).is_file() => "was a guest and is gone",
+        _ => return Ok(()),
+    };
+    Err(not_there(name, what))
+}
+
+fn not_there(name: &str, what: &str) -> CliError {
+    CliError::usage(format!(
+        "`{name}` {what}: give the testbed file of your hosts with --on, or `latput set` the values on one host"
+    ))
+}
+
 /// Puts the hosts back that were changed before one failed.
 fn put_back(context: &Context, done: &[&Part], failure: CliError) -> CliError {
     let mut code = if done.is_empty() { failure.code } else { Code::RolledBack };
     let mut words = format!("{:#}", failure.error);
     for part in done {
         let name = &part.host.name;
-        let ended = part.ask(context, &["restore", &part.interface], "");
-        if ended.is_ok_and(|output| output.status.success()) {
+        let ended = part.ask(context, HostVerb::Restore { made_by: None }, "");
+        if ended.is_ok_and(|answer| answer.code == Some(0)) {
             let _ = write!(words, "; {name} is as it was");
         } else {
             code = Code::Stranded;
@@ -297,20 +350,22 @@ fn put_back(context: &Context, done: &[&Part], failure: CliError) -> CliError {
 fn confirm_all(context: &Context, parts: &[Part]) -> Result<(), CliError> {
     let mut confirmed: Vec<(&Part, Option<u64>)> = Vec::new();
     for part in parts {
-        let failure = match part.ask(context, &["confirm", &part.interface, "--json"], "") {
-            Ok(output) if output.status.success() => {
-                confirmed.push((part, entry_of(&output)));
+        let failure = match part.ask(context, HostVerb::Confirm { made_by: None }, "") {
+            Ok(answer) if answer.code == Some(0) => {
+                confirmed.push((part, entry_of(&answer)));
                 continue;
             }
-            Ok(output) => part.failure(&output),
+            Ok(answer) => part.failure(&answer),
             Err(failure) => failure,
         };
         let mut words = format!("{:#}", failure.error);
         let mut code = Code::RolledBack;
-        for (part, number) in confirmed {
-            let number = number.map(|number| number.to_string());
-            let args: Vec<&str> = std::iter::once("undo").chain(number.as_deref()).collect();
-            if part.ask(context, &args, "").is_ok_and(|output| output.status.success()) {
+        for (part, entry) in confirmed {
+            let undo =
+                HostCommand { interface: part.interface.clone(), verb: HostVerb::Undo { entry } };
+            let args = undo.args();
+            let ended = part.ask(context, undo.verb, "");
+            if ended.is_ok_and(|answer| answer.code == Some(0)) {
                 let _ = write!(words, "; {} was undone", part.host.name);
             } else {
                 code = Code::Stranded;
@@ -340,41 +395,33 @@ fn print_next(parts: &[Part]) -> Result<(), CliError> {
 }
 
 /// The number in the journal, of the JSON of `latput confirm`.
-fn entry_of(output: &Output) -> Option<u64> {
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+fn entry_of(answer: &HostAnswer) -> Option<u64> {
+    let document: serde_json::Value = serde_json::from_slice(&answer.out).ok()?;
     document["journal"].get(0)?.as_u64()
 }
 
 impl Part {
-    /// Runs latput on the host with these arguments and this input.
-    fn ask(&self, context: &Context, args: &[&str], input: &str) -> Result<Output, CliError> {
+    /// Has latput do this with the interface on the host, with this input.
+    fn ask(&self, context: &Context, verb: HostVerb, input: &str) -> Result<HostAnswer, CliError> {
         let name = &self.host.name;
         let failed = |why: String| CliError::new(Code::Failed, format!("{name}: {why}"));
-        let words = self.host.words(args);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child: Child =
-            command.spawn().map_err(|error| failed(format!("cannot start its latput: {error}")))?;
-        // A command that ends at once does not read it.
-        let _unread = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+        let command = HostCommand { interface: self.interface.clone(), verb };
         let within = self.host.first_answer_within() + ANSWER_WITHIN;
-        let deadline = Instant::now() + within;
-        while child.try_wait()?.is_none() {
-            if Instant::now() > deadline || context.stop.is_raised_again() {
-                let _ended = child.kill();
-                let _status = child.wait();
+        let start = || Process::start_command(&self.host.way(), command);
+        let ending = ask(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
+        match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
+            AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
+            AskEnding::TooLong => Err(failed("its answer does not end".to_owned())),
+            AskEnding::TimedOut | AskEnding::Stopped => {
                 let seconds = within.as_secs();
-                return Err(failed(format!("its latput has not ended within {seconds} s")));
+                Err(failed(format!("its latput has not ended within {seconds} s")))
             }
-            std::thread::sleep(LOOK_EVERY);
         }
-        child.wait_with_output().map_err(|error| failed(error.to_string()))
     }
 
     /// Passes on what latput said on the host.
-    fn tell(&self, output: &Output) -> Result<(), CliError> {
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
+    fn tell(&self, answer: &HostAnswer) -> Result<(), CliError> {
+        for line in String::from_utf8_lossy(&answer.out).lines() {
             let is_next = line.starts_with("undo:") || line.starts_with("keep:");
             if !is_next {
                 output::print(&format!("{}: {line}\n", self.host.name))?;
@@ -394,16 +441,15 @@ impl Part {
         words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
-    fn failure(&self, output: &Output) -> CliError {
-        let code = match output.status.code() {
+    fn failure(&self, answer: &HostAnswer) -> CliError {
+        let code = match answer.code {
             Some(2) => Code::Usage,
             Some(3) => Code::Permission,
             Some(4) => Code::RolledBack,
             Some(5) => Code::Stranded,
             _ => Code::Failed,
         };
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().trim_start_matches("latput: error: ");
+        let said = answer.err.trim().trim_start_matches("latput: error: ");
         CliError::new(code, format!("{}: {said}", self.host.name))
     }
 }

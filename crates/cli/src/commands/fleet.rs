@@ -1,6 +1,5 @@
 //! `latput fleet`: reads, compares and sets the interfaces of many hosts side by side.
 
-mod ask;
 mod crew;
 mod hosts;
 mod look;

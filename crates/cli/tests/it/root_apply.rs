@@ -1,11 +1,12 @@
 //! `latput apply` of measured results on two hosts: the lab while it is up, named by a testbed file.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 
 use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{Place, wait_until};
+use crate::{Place, assert_no_capability, broker_of, kill, status_of, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"apply\"\n[factors]\nmtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n\
     [method]\ndesign = \"blocks\"\nrepetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
@@ -130,4 +131,84 @@ fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
     );
     // No goal, so that nothing is recommended.
     place.run(&["apply", "r.db"]).expect(2, &["the run recommends nothing", "--setting"]);
+}
+
+/// Writes another testbed into the results.
+fn call_testbed(place: &Place, word: &str) {
+    let db = rusqlite::Connection::open(place.path("r.db")).unwrap();
+    let edit = "UPDATE run SET header = json_set(header, '$.testbed', ?1)";
+    assert_eq!(db.execute(edit, [word]).unwrap(), 1);
+}
+
+#[test]
+fn who_reads_the_results_and_the_answers_has_no_rights() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    measured(&place);
+    // Host `a` is silent, with the words of the first testbed.
+    let (mark, latput) = (place.path("asked"), env!("CARGO_BIN_EXE_latput"));
+    place.write("silent", &format!("#!/bin/sh\ntouch {}; exec sleep 1000\n", mark.display()));
+    fs::set_permissions(place.path("silent"), Permissions::from_mode(0o755)).unwrap();
+    let silent = place.path("silent").display().to_string();
+    let text = fs::read_to_string(place.path("two.toml")).unwrap();
+    let via = format!("via = [\"{latput}\", \"lab\", \"exec\", \"a\", \"--\"]");
+    assert!(text.contains(&via));
+    fs::write(place.path("two.toml"), text.replace(&via, &format!("via = [\"{silent}\"]")))
+        .unwrap();
+    for on in [&["--on", "two.toml"][..], &[]] {
+        let _ = fs::remove_file(&mark);
+        let args = ["apply", "r.db", "--setting", "1400"];
+        let mut child = place.start(&[&args[..], on].concat());
+        wait_until("the silent host to be asked", || mark.exists());
+        assert_no_capability(child.id());
+        assert_eq!(status_of(child.id(), "CapBnd:"), "0000000000000000");
+        let broker = broker_of(child.id()).expect("it has rights");
+        let silent = crate::children_of(broker);
+        kill(child.id());
+        child.wait().unwrap();
+        silent.into_iter().for_each(kill);
+        wait_until("the broker to end", || {
+            matches!(&*status_of(broker, "State:"), "" | "Z (zombie)")
+        });
+    }
+    assert_eq!(mtus(&lab), [false, false]);
+}
+
+#[test]
+fn results_that_name_a_command_or_a_strangers_testbed_start_nothing() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    measured(&place);
+    let apply = ["apply", "r.db", "--setting", "1400"];
+    let mark = place.path("started");
+    call_testbed(&place, &format!("exec:touch {}", mark.display()));
+    place.run(&apply).expect(2, &["which is a command", "anybody can have written", "--on"]);
+    call_testbed(&place, &format!("netns://a,exec:touch {}", mark.display()));
+    place.run(&apply).expect(2, &["which is a command"]);
+    assert!(!mark.exists());
+    place.run_without_root(&apply).expect(2, &["which is a command"]);
+    call_testbed(&place, "two.toml");
+    chown(place.path("two.toml"), Some(1234), Some(1234)).unwrap();
+    place.run(&apply).expect(2, &["two.toml", "it belongs to user 1234", "--on"]);
+    chown(place.path("two.toml"), Some(0), Some(0)).unwrap();
+    fs::set_permissions(place.path("two.toml"), Permissions::from_mode(0o646)).unwrap();
+    place.run(&apply).expect(2, &["others may write it", "--on"]);
+    assert_eq!(mtus(&lab), [false, false]);
+    // The user's own word counts. A driver that is a command for the shell of a way is no word.
+    let on = [&apply[..], &["--on", "two.toml", "--dry-run"]].concat();
+    place.run(&on).expect(0, &["a: would change lat0 mtu"]);
+    let db = rusqlite::Connection::open(place.path("r.db")).unwrap();
+    let edit = "UPDATE run SET header = replace(header, '\"veth\"', '\"$(id)\"')";
+    assert_eq!(db.execute(edit, []).unwrap(), 1);
+    drop(db);
+    place.run(&on).expect(1, &["$(id)", "cannot be named to another host"]);
+    assert_eq!(mtus(&lab), [false, false]);
 }

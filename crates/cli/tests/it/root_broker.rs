@@ -1,9 +1,10 @@
 //! A run with rights is two processes: what the one that reads hosts' answers can do, and what is left when either is killed.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
@@ -125,4 +126,37 @@ fn root_in_a_users_folder_needs_no_capability_and_what_it_makes_is_the_users() {
     interrupt(run.child.id());
     let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
+}
+
+#[test]
+fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_without_a_controller() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let mark = place.path("pid");
+    place.write("silent", &format!("#!/bin/sh\necho $$ > {}; exec sleep 1000\n", mark.display()));
+    fs::set_permissions(place.path("silent"), fs::Permissions::from_mode(0o755)).unwrap();
+    let way = format!("exec:{}", place.path("silent").display());
+    let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
+    let stderr = fs::File::create(place.path("stderr")).unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(stderr);
+    let mut child = command.spawn().unwrap();
+    let silent = || fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok();
+    wait_until("the way to be started", || silent().is_some());
+    let silent = silent().unwrap();
+    wait_until("the rights to go", || status_of(child.id(), "CapEff:") == "0000000000000000");
+    wait_until("all to go", || status_of(child.id(), "CapPrm:") == "0000000000000000");
+    assert_no_capability(child.id());
+    let users = status_of(child.id(), "Uid:");
+    assert!(!users.split(' ').any(|user| user == "0"), "{users}");
+    // It may no longer signal a process of root, and the way ends with the controller all the same.
+    assert_eq!(status_of(silent, "Uid:").split(' ').next(), Some("0"));
+    assert!(child.try_wait().unwrap().is_none());
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(matches!(&*status_of(silent, "State:"), "" | "Z (zombie)"));
+    let said = fs::read_to_string(place.path("stderr")).unwrap();
+    assert!(said.contains("ended (signal: 15"), "{said}");
 }

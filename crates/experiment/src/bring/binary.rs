@@ -1,6 +1,7 @@
 //! The program that is brought: static, and for the far end's CPUs.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use latput_linux::files;
 
@@ -17,36 +18,51 @@ const MACHINES: [(&str, u16); 7] = [
     ("armv7l", 40),
 ];
 
-/// `file`, or else this program, or the static one beside it, for a host whose `uname -m` is `machine`.
-pub(super) fn for_machine(machine: &str, file: Option<&Path>) -> Result<Vec<u8>, String> {
-    if let Some(file) = file {
-        let program = read(file)?;
-        return match fault(&program, machine) {
-            None => Ok(program),
-            Some(fault) => Err(format!("--bring {}: {fault}", file.display())),
+/// The programs that may be brought, opened while this process may read them; which one is told by the far end.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// The user has named the only one.
+    is_named: bool,
+    opened: Vec<(PathBuf, Result<File, String>)>,
+}
+
+impl Programs {
+    /// `file`, or else this program and the static one beside it.
+    pub(super) fn open(file: Option<&Path>) -> Self {
+        let own = || std::env::current_exe().into_iter().chain(latput_vm::beside_program("latput"));
+        let paths = file.map_or_else(|| own().collect(), |file| vec![file.to_owned()]);
+        let open = |path: PathBuf| {
+            let opened = File::open(&path);
+            let problem = |error| format!("{}: cannot read: {error}", path.display());
+            let opened = opened.map_err(problem);
+            (path, opened)
         };
+        Self { is_named: file.is_some(), opened: paths.into_iter().map(open).collect() }
     }
-    let own =
-        std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let beside = latput_vm::beside_program("latput");
-    let mut faults = Vec::new();
-    for path in [Some(own), beside].into_iter().flatten() {
-        let program = read(&path)?;
-        match fault(&program, machine) {
-            None => return Ok(program),
-            Some(fault) => faults.push(format!("{} cannot be brought: {fault}", path.display())),
+
+    /// The first that runs on a host whose `uname -m` is `machine`.
+    pub(super) fn for_machine(self, machine: &str) -> Result<Vec<u8>, String> {
+        let mut faults = Vec::new();
+        for (path, opened) in self.opened {
+            let program = files::read_open(&path, opened?, BYTES_MOST);
+            let program = program.map_err(|error| error.to_string())?;
+            let Some(fault) = fault(&program, machine) else { return Ok(program) };
+            if self.is_named {
+                return Err(format!("--bring {}: {fault}", path.display()));
+            }
+            faults.push(format!("{} cannot be brought: {fault}", path.display()));
         }
+        Err(none_fits(&faults))
     }
-    Err(format!(
+}
+
+fn none_fits(faults: &[String]) -> String {
+    format!(
         "there is no latput {} there, and {}; install it there, run the static release here, or name a static one \
          with --bring FILE",
         env!("CARGO_PKG_VERSION"),
         faults.join("; ")
-    ))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    files::read(path, BYTES_MOST).map_err(|error| error.to_string())
+    )
 }
 
 /// Why a program does not run on a host of this kind; `None` where it does.
@@ -97,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let problem = for_machine("x86_64", Some(Path::new("no/such/latput"))).unwrap_err();
+        let programs = Programs::open(Some(Path::new("no/such/latput")));
+        let problem = programs.for_machine("x86_64").unwrap_err();
         assert!(problem.contains("no/such/latput"), "{problem}");
     }
 }

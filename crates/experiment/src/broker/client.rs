@@ -104,6 +104,15 @@ impl BrokerLine {
         self.started(&Operation::StartGuard { words: words.to_vec() })
     }
 
+    /// Asks that the hosts of a results file be taken; the error is why they are not.
+    pub(super) fn admit(&self, word: &str) -> Result<(), String> {
+        match self.ask(&Operation::Admit { word: word.to_owned() }) {
+            Ok((Reply::Done, _)) => Ok(()),
+            Ok((other, _)) => Err(unexpected(other).to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     fn started(&self, operation: &Operation) -> io::Result<(u64, Pipes)> {
         let (reply, files) = self.ask(operation)?;
         let mut files = files.into_iter();

@@ -53,8 +53,18 @@ pub struct Permitted {
     pub interfaces: BTreeSet<HostInterface>,
     /// Whether commands may change them.
     pub changes: bool,
+    /// A results file, which is not yet read, may name the hosts.
+    pub hosts_of_results: Option<HostsOfResults>,
     /// The user's own commands on this host.
     pub guards: BTreeSet<Vec<String>>,
+}
+
+/// Hosts of a results file: they are taken as `broker/admit.rs` says, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostsOfResults {
+    /// The latput to bring to them.
+    pub bring: Option<PathBuf>,
 }
 
 /// An interface of a host.
@@ -124,6 +134,8 @@ pub(super) enum Operation {
     Kill { id: u64 },
     /// Let a process end by itself.
     Leave { id: u64 },
+    /// Take the hosts that the results call by this word.
+    Admit { word: String },
     /// Make the lab.
     MakeLab,
     /// Remove the lab.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process;
 
+use super::admit;
 use super::message::{
     HostCall, HostInterface, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way, pipe_all,
 };
@@ -97,6 +98,7 @@ impl Broker {
                 self.processes.remove(&id).iter_mut().for_each(OwnProcess::leave);
                 Reply::Done
             }
+            Operation::Admit { word } => self.admit(&word),
             Operation::MakeLab => self.make_lab(),
             Operation::RemoveLab => {
                 self.lab = None;
@@ -161,6 +163,23 @@ impl Broker {
         }
     }
 
+    /// Takes the hosts of a results file: latput is started there, and their interfaces may be named.
+    fn admit(&mut self, word: &str) -> Reply {
+        let Some(hosts) = self.permitted.hosts_of_results.take() else {
+            return refused("this run takes no hosts from results, or has them");
+        };
+        match admit::ways(word, hosts.bring.as_deref()) {
+            Ok(ways) => {
+                let interfaces =
+                    ways.iter().map(|way| HostInterface { way: way.clone(), name: None });
+                self.permitted.interfaces.extend(interfaces);
+                self.permitted.ways.extend(ways);
+                Reply::Done
+            }
+            Err(why) => Reply::Refused { why },
+        }
+    }
+
     fn make_lab(&mut self) -> Reply {
         if !self.permitted.lab || self.lab.is_some() {
             return refused("this run makes no lab, or has one");
@@ -189,8 +208,10 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::super::command::{HostCommand, HostSet, HostVerb};
+    use super::super::message::HostsOfResults;
     use super::*;
     use crate::passing::pair;
+    use crate::target::Target;
 
     fn way(via: &[&str]) -> Way {
         Way { via: via.iter().map(|&word| word.to_owned()).collect(), program: "latput".to_owned() }
@@ -276,6 +297,28 @@ mod tests {
         }
         drop(line);
         serving.join().unwrap();
+    }
+
+    #[test]
+    fn the_hosts_of_results_are_taken_once_and_only_if_that_was_said_before() {
+        let (line, serving) = broker();
+        let admit = |word: &str| Operation::Admit { word: word.to_owned() };
+        assert!(matches!(ask(&line, &admit("netns://a")).0, Reply::Refused { .. }));
+        drop(line);
+        serving.join().unwrap();
+        for (word, is_taken) in [("netns://a,netns://b", true), ("exec:true", false)] {
+            let (line, brokers) = pair().unwrap();
+            let hosts_of_results = Some(HostsOfResults { bring: None });
+            let permitted = Permitted { hosts_of_results, ..Permitted::default() };
+            let serving = thread::spawn(move || serve_line(permitted, &brokers));
+            assert_eq!(ask(&line, &admit(word)).0 == Reply::Done, is_taken, "{word}");
+            assert!(matches!(ask(&line, &admit("netns://c")).0, Reply::Refused { .. }));
+            let c = Target::parse("netns://c").unwrap().way(None);
+            let start = Operation::Start { way: c, call: HostCall::Agent };
+            assert!(matches!(ask(&line, &start).0, Reply::Refused { .. }));
+            drop(line);
+            serving.join().unwrap();
+        }
     }
 
     #[test]

@@ -17,9 +17,9 @@ use latput_trial::program::split;
 use latput_units::Nanos;
 use rustix::io::Errno;
 
-use super::ask::{AskEnding, Waiting, ask, ended_in_words};
 use super::crew::{HostSlot, WAITED_FOR_MOST};
 use super::wanted::FleetWish;
+use crate::commands::ask::{AskEnding, Waiting, ask, ended_in_words};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;

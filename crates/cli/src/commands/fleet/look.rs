@@ -15,9 +15,9 @@ use latput_knobs::{
 use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 
-use super::ask::AskEnding;
 use super::crew;
 use super::hosts::{Fleet, InPlace, Member, Until, last_line};
+use crate::commands::ask::AskEnding;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;

@@ -7,10 +7,10 @@ use latput_fleet::Answered;
 use latput_fleet::judge::differences;
 use latput_units::Nanos;
 
-use super::super::ask::AskEnding;
 use super::super::hosts::{Fleet, InPlace, Member, last_line};
 use super::super::look::{self, FarError, said_by_latput};
 use super::{HostPhase, Lease, Rollout, RolloutHost, Until, unix_ms};
+use crate::commands::ask::AskEnding;
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.

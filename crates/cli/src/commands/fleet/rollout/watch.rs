@@ -7,10 +7,10 @@ use latput_fleet::Answered;
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, judge};
 
-use super::super::ask::{AskEnding, ask, ended_in_words};
 use super::super::hosts::{InPlace, Until, guard_of, last_line};
 use super::super::look;
 use super::{INTERRUPTED, Rollout, RolloutHost, first_of};
+use crate::commands::ask::{AskEnding, ask, ended_in_words};
 
 /// Parts of a soak after each of which the hosts are looked at.
 const PARTS: u32 = 4;
