@@ -29,7 +29,7 @@ impl Runner {
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut runner = Self { child, input, output };
-        runner.send(&json!({"request": "open", "schema": 1, "version": "test", "lease": 60_000_000_000_u64}));
+        runner.send(&json!({"request": "open", "schema": 2, "version": "test", "lease": 60_000_000_000_u64}));
         assert_eq!(runner.answer()["answer"], "opened");
         runner
     }
