@@ -69,7 +69,8 @@ pub(crate) fn recommend(
 }
 
 /// The ratio of a setting's objective to the first setting's, from the pairs of their blocks, at the confidence of the
-/// results shared among the other settings. `None` with fewer than two pairs, or where the goal cannot be judged.
+/// results shared among the other settings; one pair has no interval. `None` without a pair, or where the goal cannot be
+/// judged.
 pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option<Estimate> {
     let runs = Runs::of_goal(results, goal);
     let judge = Judge::of(results, &runs, goal).ok()?;
@@ -601,6 +602,13 @@ mod tests {
                 assert!((found.confidence - confidence).abs() < 1e-12, "{found:?}");
             }
         }
+        let goal = Goal::parse("latency").unwrap();
+        let mut few = made;
+        few.rows.retain(|row| row.block == 0 && row.setting != 2);
+        let one = objective_ratio(&few, &goal, 1).unwrap();
+        assert_eq!(one.method, latput_stats::Method::Single);
+        assert!((one.value - 0.5).abs() < 1e-12, "{one:?}");
+        assert_eq!(objective_ratio(&few, &goal, 2), None);
     }
 
     #[test]
