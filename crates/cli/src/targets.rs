@@ -9,14 +9,14 @@ use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
 use latput_experiment::testbed::TestbedKind;
-use latput_linux::files;
 use latput_linux::route::Route;
+use latput_linux::{confine, files};
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::program::{Program, RunsOn};
 use latput_vm::GuestSpec;
 
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -190,6 +190,13 @@ impl NamedTestbed<'_> {
         outputs: &[&Path],
         context: &Context,
     ) -> Result<(), CliError> {
+        let outputs: Vec<&Path> =
+            outputs.iter().copied().chain(self.args.save.as_deref()).collect();
+        if let TestbedSource::Testbed(Testbed { kind: TestbedKind::Simulator(_), .. }) =
+            &self.source
+        {
+            return if confine::has_capabilities() { keep_only_files(outputs) } else { Ok(()) };
+        }
         let mut ways = self.ways();
         let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
         if ways.is_empty() && !lab {
@@ -200,8 +207,6 @@ impl NamedTestbed<'_> {
         ways.extend(is_here.then(own_way));
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = Permitted { ways, lab, programs, ..Permitted::default() };
-        let outputs: Vec<&Path> =
-            outputs.iter().copied().chain(self.args.save.as_deref()).collect();
         context.leave_rights_to_broker(&permitted, &outputs)
     }
 

@@ -16,8 +16,9 @@ const F_SETSIG: libc::c_int = 10;
 /// when it asked for that (`sigio_perm`, `fs/fcntl.c`). It goes to that process, not to a later one of its number.
 #[derive(Debug)]
 pub struct ArmedSignal {
-    trigger: OwnedFd,
+    // Closed first: the end of the other one is something in the pipe, too.
     _watched: OwnedFd,
+    trigger: OwnedFd,
 }
 
 impl ArmedSignal {
@@ -44,7 +45,7 @@ impl ArmedSignal {
         set(F_SETSIG, signal.as_raw())?;
         set(libc::F_SETOWN, pid)?;
         set(libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC)?;
-        Ok(Self { trigger, _watched: watched })
+        Ok(Self { _watched: watched, trigger })
     }
 
     /// Sends it. A second time nothing is sent.
@@ -69,5 +70,12 @@ mod tests {
         armed.send();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         armed.send(); // nobody is there
+    }
+
+    #[test]
+    fn nothing_is_sent_when_it_is_dropped() {
+        let mut child = Command::new("sleep").arg("0.2").spawn().unwrap();
+        drop(ArmedSignal::arm(&child, Signal::TERM).unwrap());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }

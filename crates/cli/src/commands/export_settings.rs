@@ -15,7 +15,7 @@ use latput_trial::Results;
 use latput_trial::observation::Role;
 
 use crate::commands::report::setting_of;
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::output;
 
@@ -146,6 +146,8 @@ pub(super) struct Wanted {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let source = Path::new(&self.source);
+        keep_only_files(std::iter::once(source).chain(self.output.as_deref()))?;
         let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
         let format = self.format.format();
         if self.format != ExportFormat::SystemdLink {

@@ -7,7 +7,7 @@ use latput_experiment::ResultsDb;
 use latput_report::history::{self, HistoryRun};
 use latput_trial::Metric;
 
-use crate::context::Context;
+use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -51,6 +51,7 @@ impl Args {
         let is_wanted = |setting: &str, workload: &str| {
             has(&self.setting, setting) && has(&self.workload, workload)
         };
+        keep_only_files(self.files.iter().map(PathBuf::as_path))?;
         let mut runs = Vec::new();
         let mut without = 0;
         for file in &self.files {

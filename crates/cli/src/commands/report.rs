@@ -152,7 +152,7 @@ impl Args {
 }
 
 /// The file and the run that `FILE` or `FILE#N` names.
-fn file_of(name: &str) -> (&Path, Option<i64>) {
+pub(super) fn file_of(name: &str) -> (&Path, Option<i64>) {
     let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
     match number {
         Some((file, id)) if !Path::new(name).exists() => (Path::new(file), Some(id)),

@@ -40,6 +40,7 @@ mod root_identity;
 mod root_live;
 mod root_moderate;
 mod root_published;
+mod root_rights;
 mod root_runs;
 mod root_service;
 mod root_settings;

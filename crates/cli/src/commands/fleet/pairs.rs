@@ -7,8 +7,8 @@ use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
 use latput_units::text::percent;
 
-use crate::commands::report::load;
-use crate::context::Context;
+use crate::commands::report::{file_of, load};
+use crate::context::{Context, keep_only_files};
 use crate::document::fleet::PairsDocument;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -43,6 +43,7 @@ impl Args {
         if let Some((_, file)) = twice {
             return Err(CliError::usage(format!("{file} is given twice: each pair counts once")));
         }
+        keep_only_files(self.files.iter().map(|name| file_of(name).0))?;
         let results = self.files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
         let summary = PairsSummary::of(&results).map_err(CliError::usage)?;
         if self.files.len() == 2 {

@@ -1,0 +1,101 @@
+//! What commands of root hold when they have read a file that others may have written, and that the list of them is whole.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Command;
+
+use latput_testkit::{isolate, needs_root};
+use rustix::io::ioctl_fionbio;
+
+use crate::{Place, children_of, kill, status_of, wait_until};
+
+const LIST: &str = include_str!("../../../../docs/design/rights.md");
+const DAC_OVERRIDE: &str = "0000000000000002";
+const NONE: &str = "0000000000000000";
+
+/// Starts a command whose stdout and stderr take nothing, so that it waits where it has something to say, and gives what
+/// it then holds: its permitted capabilities.
+#[track_caller]
+fn held(place: &Place, args: &[&str]) -> String {
+    let (from, mut to) = std::io::pipe().unwrap();
+    ioctl_fionbio(&to, true).unwrap();
+    while to.write(&[b'x'; 4096]).is_ok() {}
+    while to.write(b"x").is_ok() {}
+    ioctl_fionbio(&to, false).unwrap();
+    let errors = to.try_clone().unwrap();
+    let mut child = place.command(args).stdout(to).stderr(errors).spawn().unwrap();
+    let pid = child.id();
+    let waits = || status_of(pid, "State:").starts_with('S') && is_in_pipe_write(pid);
+    wait_until(&format!("{args:?} to have something to say"), waits);
+    let held = status_of(pid, "CapPrm:");
+    assert_eq!(status_of(pid, "CapEff:"), held);
+    assert_eq!(status_of(pid, "CapInh:"), NONE);
+    let others = children_of(pid);
+    kill(pid);
+    child.wait().unwrap();
+    drop(from);
+    let is_gone = |pid: &u32| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)");
+    wait_until("its broker to end", || others.iter().all(is_gone));
+    held
+}
+
+/// Whether a process is in a call of write(2) to its stdout or stderr.
+fn is_in_pipe_write(pid: u32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let mut words = call.split(' ');
+    let number = if cfg!(target_arch = "x86_64") { "1" } else { "64" };
+    words.next() == Some(number) && matches!(words.next(), Some("0x1" | "0x2"))
+}
+
+#[test]
+fn who_has_read_a_results_file_of_others_holds_no_right_but_to_files() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    place.write("plan.toml", crate::fleet::PLAN);
+    let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o"];
+    for file in ["a.db", "b.db"] {
+        place.run(&[&run[..], &[file]].concat()).expect(0, &[]);
+    }
+    let own = status_of(std::process::id(), "CapPrm:");
+    assert_eq!(held(&place, &["metrics"]), own, "it is root's");
+    for args in [
+        &["report", "a.db"][..],
+        &["report", "--compare", "a.db", "b.db"],
+        &["history", "a.db"],
+        &["explain", "a.db"],
+        &["model", "fit", "a.db"],
+        &["model", "twin", "a.db", "-o", "twin.toml"],
+        &["export-settings", "a.db", "--format", "ethtool", "--interface", "lo"],
+        &["fleet", "pairs", "a.db", "b.db"],
+        &["merge", "a.db", "b.db", "-o", "all.db"],
+        &["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"],
+        &["search", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"],
+    ] {
+        assert_eq!(held(&place, args), DAC_OVERRIDE, "{args:?}");
+    }
+    for args in
+        [&["apply", "a.db"][..], &["fleet", "verify", "--from", "a.db", "--hosts-from", "echo lo"]]
+    {
+        assert_eq!(held(&place, args), NONE, "{args:?}");
+    }
+}
+
+#[test]
+fn the_list_of_what_commands_hold_names_every_command() {
+    let help = Command::new(env!("CARGO_BIN_EXE_latput")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty()).filter_map(|line| {
+        let line = line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?;
+        line.split(' ').next().map(str::to_owned)
+    });
+    let listed: BTreeSet<String> = listed.filter(|name| name != "help").collect();
+    let told = LIST.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let told: Vec<String> = told.map(str::to_owned).collect();
+    assert!(listed.len() > 30, "{listed:?}");
+    assert_eq!(told.iter().cloned().collect::<BTreeSet<_>>(), listed);
+    assert_eq!(told.len(), listed.len(), "each once");
+}
