@@ -10,7 +10,7 @@ use latput_testkit::{isolate, needs_root};
 
 use crate::{
     Place, agents_of, assert_no_capability, broker_of, descendants_of, interrupt, kill,
-    namespaces_in_use, status_of, wait_until,
+    namespaces_in_use, status_of, wait_until, words_of,
 };
 
 const PLAN: &str = r#"
@@ -26,6 +26,8 @@ repetitions = { min = 200, max = 200 }
 warmup = "10ms"
 duration = "1s"
 "#;
+
+const NONE: &str = "0000000000000000";
 
 /// A run on the lab that has begun its trials.
 struct Run {
@@ -77,7 +79,7 @@ fn who_reads_the_agents_answers_has_no_rights_and_nobody_else_reads_them() {
         let run = Run::start(Place::new(), &args);
         let controller = run.child.id();
         assert_no_capability(controller);
-        assert_eq!(status_of(controller, "CapBnd:"), "0000000000000000");
+        assert_eq!(status_of(controller, "CapBnd:"), NONE);
         let users = status_of(controller, "Uid:");
         assert!(!users.split(' ').take(3).any(|user| user == "0"), "{users}");
         let agents = agents_of(controller);
@@ -146,8 +148,8 @@ fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_witho
     let silent = || fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok();
     wait_until("the way to be started", || silent().is_some());
     let silent = silent().unwrap();
-    wait_until("the rights to go", || status_of(child.id(), "CapEff:") == "0000000000000000");
-    wait_until("all to go", || status_of(child.id(), "CapPrm:") == "0000000000000000");
+    wait_until("the rights to go", || status_of(child.id(), "CapEff:") == NONE);
+    wait_until("all to go", || status_of(child.id(), "CapPrm:") == NONE);
     assert_no_capability(child.id());
     let users = status_of(child.id(), "Uid:");
     assert!(!users.split(' ').any(|user| user == "0"), "{users}");
@@ -159,4 +161,28 @@ fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_witho
     assert!(matches!(&*status_of(silent, "State:"), "" | "Z (zombie)"));
     let said = fs::read_to_string(place.path("stderr")).unwrap();
     assert!(said.contains("ended (signal: 15"), "{said}");
+}
+
+#[test]
+fn an_agent_that_has_begun_at_the_far_end_goes_on_until_its_controller_goes() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    fs::create_dir(place.path("bin")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), place.path("bin/latput")).unwrap();
+    let way = format!("exec:env PATH={}:/usr/bin:/bin", place.path("bin").display());
+    let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let confined = || {
+        let mut others = descendants_of(child.id()).into_iter();
+        others.find(|pid| words_of(*pid).contains("agent") && status_of(*pid, "CapPrm:") == NONE)
+    };
+    wait_until("the agent to have no rights", || confined().is_some());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(child.try_wait().unwrap(), None, "it goes on");
+    assert_eq!(status_of(child.id(), "CapPrm:"), NONE);
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
