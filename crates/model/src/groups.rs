@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use latput_stats::Estimate;
 use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
-use latput_trial::observation::{HostObservation, Role, TcpObservation};
+use latput_trial::observation::HostObservation;
 use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
 
 use crate::compare::{CompareMethod, Comparison, SMALLEST_EFFECT, compare_figures};
@@ -133,7 +133,8 @@ fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
             let hosts = row.observation.hosts.iter();
             let (host, seen) =
                 hosts.clone().find_map(|host| Some((host, host.tcp_groups.get(group)?)))?;
-            let observation = Observation { hosts: vec![of(host, seen)], ..Default::default() };
+            let alone = HostObservation::of_connections(host, seen);
+            let observation = Observation { hosts: vec![alone], ..Default::default() };
             let (block, setting, started_unix_ms) = (row.block, row.setting, row.started_unix_ms);
             Some(Row { block, setting, workload, started_unix_ms, observation })
         };
@@ -147,18 +148,10 @@ fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
     }
 }
 
-fn of(host: &HostObservation, seen: &TcpObservation) -> HostObservation {
-    HostObservation {
-        role: Role::Sut,
-        window: host.window,
-        tcp: Some(seen.clone()),
-        ..HostObservation::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use latput_stats::Histogram;
+    use latput_trial::observation::TcpObservation;
     use latput_units::{Nanos, Rng};
 
     use super::*;

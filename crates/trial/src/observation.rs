@@ -423,6 +423,12 @@ impl std::iter::Sum for CpuTime {
 }
 
 impl HostObservation {
+    /// The system under test, of which only connections are known: some of those that `host` saw in its window.
+    #[must_use]
+    pub fn of_connections(host: &Self, seen: &TcpObservation) -> Self {
+        Self { role: Role::Sut, window: host.window, tcp: Some(seen.clone()), ..Self::default() }
+    }
+
     /// The time of all of the host's CPUs together.
     pub fn cpu(&self) -> CpuTime {
         self.cpus.iter().map(|cpu| cpu.time).sum()

@@ -76,7 +76,7 @@ impl Deferral {
     }
 }
 
-/// The effects of each deferral that is tried first.
+/// The effects of today's deferral, which has none, and of each that is tried first.
 pub(super) struct Sweep(Vec<(u32, [f64; 2])>);
 
 impl Sweep {
@@ -90,7 +90,10 @@ impl Sweep {
             );
             Ok((microseconds, logs))
         };
-        Ok(Self(TRIED_PERCENT.iter().map(one).collect::<Result<_>>()?))
+        let today = Ok((traffic.today_us, [0.0; 2]));
+        Ok(Self(
+            std::iter::once(today).chain(TRIED_PERCENT.iter().map(one)).collect::<Result<_>>()?,
+        ))
     }
 
     /// The deferral after which a figure is so many times today's.
@@ -101,8 +104,7 @@ impl Sweep {
         wanted: f64,
     ) -> Result<Deferral> {
         let wanted_log = wanted.ln();
-        let start = (traffic.today_us, 0.0);
-        let (mut low, mut high) = self.around(start, figure, wanted_log).with_context(|| {
+        let [mut low, mut high] = self.around(figure, wanted_log).with_context(|| {
             format!(
                 "no deferral that was tried makes the {} {wanted} times as large",
                 figure.name()
@@ -135,22 +137,12 @@ impl Sweep {
     }
 
     /// The last deferral with less than the wanted effect, and the first with more.
-    fn around(
-        &self,
-        start: (u32, f64),
-        figure: OutsideFigure,
-        wanted_log: f64,
-    ) -> Option<((u32, f64), (u32, f64))> {
+    fn around(&self, figure: OutsideFigure, wanted_log: f64) -> Option<[(u32, f64); 2]> {
         let of_figure =
             |(microseconds, logs): &(u32, [f64; 2])| (*microseconds, logs[figure as usize]);
-        let mut low = start;
-        for here in self.0.iter().map(of_figure) {
-            if here.1 / wanted_log >= 1.0 {
-                return Some((low, here));
-            }
-            low = here;
-        }
-        None
+        let mut neighbours =
+            self.0.windows(2).map(|pair| [of_figure(&pair[0]), of_figure(&pair[1])]);
+        neighbours.find(|[_, high]| high.1 / wanted_log >= 1.0)
     }
 }
 
@@ -230,12 +222,10 @@ mod tests {
 
     #[test]
     fn the_deferrals_around_an_effect_are_those_that_have_less_and_more() {
-        let sweep = Sweep(vec![(20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
-        assert_eq!(sweep.around((10, 0.0), OutsideFigure::Tail, 0.2), Some(((40, 0.1), (80, 0.3))));
-        assert_eq!(
-            sweep.around((10, 0.0), OutsideFigure::PacketCpu, -0.1),
-            Some(((40, -0.05), (80, -0.2)))
-        );
-        assert_eq!(sweep.around((10, 0.0), OutsideFigure::Tail, 0.5), None);
+        let sweep =
+            Sweep(vec![(10, [0.0; 2]), (20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
+        assert_eq!(sweep.around(OutsideFigure::Tail, 0.2), Some([(40, 0.1), (80, 0.3)]));
+        assert_eq!(sweep.around(OutsideFigure::PacketCpu, -0.1), Some([(40, -0.05), (80, -0.2)]));
+        assert_eq!(sweep.around(OutsideFigure::Tail, 0.5), None);
     }
 }

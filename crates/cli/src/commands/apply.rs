@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latput_experiment::ResultsDb;
 use latput_experiment::broker;
-use latput_experiment::broker::command::{HostCommand, HostSet, HostVerb, is_plain_interface};
+use latput_experiment::broker::command::{HostCommand, HostSet, HostVerb, check_interface};
 use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitted};
 use latput_experiment::broker::process::Process;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
@@ -232,10 +232,7 @@ impl Args {
     fn part(&self, results: &Results, host: HostSpec, setting: &Setting) -> Result<Part, CliError> {
         let named = self.interface.as_ref().filter(|_| host.role == Role::Sut);
         let interface = named.unwrap_or(&host.interface).clone();
-        if !is_plain_interface(&interface) {
-            let message = format!("`{interface}` cannot be named to another host: rename it there");
-            return Err(CliError::usage(message));
-        }
+        check_interface(&interface).map_err(CliError::usage)?;
         let of_host = |facts: &&latput_trial::results::HostFacts| {
             facts.role == host.role && facts.host == host.name
         };

@@ -249,6 +249,11 @@ pub(crate) fn descendants_of(pid: u32) -> Vec<u32> {
     found
 }
 
+/// Whether there is no such process, or only what its parent has not asked for yet.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    matches!(&*status_of(pid, "State:"), "" | "Z (zombie)")
+}
+
 /// What `/proc/PID/status` has behind a name, such as `Uid:`; empty when there is no such process.
 pub(crate) fn status_of(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

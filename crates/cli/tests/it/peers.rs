@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::{
-    Place, assert_no_capability, descendants_of, interrupt, json, kill, needs_program, status_of,
-    wait_until,
+    Place, assert_no_capability, descendants_of, interrupt, is_gone, json, kill, needs_program,
+    status_of, wait_until,
 };
 
 const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version":"iperf 3.12",
@@ -133,8 +133,7 @@ fn who_speaks_to_the_program_at_the_far_end_has_no_rights_and_leaves_nothing() {
     };
     let all_gone = |pids: &[u32]| {
         wait_until("every process to end", || {
-            server.clients().is_empty()
-                && pids.iter().all(|pid| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)"))
+            server.clients().is_empty() && pids.iter().all(|pid| is_gone(*pid))
         });
     };
     let said = || std::fs::read_to_string(place.path("stderr")).unwrap();

@@ -6,7 +6,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{Place, assert_no_capability, broker_of, kill, status_of, wait_until};
+use crate::two_hosts::script;
+use crate::{Place, assert_no_capability, broker_of, is_gone, kill, status_of, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"apply\"\n[factors]\nmtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n\
     [method]\ndesign = \"blocks\"\nrepetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
@@ -151,8 +152,7 @@ fn who_reads_the_results_and_the_answers_has_no_rights() {
     measured(&place);
     // Host `a` is silent, with the words of the first testbed.
     let (mark, latput) = (place.path("asked"), env!("CARGO_BIN_EXE_latput"));
-    place.write("silent", &format!("#!/bin/sh\ntouch {}; exec sleep 1000\n", mark.display()));
-    fs::set_permissions(place.path("silent"), Permissions::from_mode(0o755)).unwrap();
+    script(&place.path("silent"), &format!("touch {}; exec sleep 1000", mark.display()));
     let silent = place.path("silent").display().to_string();
     let text = fs::read_to_string(place.path("two.toml")).unwrap();
     let via = format!("via = [\"{latput}\", \"lab\", \"exec\", \"a\", \"--\"]");
@@ -171,9 +171,7 @@ fn who_reads_the_results_and_the_answers_has_no_rights() {
         kill(child.id());
         child.wait().unwrap();
         silent.into_iter().for_each(kill);
-        wait_until("the broker to end", || {
-            matches!(&*status_of(broker, "State:"), "" | "Z (zombie)")
-        });
+        wait_until("the broker to end", || is_gone(broker));
     }
     assert_eq!(mtus(&lab), [false, false]);
 }

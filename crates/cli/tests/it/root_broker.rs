@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::two_hosts::script;
 use crate::{
-    Place, agents_of, assert_no_capability, broker_of, descendants_of, interrupt, kill,
+    Place, agents_of, assert_no_capability, broker_of, descendants_of, interrupt, is_gone, kill,
     namespaces_in_use, status_of, wait_until, words_of,
 };
 
@@ -55,8 +56,7 @@ impl Run {
     /// Waits until it and all that it started have ended; its exit code and what it said.
     fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        let is_gone = |pid: &u32| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)");
-        wait_until("every process to end", || self.others.iter().all(is_gone));
+        wait_until("every process to end", || self.others.iter().all(|pid| is_gone(*pid)));
         wait_until("the lab to go", || namespaces_in_use().is_disjoint(&self.lab));
         (code, std::fs::read_to_string(self.place.path("stderr")).unwrap())
     }
@@ -138,8 +138,7 @@ fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_witho
     isolate();
     let place = Place::new();
     let mark = place.path("pid");
-    place.write("silent", &format!("#!/bin/sh\necho $$ > {}; exec sleep 1000\n", mark.display()));
-    fs::set_permissions(place.path("silent"), fs::Permissions::from_mode(0o755)).unwrap();
+    script(&place.path("silent"), &format!("echo $$ > {}; exec sleep 1000", mark.display()));
     let way = format!("exec:{}", place.path("silent").display());
     let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
     let stderr = fs::File::create(place.path("stderr")).unwrap();
@@ -158,7 +157,7 @@ fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_witho
     assert!(child.try_wait().unwrap().is_none());
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(matches!(&*status_of(silent, "State:"), "" | "Z (zombie)"));
+    assert!(is_gone(silent));
     let said = fs::read_to_string(place.path("stderr")).unwrap();
     assert!(said.contains("ended (signal: 15"), "{said}");
 }

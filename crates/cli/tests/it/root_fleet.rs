@@ -3,17 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
-use crate::two_hosts::ip;
+use crate::two_hosts::{ip, script};
 use crate::{
-    Place, Ran, assert_no_capability, broker_of, interrupt, kill, needs_program, status_of,
-    wait_until,
+    Place, Ran, assert_no_capability, broker_of, interrupt, is_gone, kill, needs_program,
+    status_of, wait_until,
 };
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
@@ -65,8 +64,7 @@ impl Rack {
     /// A program, for `exec:` or a guard.
     fn script(&self, name: &str, body: &str) -> String {
         let path = self.place.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        script(&path, body);
         path.display().to_string()
     }
 
@@ -269,7 +267,7 @@ fn check_has_no_rights(rack: &Rack, args: &[&str], reached: &std::path::Path) {
     let broker = broker_of(child.id()).expect("it has rights");
     interrupt(child.id());
     assert!(child.wait().unwrap().code().is_some(), "{}", rack.kept("stderr"));
-    wait_until("the broker to end", || matches!(&*status_of(broker, "State:"), "" | "Z (zombie)"));
+    wait_until("the broker to end", || is_gone(broker));
     assert!(!rack.has_checkpoint(), "nothing waits");
 }
 

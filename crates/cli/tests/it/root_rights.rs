@@ -7,7 +7,7 @@ use std::process::Command;
 use latput_testkit::{isolate, needs_root};
 use rustix::io::ioctl_fionbio;
 
-use crate::{Place, children_of, kill, status_of, wait_until};
+use crate::{Place, children_of, is_gone, kill, status_of, wait_until};
 
 const LIST: &str = include_str!("../../../../docs/design/rights.md");
 const DAC_OVERRIDE: &str = "0000000000000002";
@@ -34,8 +34,7 @@ fn held(place: &Place, args: &[&str]) -> String {
     kill(pid);
     child.wait().unwrap();
     drop(from);
-    let is_gone = |pid: &u32| matches!(&*status_of(*pid, "State:"), "" | "Z (zombie)");
-    wait_until("its broker to end", || others.iter().all(is_gone));
+    wait_until("its broker to end", || others.iter().all(|pid| is_gone(*pid)));
     held
 }
 

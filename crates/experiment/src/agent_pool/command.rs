@@ -155,9 +155,7 @@ impl Run<'_> {
                 .iter()
                 .map(|(name, text)| Ok((name.clone(), filled(text)?)))
                 .collect::<Result<_, Error>>()?,
-            folder: command.folder.clone(),
-            user: command.user.clone(),
-            cpus: command.cpus.clone(),
+            ..ProgramSpec::from(command)
         })
     }
 

@@ -11,7 +11,7 @@ use crate::controller::AgentPool;
 use crate::error::Error;
 use crate::figure_line::FigureLine;
 use crate::live::{LiveBlock, LiveSeen};
-use crate::program::message::{Ending, ProgramSpec, Start};
+use crate::program::message::{Ending, Start};
 use crate::protocol::{Answer, Request};
 use crate::runner::LiveRunner;
 
@@ -84,13 +84,7 @@ impl AgentPool {
         let start = Start {
             id: 0,
             at: None,
-            program: ProgramSpec {
-                words: command.words.clone(),
-                environment: command.environment.clone(),
-                folder: command.folder.clone(),
-                user: command.user.clone(),
-                cpus: command.cpus.clone(),
-            },
+            program: command.into(),
             timeout: None,
             files: Vec::new(),
             keep: KEPT,

@@ -92,12 +92,7 @@ impl HostCommand {
     ///
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        if !is_plain_interface(&self.interface) {
-            return Err(format!(
-                "`{}` cannot be named to another host: rename it there",
-                self.interface.escape_debug()
-            ));
-        }
+        check_interface(&self.interface)?;
         let words: Vec<&String> = match &self.verb {
             HostVerb::Look | HostVerb::Undo { .. } => Vec::new(),
             HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
@@ -134,9 +129,16 @@ impl HostSet {
     }
 }
 
-/// Whether an interface's name is one word for every shell on the way, and no option.
-pub fn is_plain_interface(name: &str) -> bool {
-    is_plain(name, "-_.@")
+/// Refuses an interface's name that is not one word for every shell on the way, or an option.
+///
+/// # Errors
+///
+/// Its name, and the remedy.
+pub fn check_interface(name: &str) -> Result<(), String> {
+    if is_plain(name, "-_.@") {
+        return Ok(());
+    }
+    Err(format!("`{}` cannot be named to another host: rename it there", name.escape_debug()))
 }
 
 fn is_plain(word: &str, more: &str) -> bool {

@@ -8,6 +8,7 @@ use super::client::{BrokerLine, client};
 use super::command::HostCommand;
 use super::message::{HostCall, Way, pipe_all};
 use crate::child::{OwnProcess, Pipes};
+use crate::error::Error;
 use crate::host_spec::HostSpec;
 
 /// A process that this one has asked for. Dropping it does not kill it.
@@ -64,8 +65,11 @@ impl Process {
     }
 
     /// The same for a call with three pipes.
-    pub(crate) fn start_piped(spec: &HostSpec, call: &HostCall) -> io::Result<Started> {
-        with_pipes(Self::start(spec, call)?)
+    pub(crate) fn start_piped(spec: &HostSpec, call: &HostCall) -> Result<Started, Error> {
+        Self::start(spec, call).and_then(with_pipes).map_err(|error| Error::Agent {
+            host: spec.name.clone(),
+            problem: format!("cannot start `{}`: {error}", spec.words(&call.args()).join(" ")),
+        })
     }
 
     fn start_at(way: Way, call: &HostCall) -> io::Result<(Self, [Option<File>; 3])> {

@@ -55,13 +55,7 @@ pub(super) struct AgentLine {
 
 impl AgentLine {
     pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let words = spec.words(&HostCall::Agent.args()).join(" ");
-        let started =
-            Process::start_piped(spec, &HostCall::Agent).map_err(|error| Error::Agent {
-                host: spec.name.clone(),
-                problem: format!("cannot start `{words}`: {error}"),
-            })?;
-        let (process, [input, output, errors]) = started;
+        let (process, [input, output, errors]) = Process::start_piped(spec, &HostCall::Agent)?;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let limit = Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES));
@@ -81,7 +75,7 @@ impl AgentLine {
         let stderr = LastLines::of(errors, STDERR_LINES, STDERR_LINE_BYTES);
         Ok(Self {
             host: spec.name.clone(),
-            command: words,
+            command: spec.words(&HostCall::Agent.args()).join(" "),
             process,
             to: Some(to),
             answers,

@@ -54,13 +54,7 @@ pub(crate) struct ProgramHost {
 impl ProgramHost {
     /// Starts it, through the same command as the host's agent.
     pub(crate) fn start(spec: &HostSpec, stop: &Stop) -> Result<Self, Error> {
-        let words = spec.words(&HostCall::Programs.args()).join(" ");
-        let started =
-            Process::start_piped(spec, &HostCall::Programs).map_err(|error| Error::Agent {
-                host: spec.name.clone(),
-                problem: format!("cannot start `{words}`: {error}"),
-            })?;
-        let (process, [input, output, errors]) = started;
+        let (process, [input, output, errors]) = Process::start_piped(spec, &HostCall::Programs)?;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let lease = spec.lease;

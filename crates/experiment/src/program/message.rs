@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use latput_trial::program::ProgramCommand;
 use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,14 @@ pub struct ProgramSpec {
     pub user: Option<String>,
     /// The CPUs to run on; `None` is the host's.
     pub cpus: Option<CpuSet>,
+}
+
+impl From<&ProgramCommand> for ProgramSpec {
+    /// Of a command that has no placeholders.
+    fn from(command: &ProgramCommand) -> Self {
+        let ProgramCommand { words, environment, folder, user, cpus } = command.clone();
+        Self { words, environment, folder, user, cpus }
+    }
 }
 
 /// What shows that a server is ready.

@@ -6,7 +6,7 @@ use latput_model::ConnectionGroups;
 use latput_model::compare::FigureComparison;
 use latput_model::groups::TOLD;
 use latput_stats as stats;
-use latput_trial::observation::{HostObservation, Observation, Role};
+use latput_trial::observation::{HostObservation, Observation};
 use latput_trial::{Metric, Results, Traffic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,12 +106,7 @@ impl GroupsDocument {
 pub(super) fn of_run(observation: &Observation) -> BTreeMap<String, RunGroup> {
     let groups = observation.hosts.iter().flat_map(|host| {
         host.tcp_groups.iter().map(move |(group, seen)| {
-            let alone = HostObservation {
-                role: Role::Sut,
-                window: host.window,
-                tcp: Some(seen.clone()),
-                ..HostObservation::default()
-            };
+            let alone = HostObservation::of_connections(host, seen);
             let alone = Observation { hosts: vec![alone], ..Observation::default() };
             let figure = |metric: &Metric| {
                 let value = metric.value(&Traffic::Live, &alone)?;

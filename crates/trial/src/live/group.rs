@@ -47,11 +47,8 @@ impl FromStr for GroupBy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "port" => Ok(Self::Port),
-            "peer" => Ok(Self::Peer),
-            _ => Err("connections are told apart by `port` or by `peer`".to_owned()),
-        }
+        let found = [Self::Port, Self::Peer].into_iter().find(|by| by.name() == text);
+        found.ok_or_else(|| "connections are told apart by `port` or by `peer`".to_owned())
     }
 }
 

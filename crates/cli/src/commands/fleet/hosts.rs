@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::command::{HostCommand, HostVerb, is_plain_interface};
+use latput_experiment::broker::command::{HostCommand, HostVerb, check_interface};
 use latput_experiment::broker::message::{HostInterface, Permitted, Way};
 use latput_experiment::broker::process::Process;
 use latput_experiment::target::{At, Target};
@@ -167,9 +167,7 @@ impl FleetArgs {
             format!("`{word}`: no interface is named: `interface = \"eth0\"` in its group, `{word}%eth0`, or \
                  --interface eth0")
         })?;
-        if !is_plain_interface(&interface) {
-            return Err(format!("`{}` cannot be named to another host", interface.escape_debug()));
-        }
+        check_interface(&interface)?;
         let target = Target { reach, at: None };
         Ok(FleetHost {
             name: name.unwrap_or_else(|| target.name()),

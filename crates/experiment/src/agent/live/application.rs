@@ -85,26 +85,21 @@ impl Application {
         endpoint: &Endpoint,
         within: Duration,
     ) -> Result<(Option<Nanos>, Scrape), String> {
-        if let EndpointAt::Exec(_) = endpoint.at {
-            let (at, text) = self.told.as_ref().ok_or("its command was not started")?.latest()?;
-            return Ok((Some(at), Scrape::read(&text, &endpoint.figures)?));
-        }
-        self.ask(endpoint, within).map(|scrape| (None, scrape))
-    }
-
-    fn ask(&self, endpoint: &Endpoint, within: Duration) -> Result<Scrape, String> {
-        match &endpoint.at {
-            EndpointAt::Exec(_) => Err("a command is not asked".to_owned()),
-            EndpointAt::Http { address, path } => {
-                let text = http::get(*address, path, within)?;
-                Scrape::read(&text, &endpoint.figures)
+        let (at, text) = match &endpoint.at {
+            EndpointAt::Exec(_) => {
+                let told = self.told.as_ref().ok_or("its command was not started")?;
+                let (at, text) = told.latest()?;
+                (Some(at), text)
             }
-            EndpointAt::File(path) => Scrape::read(&self.file(path)?, &endpoint.figures),
+            EndpointAt::Http { address, path } => (None, http::get(*address, path, within)?),
+            EndpointAt::File(path) => (None, self.file(path)?),
             EndpointAt::Statsd(_) => {
                 let statsd = self.statsd.as_ref().ok_or("its socket is not open")?;
-                Ok(statsd.totals.lock().unwrap_or_else(PoisonError::into_inner).scrape())
+                let totals = statsd.totals.lock().unwrap_or_else(PoisonError::into_inner);
+                return Ok((None, totals.scrape()));
             }
-        }
+        };
+        Ok((at, Scrape::read(&text, &endpoint.figures)?))
     }
 
     /// A file's text; one that is too long is cut just behind the limit, and refused by whoever reads it.

@@ -132,10 +132,7 @@ impl Evidence {
     /// Adds the ratios of each figure of `one` to that of `other`, both of today.
     pub(super) fn add_pair(&mut self, metrics: &[Metric], one: &Observation, other: &Observation) {
         for metric in metrics {
-            let values = [one, other].map(|it| metric.value(&Traffic::Live, it));
-            let [Some(one), Some(other)] = values else { continue };
-            let log = (one / other).ln();
-            if log.is_finite() {
+            if let Some(log) = log_ratio(*metric, one, other) {
                 self.of_metric.entry(*metric).or_default().push(log);
             }
         }
@@ -149,16 +146,12 @@ impl Evidence {
         before: &Observation,
         after: &Observation,
     ) -> BTreeMap<Metric, f64> {
-        let known: Vec<Metric> = self.of_metric.keys().copied().collect();
         let mut apart = BTreeMap::new();
-        for metric in known {
-            let values = [after, before].map(|it| metric.value(&Traffic::Live, it));
-            let [Some(after), Some(before)] = values else { continue };
-            let log = (after / before).ln() * FRAC_1_SQRT_2;
-            if log.is_finite() {
-                self.of_metric.entry(metric).or_default().push(log);
-                apart.insert(metric, log.abs());
-            }
+        for (metric, noise) in &mut self.of_metric {
+            let Some(log) = log_ratio(*metric, after, before) else { continue };
+            let log = log * FRAC_1_SQRT_2;
+            noise.push(log);
+            apart.insert(*metric, log.abs());
         }
         apart
     }
@@ -177,13 +170,9 @@ impl Evidence {
         for (idx, guard) in self.guards.iter().enumerate().filter(|(_, guard)| guard.is_of_today) {
             let Some(noise) = self.of_metric.get(&guard.metric) else { continue };
             let Some(scale) = scale(noise) else { continue };
-            let values = [other, today].map(|it| guard.metric.value(&Traffic::Live, it));
-            let [Some(value), Some(todays)] = values else { continue };
+            let Some(log) = log_ratio(guard.metric, other, today) else { continue };
             let sign = if guard.is_most { 1.0 } else { -1.0 };
-            let log = sign * (value / todays).ln();
-            if !log.is_finite() {
-                continue;
-            }
+            let log = sign * log;
             let against = self.against.entry((setting, idx)).or_default();
             let scale = apart.get(&guard.metric).map_or(scale, |apart| scale.max(*apart));
             against.push((log, scale / part.sqrt())); // a shorter slice has more noise
@@ -261,6 +250,12 @@ impl Evidence {
             self.cut.as_ms_f64()
         ))
     }
+}
+
+/// The logarithm of the ratio of a figure of two observations; `None` without one that is finite.
+fn log_ratio(metric: Metric, one: &Observation, other: &Observation) -> Option<f64> {
+    let [one, other] = [one, other].map(|it| metric.value(&Traffic::Live, it));
+    Some((one? / other?).ln()).filter(|log| log.is_finite())
 }
 
 #[cfg(test)]
