@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Man(man::Args),
     #[command(name = latput_experiment::broker::COMMAND, hide = true)]
     Broker(broker::Args),
+    #[command(name = keep::wanted::READER, hide = true)]
+    ReadSetting(keep::wanted::Args),
     #[command(hide = true)]
     Program(program::Args),
     #[command(hide = true)]
@@ -131,6 +133,7 @@ impl Command {
             Self::Completions(args) => args.run(),
             Self::Man(args) => args.run(),
             Self::Broker(args) => args.run(),
+            Self::ReadSetting(args) => args.run(),
             Self::Program(args) => args.run(context),
             Self::Watcher(args) => args.run(context),
             Self::MetricsServer => {

@@ -199,14 +199,18 @@ impl NamedTestbed<'_> {
         }
         let mut ways = self.ways();
         let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
-        if ways.is_empty() && !lab {
+        let guest = match &self.source {
+            TestbedSource::Testbed(Testbed { kind: TestbedKind::Guest(spec), .. }) => Some(*spec),
+            _ => None,
+        };
+        if ways.is_empty() && !lab && guest.is_none() {
             return Ok(());
         }
         let runs_here = |program: &Program| program.on == RunsOn::Controller;
         let is_here = plan.is_some_and(|plan| plan.programs().any(runs_here));
         ways.extend(is_here.then(own_way));
         let programs = plan.is_some_and(Plan::runs_programs);
-        let permitted = Permitted { ways, lab, programs, ..Permitted::default() };
+        let permitted = Permitted { ways, lab, guest, programs, ..Permitted::default() };
         context.leave_rights_to_broker(&permitted, &outputs)
     }
 

@@ -19,6 +19,7 @@ pub mod discover;
 pub mod error;
 mod figure_line;
 pub mod fuzzing;
+pub mod held_guest;
 mod held_lab;
 pub mod host;
 pub mod host_spec;

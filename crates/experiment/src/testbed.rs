@@ -88,7 +88,7 @@ impl Testbed {
             }
             TestbedKind::Guest(spec) => {
                 let roles = roles_set(plan);
-                Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
+                Ok(Box::new(Emulated::start(*spec, &roles, interval, stop)?))
             }
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
             TestbedKind::ThirdParty(peer, address) => {

@@ -15,10 +15,11 @@ use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
-use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
+use latput_vm::{GuestSpec, HOSTS};
 
 use crate::controller::AgentPool;
 use crate::error::Error;
+use crate::held_guest::HeldGuest;
 use crate::host_spec::HostSpec;
 use crate::protocol::LinkReset;
 use crate::runner::Wanted;
@@ -29,7 +30,7 @@ use crate::runner::{Trial, TrialEvent, TrialRunner};
 pub(crate) struct Emulated {
     // Declared before the guest, so that agents end first. `None` after a failed reload.
     pool: Option<AgentPool>,
-    guest: Guest,
+    guest: HeldGuest,
     notes: Vec<String>,
     /// The driver's current parameters.
     parameters: Vec<String>,
@@ -39,34 +40,28 @@ pub(crate) struct Emulated {
 /// The settings for starting agents.
 #[derive(Debug)]
 struct Agents {
-    program: String,
     to_set: BTreeSet<Role>,
     interval: Option<Nanos>,
 }
 
 impl Agents {
-    fn start(&self, guest: &Guest, stop: &Stop) -> Result<AgentPool, Error> {
-        let pool = AgentPool::start(&hosts(guest, &self.program), &self.to_set, stop)?;
+    fn start(&self, guest: &HeldGuest, stop: &Stop) -> Result<AgentPool, Error> {
+        let pool = AgentPool::start(&hosts(guest), &self.to_set, stop)?;
         Ok(pool.with_progress_interval(self.interval))
     }
 }
 
 impl Emulated {
-    /// Boots the guest and starts an agent on each of its hosts. `program` is this latput.
+    /// Boots the guest and starts an agent on each of its hosts.
     pub(crate) fn start(
         spec: GuestSpec,
-        program: &str,
         to_set: &BTreeSet<Role>,
         interval: Option<Nanos>,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let failed = failed(spec);
-        let guest = match Guest::start(spec, &|| stop.is_raised()) {
-            Err(_) if stop.is_raised() => return Err(Error::Interrupted),
-            other => other.map_err(failed)?,
-        };
+        let guest = HeldGuest::start(spec, stop)?;
         let notes = notes(&guest);
-        let agents = Agents { program: program.to_owned(), to_set: to_set.clone(), interval };
+        let agents = Agents { to_set: to_set.clone(), interval };
         let pool = Some(agents.start(&guest, stop)?);
         Ok(Self { pool, guest, notes, parameters: Vec::new(), agents })
     }
@@ -93,56 +88,37 @@ impl Emulated {
     /// Ends the agents and loads the driver. Where a guest does not let its agents end, the next boot
     /// takes its place: all guests of a kind are the same machine.
     fn reload(&mut self, wanted: &[String], stop: &Stop) -> Result<(), Error> {
-        let failed = failed(self.guest.spec());
         if let Some(pool) = self.pool.take()
             && let Err(stuck) = pool.close(stop, &mut |line| tracing::info!("{line}"))
         {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            tracing::warn!(%stuck, console = self.guest.console(), "booting the guest again");
-            self.guest.end();
-            self.guest = Guest::start(self.guest.spec(), &|| stop.is_raised()).map_err(&failed)?;
+            let (_, console) = self.guest.look();
+            tracing::warn!(%stuck, console, "booting the guest again");
+            self.guest.start_again(stop)?;
         }
-        self.guest.reload(wanted).map_err(failed)
-    }
-
-    /// Nothing needs to be put back: the guest ends, and its settings with it.
-    fn end(mut self) {
-        self.guest.end();
+        self.guest.reload(wanted)
     }
 
     /// Replaces the error of a broken line by the guest's end, if the guest has ended.
     fn explained(&mut self, error: Error) -> Error {
-        if !matches!(error, Error::Agent { .. }) || !self.guest.is_ending() {
+        if !matches!(error, Error::Agent { .. }) {
             return error;
         }
-        Error::Guest {
-            testbed: format!("vm:{}", self.guest.spec()),
-            problem: format!(
-                "the guest ended in the middle of a trial; its console ends with: {}",
-                self.guest.console()
-            ),
-        }
+        let (true, console) = self.guest.look() else { return error };
+        let problem =
+            format!("the guest ended in the middle of a trial; its console ends with: {console}");
+        Error::Guest { testbed: format!("vm:{}", self.guest.spec()), problem }
     }
 }
 
-/// An error of the guest, with the testbed's name.
-fn failed(spec: GuestSpec) -> impl Fn(latput_vm::Error) -> Error {
-    move |error| Error::Guest { testbed: format!("vm:{spec}"), problem: error.to_string() }
-}
-
 /// The hosts of a guest, the system under test first.
-fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
-    let folder = guest.folder().display().to_string();
-    let hosts = HOSTS.iter().zip([Role::Sut, Role::Generator]).map(|(host, role)| {
-        let attach = [program, "vm", "attach", &folder, "--"].map(str::to_owned);
+fn hosts(guest: &HeldGuest) -> Vec<HostSpec> {
+    let ways = HOSTS.iter().zip(guest.ways());
+    let hosts = ways.zip([Role::Sut, Role::Generator]).map(|((host, way), role)| {
         let cpus: CpuSet = [CpuId(host.cpu)].into_iter().collect();
         HostSpec {
-            name: host.name.to_owned(),
-            role,
-            via: [attach.to_vec(), host.exec_words()].concat(),
-            program: PROGRAM.to_owned(),
             interface: host.interface.to_owned(),
             address: host.address,
             cpus: Some(cpus),
@@ -153,19 +129,20 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             // The guest ends with the controller; on a busy machine its agents may be slow to hear it.
             lease: Nanos::from_s(60),
             may_be_brought: false,
+            ..HostSpec::unknown(host.name, role, (way.via, way.program))
         }
     });
     hosts.collect()
 }
 
 /// Remarks on the guest for readers of the figures.
-fn notes(guest: &Guest) -> Vec<String> {
+fn notes(guest: &HeldGuest) -> Vec<String> {
     let mut notes = vec![format!(
         "{}: its CPUs and cards are emulated, so its figures compare settings and say nothing of the \
          speed of hardware",
         guest.description()
     )];
-    match guest.run(&[PROGRAM, "vm", "probe"]) {
+    match guest.run(&["vm", "probe"]) {
         Ok(output) if output.is_success() => {
             notes.extend(output.text().lines().map(str::to_owned));
         }
@@ -183,7 +160,7 @@ impl TrialRunner for Emulated {
     /// The guest's kind: all guests of a kind are the same machine, so a run continues in the next
     /// boot.
     fn machine(&self) -> String {
-        self.guest.description()
+        self.guest.description().to_owned()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -253,14 +230,14 @@ impl TrialRunner for Emulated {
         pool.unsupported(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
-    /// Like [`Self::abandon`].
-    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.end();
+    /// Nothing needs to be put back: the guest ends, and its settings with it.
+    fn close(mut self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.guest.end();
         Ok(())
     }
 
-    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
-        self.end();
+    fn abandon(mut self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        self.guest.end();
         cause
     }
 }

@@ -30,6 +30,8 @@ const NOBODYS: u32 = 2_147_445_857;
 const CONTROLLERS: u32 = NOBODYS + 1;
 /// Another, for who passes on what another host says: agents on this host cannot end or trace it.
 const RELAYS: u32 = NOBODYS + 2;
+/// Another, for emulators: what breaks out of a guest has no rights on its host.
+const EMULATORS: u32 = NOBODYS + 3;
 /// `nobody`, for user namespaces that map no other.
 const NOBODY: u32 = 65_534;
 
@@ -77,6 +79,14 @@ fn give_up_all_as(user: u32) -> Result<Barriers, Error> {
     }
     keep_only(CapabilitySet::empty())?;
     Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
+}
+
+/// The user, with a group of the same number, that an emulator is started as: it owns nothing. `None` where this
+/// process may not choose another user.
+pub fn emulators_user() -> Option<u32> {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::CHOWN;
+    let may = own_capabilities().is_ok_and(|sets| sets.effective.contains(needed));
+    (may && geteuid().is_root()).then_some(EMULATORS)
 }
 
 /// Opens a regular file to be read, with the rights of a user that owns nothing: what is not readable for everybody is refused,

@@ -1,33 +1,66 @@
 //! The guest's serial console, which QEMU writes to a file: what it says, and how it ends.
 
-use std::fs;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::config::{FAILED, READY};
 
 /// The last lines that an error shows.
 const LINES: usize = 8;
+/// Most bytes that are read of either end of it. A boot says a few hundred.
+const BYTES_MOST: u64 = 64 << 10;
 
-/// Whether process 1 has said that everything is in place.
-pub(crate) fn is_ready(path: &Path) -> bool {
-    read(path).lines().any(|line| line.starts_with(READY))
-}
+/// What a guest has said.
+#[derive(Debug)]
+pub(crate) struct Console(File);
 
-/// Why process 1 gave up, if it did.
-pub(crate) fn failure(path: &Path) -> Option<String> {
-    let text = read(path);
-    let line = text.lines().find_map(|line| line.strip_prefix(FAILED))?;
-    Some(line.trim().to_owned())
-}
+impl Console {
+    /// Makes the file. It is read by this handle: QEMU could put another file in the place of the name.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        File::options().read(true).write(true).create_new(true).open(path).map(Self)
+    }
 
-/// Its last lines, for an error.
-pub(crate) fn end(path: &Path) -> String {
-    let text = read(path);
-    let lines = text.lines().map(printable).filter(|line| !line.is_empty());
-    let lines: Vec<String> = lines.collect();
-    match lines.as_slice() {
-        [] => "nothing at all".to_owned(),
-        lines => lines[lines.len().saturating_sub(LINES)..].join(" | "),
+    /// Whether process 1 has said that everything is in place.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.start().lines().any(|line| line.starts_with(READY))
+    }
+
+    /// Why process 1 gave up, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let text = self.start();
+        let line = text.lines().find_map(|line| line.strip_prefix(FAILED))?;
+        Some(printable(line))
+    }
+
+    /// Its last lines, for an error.
+    pub(crate) fn end(&self) -> String {
+        let length = self.0.metadata().map_or(0, |metadata| metadata.len());
+        let text = self.read(length.saturating_sub(BYTES_MOST));
+        let lines = text.lines().map(printable).filter(|line| !line.is_empty());
+        let lines: Vec<String> = lines.collect();
+        match lines.as_slice() {
+            [] => "nothing at all".to_owned(),
+            lines => lines[lines.len().saturating_sub(LINES)..].join(" | "),
+        }
+    }
+
+    fn start(&self) -> String {
+        self.read(0)
+    }
+
+    /// From this byte on. A console that cannot be read has said nothing.
+    fn read(&self, from: u64) -> String {
+        let mut bytes = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = self.0.read_at(&mut buffer, from + bytes.len() as u64) {
+            bytes.extend_from_slice(&buffer[..length]);
+            if bytes.len() as u64 >= BYTES_MOST {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
@@ -36,13 +69,10 @@ fn printable(line: &str) -> String {
     line.trim().chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// An absent console has said nothing.
-fn read(path: &Path) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -51,25 +81,40 @@ mod tests {
         check(&lines.join("\n"), "line 12 | line 13 | line 14");
         check("\u{1b}cBooting\r\n\r\n", "cBooting");
         check("", "nothing at all");
+        check(&format!("{}\nlast", "a line\n".repeat(1 << 20)), "a line | a line");
     }
 
     #[test]
     fn a_console_tells_whether_the_guest_is_ready_or_has_failed() {
+        let console = said("[    0.1] hello\n");
+        assert!(!console.is_ready() && console.failure().is_none());
+        let console = said("[    0.1] hello\nlatput: error: no \u{1b}eth0\n");
+        assert_eq!(console.failure().unwrap(), "no eth0");
+        assert!(said("[    0.1] hello\nlatput: ready after 3 s\n").is_ready());
+    }
+
+    #[test]
+    fn what_is_put_in_the_place_of_its_name_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("console");
-        assert!(!is_ready(&path) && failure(&path).is_none());
-        fs::write(&path, "[    0.1] hello\nlatput: error: no eth0\n").unwrap();
-        assert_eq!(failure(&path).unwrap(), "no eth0");
-        fs::write(&path, "[    0.1] hello\nlatput: ready after 3 s\n").unwrap();
-        assert!(is_ready(&path));
+        let console = Console::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert_eq!(console.end(), "nothing at all");
+        assert!(Console::create(&path).is_err());
+    }
+
+    fn said(text: &str) -> Console {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("console");
+        let console = Console::create(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        console
     }
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("console");
-        fs::write(&path, text).unwrap();
-        let end = end(&path);
+        let end = said(text).end();
         assert!(end.starts_with(expected), "{end}");
     }
 }

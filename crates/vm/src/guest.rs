@@ -1,12 +1,16 @@
 //! A guest from its start to its end: what it is made of, its boot, and that nothing of it stays.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::binary;
 use crate::config::{CONFIG, Config, MODULES, PROGRAM};
+use crate::console::Console;
 use crate::error::Error;
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel};
@@ -14,7 +18,6 @@ use crate::line::{Line, Output};
 use crate::modules::Modules;
 use crate::qemu::{self, Files, Qmp};
 use crate::spec::GuestSpec;
-use crate::{binary, console};
 
 /// A quiet machine needs six seconds; a busy one may need many times that.
 const BOOT_WITHIN: Duration = Duration::from_secs(120);
@@ -22,6 +25,8 @@ const BOOT_WITHIN: Duration = Duration::from_secs(120);
 const END_WITHIN: Duration = Duration::from_secs(2);
 /// How often the console is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Most bytes of what QEMU says that an error shows.
+const QEMU_BYTES_MOST: usize = 4096;
 /// The prefix of the names of guests' folders; the process id of their latput follows.
 const FOLDER_PREFIX: &str = "latput-vm-";
 /// Beside the driver of the cards: the line, and the queue disciplines that knobs can choose.
@@ -37,8 +42,12 @@ pub struct Guest {
     /// Words that were added to the kernel's command line.
     parameters: String,
     qemu: String,
-    files: Files,
+    folder: Folder,
+    console: Console,
+    /// What QEMU says.
+    log: File,
     child: Child,
+    begun: Instant,
 }
 
 impl Guest {
@@ -46,38 +55,75 @@ impl Guest {
     /// lives as long as the guest shall: the kernel ends QEMU with it. `is_interrupted` is asked
     /// all along.
     pub fn start(spec: GuestSpec, is_interrupted: &dyn Fn() -> bool) -> Result<Self, Error> {
+        let mut guest = Self::boot(spec)?;
+        while !guest.is_ready()? {
+            if is_interrupted() {
+                return Err(guest.not_booted("was interrupted"));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(guest)
+    }
+
+    /// The same, without waiting: no command can be run until [`Self::is_ready`].
+    pub fn boot(spec: GuestSpec) -> Result<Self, Error> {
         let program = qemu::find()?;
         let kernel = Kernel::find()?;
         let parameters = kernel::parameters()?;
         let initramfs = initramfs(spec, &kernel)?;
-        let files = make_folder()?;
-        let write = |path: PathBuf, bytes: &[u8]| {
-            fs::write(&path, bytes)
-                .map_err(|source| Error::io(format!("write {}", path.display()), source))
+        let folder = Folder::make()?;
+        let files = &folder.files;
+        write(&files.initramfs(), &initramfs)?;
+        write(&files.kernel(), &kernel.image()?)?;
+        let failed =
+            |what: PathBuf| move |source| Error::io(format!("create {}", what.display()), source);
+        let console = Console::create(&files.console()).map_err(failed(files.console()))?;
+        folder.give(&files.console())?;
+        let log = files.log();
+        let mut options = File::options();
+        let log =
+            options.read(true).write(true).create_new(true).open(&log).map_err(failed(log))?;
+        let errors = log.try_clone().map_err(|source| Error::io("start QEMU", source))?;
+        let mut command = qemu::command(&program, spec, &parameters, files);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        folder.as_user(&mut command);
+        latput_linux::process::end_with_this_thread(&mut command);
+        let child = command.spawn().map_err(|source| Error::io("start QEMU", source))?;
+        let (release, qemu) = (kernel.release, String::new());
+        let begun = Instant::now();
+        Ok(Self { spec, release, parameters, qemu, folder, console, log, child, begun })
+    }
+
+    /// Whether commands can be run in it. The error is why it does not boot.
+    pub fn is_ready(&mut self) -> Result<bool, Error> {
+        if !self.qemu.is_empty() {
+            return Ok(true);
+        }
+        if self.console.is_ready() {
+            tracing::info!(seconds = self.begun.elapsed().as_secs_f64(), "the guest is ready");
+            self.monitor()?.version().clone_into(&mut self.qemu);
+            return Ok(true);
+        }
+        let problem = if let Some(problem) = self.console.failure() {
+            format!("gave up: {problem}")
+        } else if let Ok(Some(status)) = self.child.try_wait() {
+            format!("ended ({status}; QEMU said: {})", self.said_by_qemu())
+        } else if self.begun.elapsed() > BOOT_WITHIN {
+            format!("was not ready within {} s", BOOT_WITHIN.as_secs())
+        } else {
+            return Ok(false);
         };
-        let started = || {
-            write(files.initramfs(), &initramfs)?;
-            let image = match kernel.bare_image()? {
-                Some(bare) => {
-                    write(files.kernel(), &bare)?;
-                    files.kernel()
-                }
-                None => kernel.image.clone(),
-            };
-            let log = files.0.join("qemu.log");
-            let errors = fs::File::create(&log)
-                .map_err(|source| Error::io(format!("create {}", log.display()), source))?;
-            let mut command = qemu::command(&program, spec, &image, &parameters, &files);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-            latput_linux::process::end_with_this_thread(&mut command);
-            command.spawn().map_err(|source| Error::io("start QEMU", source))
-        };
-        let child = started().inspect_err(|_| drop(fs::remove_dir_all(&files.0)))?;
-        let mut guest =
-            Self { spec, release: kernel.release, parameters, qemu: String::new(), files, child };
-        guest.wait_until_ready(is_interrupted)?;
-        guest.monitor()?.version().clone_into(&mut guest.qemu);
-        Ok(guest)
+        Err(self.not_booted(&problem))
+    }
+
+    fn not_booted(&self, problem: &str) -> Error {
+        Error::Boot { problem: problem.to_owned(), console: self.console() }
+    }
+
+    fn said_by_qemu(&self) -> String {
+        let mut bytes = [0; QEMU_BYTES_MOST];
+        let length = self.log.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..length]).trim().replace('\n', " | ")
     }
 
     /// Whether this host has what a guest is made of; the error names what is missing.
@@ -103,7 +149,7 @@ impl Guest {
 
     /// The folder that [`Line::open`] and [`crate::attach`] find it by.
     pub fn folder(&self) -> &Path {
-        &self.files.0
+        &self.folder.files.0
     }
 
     /// Whether it ends now or has ended: its lines break a moment before QEMU is gone.
@@ -127,12 +173,12 @@ impl Guest {
 
     /// The last lines of its console.
     pub fn console(&self) -> String {
-        console::end(&self.files.console())
+        self.console.end()
     }
 
     /// QEMU's monitor.
     pub fn monitor(&self) -> Result<Qmp, Error> {
-        Qmp::open(&self.files)
+        Qmp::open(&self.folder.files)
     }
 
     /// Runs a command inside, in the first namespace, and returns what it said.
@@ -141,47 +187,12 @@ impl Guest {
         Line::open(self.folder(), &words)?.output()
     }
 
-    /// Loads the driver of the cards anew, with these parameters (`NAME=SUT,GENERATOR`), and connects
-    /// the hosts again. What was set on the cards is gone, and so must be whoever uses them.
-    pub fn reload(&self, parameters: &[String]) -> Result<(), Error> {
-        let words =
-            [PROGRAM, "vm", "reload"].into_iter().chain(parameters.iter().map(String::as_str));
-        let output = self.run(&words.collect::<Vec<_>>())?;
-        if output.is_success() {
-            return Ok(());
-        }
-        Err(Error::Line(format!("the driver was not reloaded: {}", output.error_text().trim())))
-    }
-
     /// Ends it at once. What was set in it is gone with it.
     pub fn end(&mut self) {
         // Both fail only where it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.files.0);
-    }
-
-    fn wait_until_ready(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
-        let begun = Instant::now();
-        let path = self.files.console();
-        while !console::is_ready(&path) {
-            let problem = if let Some(problem) = console::failure(&path) {
-                format!("gave up: {problem}")
-            } else if let Ok(Some(status)) = self.child.try_wait() {
-                let said = fs::read_to_string(self.files.0.join("qemu.log")).unwrap_or_default();
-                format!("ended ({status}; QEMU said: {})", said.trim().replace('\n', " | "))
-            } else if is_interrupted() {
-                "was interrupted".to_owned()
-            } else if begun.elapsed() > BOOT_WITHIN {
-                format!("was not ready within {} s", BOOT_WITHIN.as_secs())
-            } else {
-                std::thread::sleep(LOOK_EVERY);
-                continue;
-            };
-            return Err(Error::Boot { problem, console: self.console() });
-        }
-        tracing::info!(seconds = begun.elapsed().as_secs_f64(), "the guest is ready");
-        Ok(())
+        self.folder.remove();
     }
 }
 
@@ -228,24 +239,87 @@ fn initramfs(spec: GuestSpec, kernel: &Kernel) -> Result<Vec<u8>, Error> {
     Ok(archive.finish())
 }
 
-/// A new folder for one guest. What killed processes left is removed first.
-fn make_folder() -> Result<Files, Error> {
-    static GUESTS: AtomicU32 = AtomicU32::new(0);
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().filter_map(Result::ok) {
+/// Writes a file that QEMU's user may read.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    fs::write(path, bytes)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
+        .map_err(|source| Error::io(format!("write {}", path.display()), source))
+}
+
+/// The folder of one guest, and the user who runs it. It is removed when this value is dropped.
+#[derive(Debug)]
+struct Folder {
+    files: Files,
+    /// QEMU's user, if it is not this process's.
+    user: Option<u32>,
+}
+
+impl Folder {
+    /// Makes it. What killed processes left is removed first.
+    fn make() -> Result<Self, Error> {
+        static GUESTS: AtomicU32 = AtomicU32::new(0);
+        let user = latput_linux::confine::emulators_user();
+        let parent = parent(user.is_some());
+        remove_left(&parent);
+        let number = GUESTS.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{FOLDER_PREFIX}{}-{number}", std::process::id()));
+        let make = |path: &Path, mode| {
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(path)
+                .and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)))
+                .map_err(|source| Error::io(format!("create {}", path.display()), source))
+        };
+        // Only this user may speak to the guest; QEMU's passes through to its own folder.
+        make(&path, if user.is_some() { 0o711 } else { 0o700 })?;
+        let folder = Self { files: Files(path), user };
+        make(&folder.files.own(), 0o700)?;
+        folder.give(&folder.files.own())?;
+        Ok(folder)
+    }
+
+    /// Makes QEMU the owner of this file.
+    fn give(&self, path: &Path) -> Result<(), Error> {
+        let Some(user) = self.user else { return Ok(()) };
+        chown(path, Some(user), Some(user))
+            .map_err(|source| Error::io(format!("give {} to QEMU's user", path.display()), source))
+    }
+
+    /// Makes a command run as QEMU's user.
+    fn as_user(&self, command: &mut Command) {
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+    }
+
+    fn remove(&self) {
+        let _gone = fs::remove_dir_all(&self.files.0);
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Where guests' folders are made: the folder for temporary files, if another user who runs QEMU can reach it.
+fn parent(is_for_another: bool) -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & 0o001 != 0);
+    if is_for_another && !temporary.ancestors().all(is_open) {
+        return PathBuf::from("/tmp");
+    }
+    temporary
+}
+
+/// Removes the folders of processes that have ended.
+fn remove_left(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split('-').next());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
+            let _gone = fs::remove_dir_all(entry.path());
         }
     }
-    let number = GUESTS.fetch_add(1, Ordering::Relaxed);
-    let folder = parent.join(format!("{FOLDER_PREFIX}{}-{number}", std::process::id()));
-    // Only this user may speak to the guest.
-    let mut builder = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
-        .create(&folder)
-        .map_err(|source| Error::io(format!("create {}", folder.display()), source))?;
-    Ok(Files(folder))
 }

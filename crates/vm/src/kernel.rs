@@ -90,17 +90,16 @@ impl Kernel {
     }
 
     /// The image without its compression, which an emulated CPU needs ten seconds to undo: QEMU starts
-    /// a bare kernel by the PVH entry that its ELF notes name. `None` where the image cannot be
-    /// unpacked here; it can be booted as it is.
-    pub(crate) fn bare_image(&self) -> Result<Option<Vec<u8>>, Error> {
+    /// a bare kernel by the PVH entry that its ELF notes name. An image that cannot be unpacked here is
+    /// booted as it is.
+    pub(crate) fn image(&self) -> Result<Vec<u8>, Error> {
         let image = fs::read(&self.image)
             .map_err(|source| Error::io(format!("read {}", self.image.display()), source))?;
         if image.starts_with(ELF_MAGIC) {
-            return Ok(Some(image));
+            return Ok(image);
         }
-        let Some(payload) = payload(&image) else { return Ok(None) };
-        let bare = unpacked(payload).ok().flatten();
-        Ok(bare.filter(|image| image.starts_with(ELF_MAGIC)))
+        let bare = payload(&image).and_then(|payload| unpacked(payload).ok().flatten());
+        Ok(bare.filter(|bare| bare.starts_with(ELF_MAGIC)).unwrap_or(image))
     }
 }
 
@@ -193,9 +192,9 @@ mod tests {
             modules: PathBuf::new(),
         };
         fs::write(&image, "no kernel").unwrap();
-        assert_eq!(kernel(&image).bare_image().unwrap(), None);
+        assert_eq!(kernel(&image).image().unwrap(), b"no kernel");
         fs::write(&image, ELF_MAGIC).unwrap();
-        assert_eq!(kernel(&image).bare_image().unwrap().unwrap(), ELF_MAGIC);
-        assert!(kernel(&root.path().join("none")).bare_image().is_err());
+        assert_eq!(kernel(&image).image().unwrap(), ELF_MAGIC);
+        assert!(kernel(&root.path().join("none")).image().is_err());
     }
 }

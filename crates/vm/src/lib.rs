@@ -28,6 +28,6 @@ pub use error::Error;
 pub use frame::Ended;
 pub use guest::Guest;
 pub use kernel::beside_program;
-pub use line::{Line, Output, Said, attach};
+pub use line::{Line, Output, Said};
 pub use qemu::Qmp;
 pub use spec::{Driver, E1000_PARAMETERS, GuestSpec};

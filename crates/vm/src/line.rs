@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -75,6 +76,16 @@ impl Line {
         Err(Error::Line(format!("all its {PORTS} ports are in use")))
     }
 
+    /// Its open files, for another process of this latput.
+    pub fn into_files(self) -> [OwnedFd; 2] {
+        [self.stream.into(), self.lock.into()]
+    }
+
+    /// The line of these files.
+    pub fn of_files([stream, lock]: [OwnedFd; 2]) -> Self {
+        Self { stream: stream.into(), lock: lock.into() }
+    }
+
     /// Writes to the command's stdin.
     pub fn input(&mut self, bytes: &[u8]) -> Result<(), Error> {
         bytes.chunks(PIECE).try_for_each(|piece| self.send(&Frame::Input(piece.to_vec())))
@@ -121,6 +132,40 @@ impl Line {
         }
     }
 
+    /// Passes these streams on as the command's own, until it ends.
+    pub fn pass_on(
+        mut self,
+        mut input: impl Read + Send + 'static,
+        mut output: impl Write,
+        mut errors: impl Write,
+    ) -> Result<Ended, Error> {
+        let mut to = self.stream.try_clone().map_err(gone)?;
+        // A thread that may outlive this call: nobody can interrupt its reading.
+        thread::spawn(move || {
+            let mut buffer = vec![0; PIECE];
+            loop {
+                let length = input.read(&mut buffer).unwrap_or(0);
+                let frame = match length {
+                    0 => Frame::EndOfInput,
+                    length => Frame::Input(buffer[..length].to_vec()),
+                };
+                if frame.write(&mut to).is_err() || length == 0 {
+                    break;
+                }
+            }
+        });
+        let failed = |source| Error::io("pass on what the command in the guest says", source);
+        loop {
+            match self.receive()? {
+                Said::Output(bytes) => {
+                    output.write_all(&bytes).and_then(|()| output.flush()).map_err(failed)?;
+                }
+                Said::Errors(bytes) => errors.write_all(&bytes).map_err(failed)?,
+                Said::Ended(ended) => return Ok(ended),
+            }
+        }
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         frame.write(&mut self.stream).map_err(gone)
     }
@@ -143,42 +188,6 @@ impl Output {
     }
 }
 
-/// Runs a command in the guest with the given streams as its own, until it ends.
-pub fn attach(
-    folder: &Path,
-    words: &[String],
-    mut input: impl Read + Send + 'static,
-    mut output: impl Write,
-    mut errors: impl Write,
-) -> Result<Ended, Error> {
-    let mut line = Line::open(folder, words)?;
-    let mut to = line.stream.try_clone().map_err(gone)?;
-    // A thread that may outlive this call: nobody can interrupt its reading.
-    thread::spawn(move || {
-        let mut buffer = vec![0; PIECE];
-        loop {
-            let length = input.read(&mut buffer).unwrap_or(0);
-            let frame = match length {
-                0 => Frame::EndOfInput,
-                length => Frame::Input(buffer[..length].to_vec()),
-            };
-            if frame.write(&mut to).is_err() || length == 0 {
-                break;
-            }
-        }
-    });
-    let failed = |source| Error::io("pass on what the command in the guest says", source);
-    loop {
-        match line.receive()? {
-            Said::Output(bytes) => {
-                output.write_all(&bytes).and_then(|()| output.flush()).map_err(failed)?;
-            }
-            Said::Errors(bytes) => errors.write_all(&bytes).map_err(failed)?,
-            Said::Ended(ended) => return Ok(ended),
-        }
-    }
-}
-
 fn gone(error: io::Error) -> Error {
     Error::Line(format!("the guest is gone: {error}"))
 }
@@ -192,7 +201,7 @@ mod tests {
     #[test]
     fn a_port_is_for_one_command_at_a_time_and_a_cut_one_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files(folder.path().to_owned());
+        let files = files(&folder);
         let ports: Vec<UnixListener> =
             (0..PORTS).map(|idx| UnixListener::bind(files.port(idx)).unwrap()).collect();
         let open = || Line::open(folder.path(), &["true".to_owned()]);
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     fn a_guest_that_is_gone_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files(folder.path().to_owned());
+        let files = files(&folder);
         let problem = Line::open(folder.path(), &[]).unwrap_err().to_string();
         assert!(problem.contains("gone"), "{problem}");
         let port = UnixListener::bind(files.port(1)).unwrap();
@@ -224,5 +233,11 @@ mod tests {
         assert!(problem.contains("gone"), "{problem}");
         let problem = Line::open(&folder.path().join("none"), &[]).unwrap_err().to_string();
         assert!(problem.contains("there is no guest"), "{problem}");
+    }
+
+    fn files(folder: &tempfile::TempDir) -> Files {
+        let files = Files(folder.path().to_owned());
+        std::fs::create_dir(files.own()).unwrap();
+        files
     }
 }

@@ -18,12 +18,17 @@ const QEMU: &str = "qemu-system-x86_64";
 /// An order is done at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The files of one guest, all in one folder.
+/// The files of one guest, all in one folder. QEMU may write in its own folder below that, and nowhere else.
 #[derive(Clone, Debug)]
 pub(crate) struct Files(pub(crate) PathBuf);
 
 impl Files {
-    /// The kernel without its compression.
+    /// QEMU's own.
+    pub(crate) fn own(&self) -> PathBuf {
+        self.0.join("qemu")
+    }
+
+    /// The kernel, without its compression where that is known.
     pub(crate) fn kernel(&self) -> PathBuf {
         self.0.join("kernel")
     }
@@ -33,17 +38,22 @@ impl Files {
     }
 
     pub(crate) fn console(&self) -> PathBuf {
-        self.0.join("console")
+        self.own().join("console")
+    }
+
+    /// What QEMU says.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.0.join("qemu.log")
     }
 
     /// Where QEMU takes orders.
     pub(crate) fn orders(&self) -> PathBuf {
-        self.0.join("orders")
+        self.own().join("orders")
     }
 
     /// The host's end of a virtio port.
     pub(crate) fn port(&self, idx: usize) -> PathBuf {
-        self.0.join(format!("port-{idx}"))
+        self.own().join(format!("port-{idx}"))
     }
 
     /// Locked by whoever uses that port.
@@ -64,18 +74,12 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
 }
 
 /// The whole command line.
-pub(crate) fn command(
-    program: &Path,
-    spec: GuestSpec,
-    kernel: &Path,
-    parameters: &str,
-    files: &Files,
-) -> Command {
+pub(crate) fn command(program: &Path, spec: GuestSpec, parameters: &str, files: &Files) -> Command {
     let mut command = Command::new(program);
     let memory = ["-m", "512", "-smp", "2", "-nodefaults", "-no-reboot", "-display", "none"];
     // Never KVM: the same on every machine, and in CI.
     command.args(["-M", "q35", "-cpu", "max", "-accel", "tcg,thread=multi"]).args(memory);
-    command.arg("-kernel").arg(kernel).arg("-initrd").arg(files.initramfs());
+    command.arg("-kernel").arg(files.kernel()).arg("-initrd").arg(files.initramfs());
     command.arg("-append").arg(kernel_words(parameters));
     command.args([OsString::from("-serial"), option("file:", &files.console())]);
     let orders = option("socket,id=orders,server=on,wait=off,path=", &files.orders());
@@ -207,8 +211,7 @@ mod tests {
 
     fn words(spec: GuestSpec) -> Vec<String> {
         let files = Files("/tmp/guest".into());
-        let command =
-            command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), "threadirqs", &files);
+        let command = command(Path::new("qemu"), spec, "threadirqs", &files);
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 }

@@ -3,17 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 
 /// The options of the guest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GuestSpec {
     /// Of both network cards.
     pub driver: Driver,
 }
 
 /// A network card that QEMU emulates and Linux has a driver for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Driver {
     /// Intel 82574L: several vectors (MSI-X), interrupt throttling.
     #[default]

@@ -13,6 +13,7 @@ use latput_linux::{Identity, LinuxKernel};
 use latput_model::Summary;
 use latput_trial::Results;
 use latput_trial::observation::Role;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::report::setting_of;
 use crate::context::{Context, keep_only_files};
@@ -138,6 +139,8 @@ enum MatchBy {
 }
 
 /// The setting to write, and its origin.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     pub(super) interface: String,
     pub(super) setting: Setting,
@@ -194,17 +197,28 @@ impl Args {
 impl SourceArgs {
     /// The setting of a results file, or of `knobs` of an interface. Never an empty one.
     pub(super) fn wanted(&self, source: &str, knobs: &[String]) -> Result<Wanted, CliError> {
-        let is_file = knobs.is_empty() && Path::new(source).is_file();
-        let wanted =
-            if is_file { self.of_results(source) } else { self.of_interface(source, knobs) }?;
-        if wanted.setting.is_empty() {
-            let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
-            return Err(CliError::new(Code::Failed, message));
+        if is_results(source, knobs) {
+            self.of_results(source)
+        } else {
+            self.of_interface(source, knobs)
         }
-        Ok(wanted)
     }
 
-    fn of_results(&self, source: &str) -> Result<Wanted, CliError> {
+    /// These options as words of a command line.
+    pub(super) fn words(&self) -> Vec<String> {
+        let Self { setting, run, role, interface, matched: _ } = self; // it does not bear on the setting
+        let role = (*role != ExportedRole::Sut).then(|| "generator".to_owned());
+        let options = [
+            ("setting", setting.clone()),
+            ("run", run.map(|run| run.to_string())),
+            ("role", role),
+            ("interface", interface.clone()),
+        ];
+        let words = options.into_iter();
+        words.filter_map(|(name, value)| Some(format!("--{name}={}", value?))).collect()
+    }
+
+    pub(super) fn of_results(&self, source: &str) -> Result<Wanted, CliError> {
         let results_db = ResultsDb::open(Path::new(source))?;
         let results = results_db.load_chosen(self.run)?;
         if self.interface.is_none() && results.is_imported() {
@@ -224,9 +238,10 @@ impl SourceArgs {
             Some(interface) => interface.clone(),
             None => interface_of(&results, role)?,
         };
-        Ok(Wanted {
+        let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
+        not_empty(Wanted {
             interface,
-            setting: labelled.by_role.get(&role).cloned().unwrap_or_default(),
+            setting,
             origin: format!("setting `{}` of {source}", labelled.label),
         })
     }
@@ -256,7 +271,7 @@ impl SourceArgs {
         } else {
             format!("{interface} {}", knobs.join(" "))
         };
-        Ok(Wanted { interface, setting, origin })
+        not_empty(Wanted { interface, setting, origin })
     }
 
     /// How a configuration knows the interface.
@@ -285,6 +300,19 @@ impl SourceArgs {
         };
         Target::new(interface, matched).map_err(|error| CliError::usage(error.to_string()))
     }
+}
+
+/// Whether a source is a results file, and not an interface.
+pub(super) fn is_results(source: &str, knobs: &[String]) -> bool {
+    knobs.is_empty() && Path::new(source).is_file()
+}
+
+fn not_empty(wanted: Wanted) -> Result<Wanted, CliError> {
+    if wanted.setting.is_empty() {
+        let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
+        return Err(CliError::new(Code::Failed, message));
+    }
+    Ok(wanted)
 }
 
 /// Why a run recommends nothing, and what to do.

@@ -3,14 +3,16 @@
 mod choose;
 mod diff;
 mod files;
+pub(crate) mod wanted;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_knobs::export;
+use latput_linux::confine;
 
-use crate::commands::export_settings::{ExportFormat, SourceArgs, Wanted, spell_out};
+use crate::commands::export_settings::{ExportFormat, SourceArgs, Wanted, is_results, spell_out};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -72,7 +74,15 @@ impl Args {
 
     fn install(&self, context: &Context) -> Result<ExitCode, CliError> {
         let source = self.source.as_deref().unwrap_or_default();
-        let Wanted { interface, mut setting, origin } = self.of.wanted(source, &self.knobs)?;
+        let wanted = if is_results(source, &self.knobs) && confine::has_capabilities() {
+            match wanted::read(source, &self.of, context.json)? {
+                Ok(wanted) => wanted,
+                Err(code) => return Ok(code),
+            }
+        } else {
+            self.of.wanted(source, &self.knobs)?
+        };
+        let Wanted { interface, mut setting, origin } = wanted;
         let target = self.of.target(&interface)?;
         let Choice { mut format, mut why } = match self.format {
             Some(format) => Choice { format, why: "as --format says".to_owned() },

@@ -4,8 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_linux::files;
-use latput_vm::{Driver, Ended, Guest, GuestHost, GuestSpec, HOSTS};
+use latput_experiment::broker::message::Permitted;
+use latput_experiment::held_guest::HeldGuest;
+use latput_linux::{confine, files};
+use latput_vm::{Driver, Ended, GuestHost, GuestSpec, HOSTS, Line};
 
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -79,7 +81,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Exec(exec) => exec.run(context),
-            Action::Attach(attach) => attached(&attach.folder, &attach.command),
+            Action::Attach(attach) => attach.run(),
             Action::Init => {
                 latput_vm::init::require_process_1()?;
                 latput_vm::init::run(&mut io::stdout())
@@ -106,12 +108,26 @@ impl Args {
 }
 
 impl Exec {
+    /// Boots the guest and runs the command. As root a broker has the guest, and this process gives up its rights before
+    /// the guest says anything.
     fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let spec = spec(&self.guest)?;
-        let guest = Guest::start(spec, &|| context.stop.is_raised())?;
+        let permitted = Permitted { guest: Some(spec), ..Permitted::default() };
+        context.leave_rights_to_broker(&permitted, &[])?;
+        let guest = HeldGuest::start(spec, &context.stop)?;
         let host = HOSTS.into_iter().find(|host| host.name == self.host);
         let words = host.as_ref().map(GuestHost::exec_words).unwrap_or_default();
-        attached(guest.folder(), &[words, self.command].concat())
+        let words = [words, self.command].concat();
+        ended(guest.line(&words)?, &words)
+    }
+}
+
+impl Attach {
+    /// Finds the line to the guest, and gives up all rights before the guest says anything.
+    fn run(self) -> Result<ExitCode, CliError> {
+        let line = Line::open(&self.folder, &self.command)?;
+        confine::give_up_all_but_open_files()?;
+        ended(line, &self.command)
     }
 }
 
@@ -127,9 +143,9 @@ fn spec(name: &str) -> Result<GuestSpec, CliError> {
     }
 }
 
-/// Runs a command in the guest with this process's streams, and returns its exit code.
-fn attached(folder: &std::path::Path, words: &[String]) -> Result<ExitCode, CliError> {
-    match latput_vm::attach(folder, words, io::stdin(), io::stdout(), io::stderr())? {
+/// Gives a command in the guest this process's streams, and returns its exit code.
+fn ended(line: Line, words: &[String]) -> Result<ExitCode, CliError> {
+    match line.pass_on(io::stdin(), io::stdout(), io::stderr())? {
         Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
         Ended::Signal(signal) => Err(CliError::new(
             Code::Failed,

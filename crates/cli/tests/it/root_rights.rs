@@ -38,6 +38,34 @@ fn held(place: &Place, args: &[&str]) -> String {
     held
 }
 
+#[test]
+fn what_keeps_a_results_setting_has_another_process_read_it() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    place.write("plan.toml", crate::fleet::PLAN);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
+    // The reader waits for nobody: it is held where it says something, as the others are.
+    assert_eq!(held(&place, &["read-setting", "a.db", "--interface", "lo"]), DAC_OVERRIDE);
+    let traced = place.path("trace");
+    let trace = ["strace", "-f", "-e", "trace=openat,capset,execve", "-o"];
+    let latput = place.command(&[]).get_program().to_owned();
+    let mut command = Command::new(trace[0]);
+    command.args(&trace[1..]).arg(&traced).arg(latput).current_dir(place.path("."));
+    command.args(["keep", "a.db", "--interface", "lo", "--root", ".", "--dry-run"]);
+    let ran = crate::Ran::from(command.output().unwrap());
+    ran.expect(0, &["setting `"]);
+    let trace = std::fs::read_to_string(traced).unwrap();
+    let first = trace.split_whitespace().next().unwrap();
+    let opens: Vec<&str> = trace.lines().filter(|line| line.contains("a.db\"")).collect();
+    assert!(opens.iter().any(|line| line.contains("openat")), "{trace}");
+    for line in opens.iter().filter(|line| line.contains("openat")) {
+        assert!(!line.starts_with(first), "the process with rights opens it: {line}");
+    }
+}
+
 /// Whether a process is in a call of write(2) to its stdout or stderr.
 fn is_in_pipe_write(pid: u32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();

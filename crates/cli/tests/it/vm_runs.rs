@@ -7,7 +7,12 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use crate::{Place, guest_turn, kill, wait_until};
+use latput_testkit::needs_root;
+
+use crate::{
+    Place, assert_no_capability, broker_of, children_of, guest_turn, interrupt, is_gone, kill,
+    status_of, wait_until,
+};
 
 const PLAN: &str = r#"
 schema = 1
@@ -98,6 +103,43 @@ fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
     kill(child.id());
     child.wait().unwrap();
     wait_until("the guest to end", || !PathBuf::from(format!("/proc/{qemu}/exe")).exists());
+}
+
+#[test]
+fn who_reads_what_a_guest_says_has_no_rights_nor_has_its_emulator() {
+    let Some(_turn) = guest_turn() else { return };
+    if needs_root() {
+        return;
+    }
+    let place = place(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 40, max = 40 }"));
+    let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    assert!(!has_ended(&mut child), "{:?}", std::fs::read_to_string(place.path("stderr")));
+    let broker = broker_of(child.id()).expect("it has rights");
+    let qemu = qemu_of(&child);
+    let lines: Vec<u32> = children_of(broker).into_iter().filter(|pid| *pid != qemu).collect();
+    assert_eq!(lines.len(), 2, "one for each host");
+    for pid in [child.id(), qemu].iter().chain(&lines) {
+        assert_no_capability(*pid);
+        let users = status_of(*pid, "Uid:");
+        assert!(!users.split(' ').take(3).any(|user| user == "0"), "{users}");
+    }
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+    wait_until("the guest to end", || [qemu, broker].iter().chain(&lines).all(|pid| is_gone(*pid)));
+    assert!(!guest_folder_of(broker).exists());
+
+    // What is run in a guest by hand is read without rights, too.
+    let mut child = place.start(&["vm", "exec", "--", "latput", "agent", "--stdio"]);
+    wait_until("the guest", || {
+        has_ended(&mut child)
+            || broker_of(child.id()).is_some_and(|broker| !children_of(broker).is_empty())
+    });
+    let broker = broker_of(child.id()).expect("it has rights");
+    assert_no_capability(child.id());
+    kill(child.id());
+    child.wait().unwrap();
+    wait_until("the guest to end", || is_gone(broker) && !guest_folder_of(broker).exists());
 }
 
 #[test]
@@ -194,22 +236,32 @@ fn has_ended(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_some()
 }
 
-/// The QEMU that a latput has started, by process id.
+/// The process that has the guest: the broker, where this is root.
+fn holder_of(child: &Child) -> u32 {
+    broker_of(child.id()).unwrap_or(child.id())
+}
+
+/// The QEMU of a latput, by process id.
 #[track_caller]
 fn qemu_of(child: &Child) -> u32 {
-    let output = Command::new("pgrep").args(["-P", &child.id().to_string(), "qemu"]).output();
+    let holder = holder_of(child).to_string();
+    let output = Command::new("pgrep").args(["-P", &holder, "qemu"]).output();
     String::from_utf8(output.unwrap().stdout).unwrap().trim().parse().unwrap()
 }
 
 /// The folder of the guest that a latput has started.
 fn guest_folder(child: &Child) -> PathBuf {
-    std::env::temp_dir().join(format!("latput-vm-{}-0", child.id()))
+    guest_folder_of(holder_of(child))
+}
+
+fn guest_folder_of(holder: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("latput-vm-{holder}-0"))
 }
 
 /// Gives QEMU's monitor an order.
 #[track_caller]
 fn order(child: &Child, order: &str) {
-    let mut stream = UnixStream::connect(guest_folder(child).join("orders")).unwrap();
+    let mut stream = UnixStream::connect(guest_folder(child).join("qemu/orders")).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
     answers.next().unwrap().unwrap();
     for order in [r#"{"execute":"qmp_capabilities"}"#, order] {

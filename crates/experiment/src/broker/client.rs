@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use latput_linux::confine::{self, Barriers};
 use latput_linux::process;
+use latput_vm::Line;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use super::message::{HostCall, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
+use super::message::{GuestPlace, HostCall, LabPlace, MAX_BYTES, Operation, Permitted, Reply, Way};
 use crate::child::Pipes;
 use crate::error::Error;
 use crate::passing::{pair, receive, send};
@@ -158,6 +159,57 @@ impl BrokerLine {
     /// Removes the lab.
     pub(crate) fn remove_lab(&self) {
         let _gone = self.ask(&Operation::RemoveLab);
+    }
+
+    /// Begins to boot the guest.
+    pub(crate) fn boot_guest(&self) -> Result<(), String> {
+        match self.of_guest(&Operation::BootGuest)? {
+            (Reply::Done, _) => Ok(()),
+            (other, _) => Err(unexpected(other).to_string()),
+        }
+    }
+
+    /// The guest; `None` until commands can be run in it.
+    pub(crate) fn guest(&self) -> Result<Option<GuestPlace>, String> {
+        match self.of_guest(&Operation::IsGuestReady)? {
+            (Reply::Guest(place), _) => Ok(Some(place)),
+            (Reply::Running, _) => Ok(None),
+            (other, _) => Err(unexpected(other).to_string()),
+        }
+    }
+
+    /// Starts a command in the guest.
+    pub(crate) fn run_in_guest(&self, words: &[String]) -> Result<Line, String> {
+        let operation = Operation::RunInGuest { words: words.to_vec() };
+        match self.of_guest(&operation)? {
+            (Reply::Done, files) => {
+                let files = files.try_into().map_err(|_| "it has no line".to_owned())?;
+                Ok(Line::of_files(files))
+            }
+            (other, _) => Err(unexpected(other).to_string()),
+        }
+    }
+
+    /// Whether the guest ends, and what its console ends with.
+    pub(crate) fn look_at_guest(&self) -> (bool, String) {
+        match self.of_guest(&Operation::LookAtGuest) {
+            Ok((Reply::GuestConsole { is_ending, end }, _)) => (is_ending, end),
+            Ok((other, _)) => (false, unexpected(other).to_string()),
+            Err(problem) => (true, problem),
+        }
+    }
+
+    /// Ends the guest.
+    pub(crate) fn end_guest(&self) {
+        let _gone = self.ask(&Operation::EndGuest);
+    }
+
+    fn of_guest(&self, operation: &Operation) -> Result<(Reply, Vec<OwnedFd>), String> {
+        match self.ask(operation) {
+            Ok((Reply::NoGuest { problem }, _)) => Err(problem),
+            Ok(other) => Ok(other),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use latput_units::CpuSet;
+use latput_vm::GuestSpec;
 use serde::{Deserialize, Serialize};
 
 use super::command::HostCommand;
@@ -47,6 +48,8 @@ pub struct Permitted {
     pub ways: Vec<Way>,
     /// Whether it makes the lab. The ways to its hosts then come with it.
     pub lab: bool,
+    /// The guest that it boots. The ways to its hosts then come with it.
+    pub guest: Option<GuestSpec>,
     /// Whether its workloads run programs on hosts.
     pub programs: bool,
     /// The interfaces that commands are about.
@@ -140,6 +143,16 @@ pub(super) enum Operation {
     MakeLab,
     /// Remove the lab.
     RemoveLab,
+    /// Boot the guest.
+    BootGuest,
+    /// Say whether commands can be run in the guest.
+    IsGuestReady,
+    /// Start a command in the guest. The files of its line come with the reply.
+    RunInGuest { words: Vec<String> },
+    /// Say whether the guest ends, and what its console ends with.
+    LookAtGuest,
+    /// End the guest.
+    EndGuest,
 }
 
 /// What a broker answers.
@@ -160,6 +173,12 @@ pub(super) enum Reply {
     Lab(Vec<LabPlace>),
     /// The lab could not be made.
     NoLab { problem: String, permission: bool },
+    /// Commands can be run in the guest.
+    Guest(GuestPlace),
+    /// The guest ends or has ended, and what its console ends with.
+    GuestConsole { is_ending: bool, end: String },
+    /// The guest could not be booted or reached.
+    NoGuest { problem: String },
     /// It is not on the list of this run.
     Refused { why: String },
 }
@@ -173,4 +192,14 @@ pub(crate) struct LabPlace {
     pub(crate) namespace: PathBuf,
     pub(crate) address: IpAddr,
     pub(crate) cpus: CpuSet,
+}
+
+/// A guest that has booted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuestPlace {
+    /// The folder by which processes of this machine find it.
+    pub(crate) folder: PathBuf,
+    /// The guest in a line.
+    pub(crate) description: String,
 }

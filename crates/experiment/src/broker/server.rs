@@ -15,6 +15,7 @@ use super::message::{
 };
 use crate::child::{OwnProcess, Pipes};
 use crate::error::Error as RunError;
+use crate::held_guest::OwnGuest;
 use crate::held_lab::OwnLab;
 use crate::passing::{receive, send};
 
@@ -49,7 +50,8 @@ pub fn serve(permitted: impl Read, line: RawFd) -> Result<(), Error> {
 }
 
 fn serve_line(permitted: Permitted, line: &OwnedFd) {
-    let mut broker = Broker { permitted, lab: None, processes: BTreeMap::new(), last_id: 0 };
+    let mut broker =
+        Broker { permitted, lab: None, guest: None, processes: BTreeMap::new(), last_id: 0 };
     while let Ok((operation, files)) = receive::<Operation>(line, MAX_BYTES) {
         drop(files); // none is asked for
         let (reply, pipes) = broker.perform(operation);
@@ -64,6 +66,7 @@ fn serve_line(permitted: Permitted, line: &OwnedFd) {
 struct Broker {
     permitted: Permitted,
     lab: Option<OwnLab>,
+    guest: Option<OwnGuest>,
     processes: BTreeMap<u64, OwnProcess>,
     last_id: u64,
 }
@@ -104,12 +107,30 @@ impl Broker {
                 self.lab = None;
                 Reply::Done
             }
+            Operation::BootGuest => self.boot_guest(),
+            Operation::IsGuestReady => self.with_guest(|guest| {
+                Ok(match guest.place()? {
+                    Some(place) => Reply::Guest(place),
+                    None => Reply::Running,
+                })
+            }),
+            Operation::RunInGuest { words } => return self.run_in_guest(&words),
+            Operation::LookAtGuest => self.with_guest(|guest| {
+                let (is_ending, end) = guest.look();
+                Ok(Reply::GuestConsole { is_ending, end })
+            }),
+            Operation::EndGuest => {
+                self.guest = None;
+                Reply::Done
+            }
         };
         (reply, Pipes::default())
     }
 
-    /// Lets agents that a controller has left behind put the hosts of the lab back, and removes it.
+    /// Lets agents that a controller has left behind put the hosts of the lab back, and removes it. What was set in the
+    /// guest ends with it.
     fn end(mut self) {
+        self.guest = None;
         let begun = Instant::now();
         while self.processes.values().any(|process| !process.has_ended())
             && begun.elapsed() < PUT_BACK_WITHIN
@@ -180,6 +201,40 @@ impl Broker {
         }
     }
 
+    fn boot_guest(&mut self) -> Reply {
+        let (Some(spec), None) = (self.permitted.guest, &self.guest) else {
+            return refused("this run boots no guest, or has one");
+        };
+        match OwnGuest::boot(spec) {
+            Ok(guest) => {
+                self.permitted.ways.extend(guest.ways());
+                self.guest = Some(guest);
+                Reply::Done
+            }
+            Err(error) => no_guest(&error),
+        }
+    }
+
+    fn with_guest(
+        &mut self,
+        ask: impl FnOnce(&mut OwnGuest) -> Result<Reply, latput_vm::Error>,
+    ) -> Reply {
+        match &mut self.guest {
+            Some(guest) => ask(guest).unwrap_or_else(|error| no_guest(&error)),
+            None => refused("this run has no guest"),
+        }
+    }
+
+    fn run_in_guest(&mut self, words: &[String]) -> (Reply, Pipes) {
+        let mut files = Pipes::default();
+        let reply = self.with_guest(|guest| {
+            let [stream, lock] = guest.line(words)?.into_files();
+            files = [Some(stream), Some(lock), None];
+            Ok(Reply::Done)
+        });
+        (reply, files)
+    }
+
     fn make_lab(&mut self) -> Reply {
         if !self.permitted.lab || self.lab.is_some() {
             return refused("this run makes no lab, or has one");
@@ -196,6 +251,10 @@ impl Broker {
             Err(error) => Reply::NoLab { problem: error.to_string(), permission: false },
         }
     }
+}
+
+fn no_guest(error: &latput_vm::Error) -> Reply {
+    Reply::NoGuest { problem: error.to_string() }
 }
 
 fn refused(why: &str) -> Reply {
