@@ -139,6 +139,12 @@ pub fn end_with_this_thread(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
 }
 
+/// Makes a command gain no rights by a program that it executes (`PR_SET_NO_NEW_PRIVS`).
+pub fn gain_no_rights(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec it makes one system call and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(rustix::thread::set_no_new_privs(true)?)) }
+}
+
 /// Makes a command outlive this process and whatever started that: in a session of its own, which no
 /// terminal hangs up, and without the files that were inherited beside stdin, stdout and stderr, which
 /// somebody may be waiting to see closed.

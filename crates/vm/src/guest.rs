@@ -285,8 +285,9 @@ impl Folder {
             .map_err(|source| Error::io(format!("give {} to QEMU's user", path.display()), source))
     }
 
-    /// Makes a command run as QEMU's user.
+    /// Makes a command run as QEMU's user, with no way to more rights.
     fn as_user(&self, command: &mut Command) {
+        latput_linux::process::gain_no_rights(command);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
