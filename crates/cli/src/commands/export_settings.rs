@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE|IFACE")]
     source: String,
     /// Values for an interface; a knob without a value keeps its present one.
-    #[arg(value_name = "KNOB[=VALUE]")]
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
     /// The configuration system.
     #[arg(long, value_enum)]
@@ -52,21 +52,24 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
+/// What [`SourceArgs`] has that says nothing beside values for an interface.
+pub(super) const OF_RESULTS_ONLY: [&str; 3] = ["setting", "run", "interface"];
+
 /// Which setting of a source, and which interface it is for.
 #[derive(Debug, clap::Args)]
 pub(super) struct SourceArgs {
     /// A setting other than the recommended one of the results file, by label or a unique part of
     /// it.
-    #[arg(long, value_name = "SETTING", conflicts_with = "knobs")]
+    #[arg(long, value_name = "SETTING")]
     setting: Option<String>,
     /// Run number in the results file; by default the newest run.
-    #[arg(long, value_name = "N", conflicts_with = "knobs")]
+    #[arg(long, value_name = "N")]
     run: Option<i64>,
     /// The host's role in the results file.
     #[arg(long, value_enum, default_value = "sut")]
     role: ExportedRole,
     /// The interface, if it differs from that of the results file. Results that were imported from a report need it.
-    #[arg(long, value_name = "IFACE", conflicts_with = "knobs")]
+    #[arg(long, value_name = "IFACE")]
     interface: Option<String>,
     /// How the configuration identifies the interface. By default by its permanent address, else
     /// its PCI slot, else its name, as this host reports them.

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use latput_knobs::export;
 use latput_linux::confine;
 
-use crate::commands::export_settings::{ExportFormat, SourceArgs, Wanted, is_results, spell_out};
+use crate::commands::export_settings::{
+    ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
+};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE|IFACE", required_unless_present = "remove")]
     source: Option<String>,
     /// Values for an interface; a knob without a value keeps its present one.
-    #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove")]
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove", conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
     /// The configuration system; by default the one that manages the interface.
     #[arg(long, value_enum)]
