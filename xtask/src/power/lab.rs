@@ -1,0 +1,229 @@
+//! Runs of the lab in which the effect of one setting is known.
+//!
+//! The answering host polls its queue by a timer (`gro-flush-timeout`, with interrupts deferred for longer than
+//! any gap). A request waits for the next poll, and the next request follows at once. So a round trip takes as long as the timer, where that is
+//! longer than the way itself, and another timer is another time: netem's delay, made by the knob that is on
+//! trial. Three more settings differ from today's in the length of a queue in which nothing ever waits.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use latput_stats::share::wilson;
+use serde_json::Value;
+
+use crate::peers::lab::{INTERFACE, Lab, SERVER};
+use crate::workspace::Workspace;
+
+/// Polls that find nothing before interrupts are back: never, under this load.
+const POLLS: u32 = 1000;
+/// Length of the interface's queue before a run.
+const QUEUE: u32 = 1000;
+/// Settings like today's in each run.
+const LIKE_TODAY: u32 = 3;
+/// The setting with the effect: the first that the plan lists, after today's.
+const CHANGED: u64 = 1;
+/// What a run takes beside its budget.
+const OVERHEAD: Duration = Duration::from_secs(120);
+/// The most of the runs that may set what is like today's.
+const MOST_FALSE: f64 = 0.01;
+
+/// A known effect, and how often it should be proven.
+struct Case {
+    name: &'static str,
+    goal: &'static str,
+    /// The metric of the goal.
+    metric: &'static str,
+    /// Microseconds of the timer: today's and the other.
+    timers: [u32; 2],
+    /// The wanted share of runs that set it.
+    at_least: Option<f64>,
+}
+
+const P99: &str = "minimize latency_ns_p99";
+const RATE: &str = "maximize rate";
+const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.5 today";
+
+const CASES: [Case; 6] = [
+    Case::new("p99 -10 %", P99, "latency_ns_p99", [200, 180], None),
+    Case::new("p99 -20 %", P99, "latency_ns_p99", [200, 160], Some(0.7)),
+    Case::new("p99 -30 %", P99, "latency_ns_p99", [200, 140], Some(0.95)),
+    Case::new("rate +11 %", RATE, "rate", [200, 180], Some(0.9)),
+    Case::new("demand, a longer timer", DEMAND, "sut_service_demand_us", [20, 30], Some(0.8)),
+    Case::new("none", P99, "latency_ns_p99", [200, 200], None),
+];
+
+/// What became of one run.
+#[derive(Debug, PartialEq)]
+struct LabRun {
+    /// The setting that the run says to set, if it does.
+    set: Option<u64>,
+    /// The other timer's figure over today's.
+    ratio: Option<f64>,
+}
+
+impl Case {
+    const fn new(
+        name: &'static str,
+        goal: &'static str,
+        metric: &'static str,
+        timers: [u32; 2],
+        at_least: Option<f64>,
+    ) -> Self {
+        Self { name, goal, metric, timers, at_least }
+    }
+
+    fn has_effect(&self) -> bool {
+        self.timers[0] != self.timers[1]
+    }
+
+    fn plan(&self, seconds: u32) -> String {
+        let [today, other] = self.timers;
+        let like_today =
+            (1..=LIKE_TODAY).map(|more| format!(", [\"{today}us\", {}]", QUEUE + more));
+        format!(
+            "schema = 1\nname = \"power\"\ngoal = \"{}\"\n[factors]\n\"sut.gro-flush-timeout + sut.txqueuelen\" = \
+             [[\"{other}us\", {}]{}]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\nwarmup = \"200ms\"\n\
+             duration = \"1s\"\nconfidence = 0.99\nhalf_width = 0.025\nbudget = \"{seconds}s\"\n",
+            self.goal,
+            if self.has_effect() { QUEUE } else { QUEUE + LIKE_TODAY + 1 },
+            like_today.collect::<String>()
+        )
+    }
+
+    fn run(&self, lab: &Lab, seconds: u32) -> Result<LabRun> {
+        let timer = format!("gro-flush-timeout={}us", self.timers[0]);
+        let polls = format!("napi-defer-hard-irqs={POLLS}");
+        let queue = format!("txqueuelen={QUEUE}");
+        lab.output_of(SERVER, [&lab.latput(), "set", INTERFACE, &timer, &polls, &queue])?;
+        let [plan, results] = ["power.toml", "power.db"].map(|name| lab.scratch.join(name));
+        std::fs::write(&plan, self.plan(seconds)).context("cannot write the plan")?;
+        let _unless_there_is_none = std::fs::remove_file(&results);
+        let [plan, results, testbed] =
+            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
+        let deadline = Instant::now() + Duration::from_secs(seconds.into()) + OVERHEAD;
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let run = words(&["run", &plan, "--on", &testbed, "-o", &results]);
+        lab.start_latput(&run)?.finish(&lab.stop, deadline)?;
+        let report = lab.start_latput(&words(&["report", &results, "--json"]))?;
+        let report = report.finish(&lab.stop, deadline)?;
+        let report = serde_json::from_str(&report).context("the report is no JSON")?;
+        came_of(&report, self.metric)
+    }
+}
+
+/// Runs every case so many times, in turn, and prints the table.
+///
+/// # Errors
+///
+/// A goal is missed, beyond what so few runs leave open.
+pub(super) fn run(workspace: &Workspace, runs: u32, seconds: u32) -> Result<()> {
+    let latput = workspace.build_latput()?;
+    let folder = workspace.target.join("bench-power");
+    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    let lab = Lab::up(&latput, &folder)?;
+    let mut found: [Vec<LabRun>; CASES.len()] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..runs {
+        for (case, found) in CASES.iter().zip(&mut found) {
+            let run = case.run(&lab, seconds)?;
+            println!("{}: {run:?}", case.name);
+            found.push(run);
+        }
+    }
+    print(&found, seconds)
+}
+
+fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
+    println!(
+        "\n{seconds} s of tcp_rr, today's setting and {} others; 95 % intervals (Wilson)\n",
+        LIKE_TODAY + 1
+    );
+    println!("{:24} {:>8} {:>24} {:>24}   measured", "effect", "goal", "proven", "false changes");
+    let mut missed = Vec::new();
+    for (case, runs) in CASES.iter().zip(found) {
+        let [proven, wrong] = counts(case, runs);
+        let goal = case.at_least.map(|least| format!(">= {:.0} %", 100.0 * least));
+        let mut ratios: Vec<f64> = runs.iter().filter_map(|run| run.ratio).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        println!(
+            "{:24} {:>8} {:>24} {:>24}   {}",
+            case.name,
+            goal.unwrap_or_default(),
+            if case.has_effect() { share(proven, runs.len()) } else { "-".to_owned() },
+            share(wrong, runs.len()),
+            match &ratios[..] {
+                [] => "-".to_owned(),
+                some => format!(
+                    "{:.3} ({:.3} to {:.3})",
+                    some[some.len() / 2],
+                    some[0],
+                    some[some.len() - 1]
+                ),
+            }
+        );
+        let count = runs.len() as u64;
+        if case.at_least.is_some_and(|least| wilson(proven, count).1 < least) {
+            missed.push(case.name);
+        }
+        if wilson(wrong, count).0 > MOST_FALSE {
+            missed.push("false changes");
+        }
+    }
+    ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
+    Ok(())
+}
+
+/// Runs that set what has the effect, and runs that set another.
+fn counts(case: &Case, runs: &[LabRun]) -> [u64; 2] {
+    let is_right = |run: &&LabRun| case.has_effect() && run.set == Some(CHANGED);
+    let proven = runs.iter().filter(is_right).count();
+    let set = runs.iter().filter(|run| run.set.is_some()).count();
+    [proven as u64, (set - proven) as u64]
+}
+
+fn share(count: u64, of: usize) -> String {
+    let (low, high) = wilson(count, of as u64);
+    format!("{count} of {of} [{:.0} %, {:.0} %]", 100.0 * low, 100.0 * high)
+}
+
+/// What the document of a run says.
+fn came_of(report: &Value, metric: &str) -> Result<LabRun> {
+    let kind = report["headline"]["kind"].as_str().context("the report has no headline")?;
+    let cells = report["cells"].as_array().context("the report has no cells")?;
+    let cell = cells.iter().find(|cell| cell["setting"] == CHANGED);
+    let set = match kind {
+        "set" => Some(report["recommendation"]["setting"].as_u64().context("it sets nothing")?),
+        _ => None,
+    };
+    let ratio = cell.and_then(|cell| cell["against_first_ratio"][metric]["value"].as_f64());
+    Ok(LabRun { set, ratio })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_came_of_a_run_is_read_from_its_document() {
+        let report = |kind: &str, setting: u64| {
+            json!({
+                "headline": { "kind": kind },
+                "recommendation": { "setting": setting },
+                "cells": [
+                    { "setting": 0, "against_first_ratio": {} },
+                    { "setting": 1, "against_first_ratio": { "rate": { "value": 1.1 } } },
+                ],
+            })
+        };
+        let run = |kind, setting| came_of(&report(kind, setting), "rate").unwrap();
+        assert_eq!(run("set", 1), LabRun { set: Some(1), ratio: Some(1.1) });
+        assert_eq!(run("stay", 0).set, None);
+        assert!(came_of(&json!({}), "rate").is_err());
+        let runs = [run("set", 1), run("set", 3), run("stay", 0)];
+        assert_eq!(counts(&CASES[0], &runs), [1, 1]);
+        let none = CASES.iter().find(|case| !case.has_effect()).unwrap();
+        assert_eq!(counts(none, &runs), [0, 2], "where nothing is better every change is false");
+    }
+}
