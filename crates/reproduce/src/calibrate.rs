@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+pub mod parts;
 mod plan;
 mod validate;
 
@@ -12,6 +13,7 @@ use latput_calibrate::{
 };
 use latput_sim::Profile;
 
+pub use self::parts::{FitHeldOut, PartOfFits};
 pub use self::plan::{FitPlan, PlanError};
 pub use self::validate::{HeldOut, Split, errors_held_out};
 use crate::anomaly::Anomalies;
@@ -288,8 +290,8 @@ pub struct Fit {
     pub objective: f64,
     /// In-sample errors by table, and over all (the last).
     pub in_sample: Vec<(String, ErrorSummary)>,
-    /// Predictions by fits without parts of the cells, if validation was requested.
-    pub validation: Vec<HeldOut>,
+    /// Fits without parts of the cells, if validation was requested.
+    pub validation: Vec<FitHeldOut>,
 }
 
 impl Fit {
@@ -323,13 +325,13 @@ struct CellFit<'a> {
     run_all: RunAll<'a>,
 }
 
-/// Fits `plan`'s costs to `cells`. With `validate`, also fits without parts of them. `said`
-/// receives progress texts.
+/// Fits `plan`'s costs to `cells`. With `validate`, also fits without parts of them, as far as the fits are of that
+/// part. `said` receives progress texts.
 pub fn calibrate(
     plan: &FitPlan,
     cells: &Cells,
     systems: &Systems,
-    validate: bool,
+    validate: Option<PartOfFits>,
     run_all: RunAll<'_>,
     said: &mut dyn FnMut(String),
 ) -> Result<Fit, CalibrateError> {
@@ -347,7 +349,8 @@ pub fn calibrate(
     let whole: Vec<Weighed> = residuals.iter().flatten().map(|residual| residual.weighed).collect();
     let (costs, combinations) =
         fit.with_search(cells, |search| search.uncertainty(&found.at, &whole));
-    let validation = if validate { fit.validate(cells, &found.at, said) } else { Vec::new() };
+    let validation =
+        validate.map_or_else(Vec::new, |part| fit.validate(cells, &found.at, part, said));
     Ok(Fit {
         about: plan.about.clone(),
         fixed: plan.fixed.clone(),

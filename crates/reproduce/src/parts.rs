@@ -1,6 +1,6 @@
-//! Parts of a file of predicted cells, made by several processes, and how they are joined.
+//! Parts of a whole that several processes make, and how they are joined; and those of a file of predicted cells.
 //!
-//! A part has every n-th row. Its last column names it and what its predictions depend on, so that parts of other
+//! A part of a file has every n-th row. Its last column names it and what its predictions depend on, so that parts of other
 //! files, versions, seeds or profiles are refused.
 
 use std::fmt::Write as _;
@@ -11,6 +11,8 @@ use crate::table::CsvTable;
 
 /// The column that only parts have.
 const PART_COLUMN: &str = "prediction_part";
+/// Most parts of a whole: as many as a run has shards at most.
+const MOST_PARTS: usize = 10_000;
 
 /// A reason why parts cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,13 +24,8 @@ pub struct JoinError {
 
 /// What predictions depend on beside the cells, in words: version, runs of each cell, profiles.
 pub fn made_by(seeds: u64, systems: &Systems) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a
-    for name in systems.names() {
-        let text = systems.profile(name).map(|profile| format!("{profile:?}"));
-        for byte in text.unwrap_or_default().bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+    let profiles = systems.names().filter_map(|name| systems.profile(name));
+    let hash = fingerprint(profiles.map(|profile| format!("{profile:?}")));
     format!("latput {} --seeds {seeds} profiles {hash:016x}", env!("CARGO_PKG_VERSION"))
 }
 
@@ -47,42 +44,21 @@ pub fn joined(
     parts: &[(String, CsvTable)],
     made_by: &str,
 ) -> Result<CsvTable, JoinError> {
-    let mut problems = Vec::new();
-    let mut found: Vec<Option<&(String, CsvTable)>> = Vec::new();
-    for part in parts {
-        match number_of(part, made_by) {
-            Ok((number, count)) if found.is_empty() || found.len() == count => {
-                found.resize(count, None);
-                let place = &mut found[number - 1];
-                if let Some((other, _)) = place {
-                    problems.push(format!("{}: part {number}, as {other}: leave one out", part.0));
-                }
-                *place = Some(part);
-            }
-            Ok((_, count)) => problems.push(format!(
-                "{}: one of {count} parts, and others are of {}: leave it out",
-                part.0,
-                found.len()
-            )),
-            Err(problem) => problems.push(format!("{}: {problem}", part.0)),
-        }
-    }
+    let (found, mut problems) = in_places(parts, |table| number_of(table, made_by));
     let count = found.len();
     let plain = file.plain();
     for (idx, part) in found.iter().enumerate() {
-        let again = format!("make it with `--shard {}/{count}`", idx + 1);
-        match part {
-            None => problems.push(format!("part {} of {count} is missing: {again}", idx + 1)),
-            Some((name, table)) => {
-                let own = plain.rows.iter().skip(idx).step_by(count);
-                let width = plain.header.len();
-                let is_same = table.header.starts_with(&plain.header)
-                    && table.rows.len() == own.clone().count()
-                    && own.zip(&table.rows).all(|(own, row)| row[..width] == own[..]);
-                if !is_same {
-                    problems.push(format!("{name}: its rows are not those of the cells: {again}"));
-                }
-            }
+        let Some((name, table)) = part else { continue };
+        let own = plain.rows.iter().skip(idx).step_by(count);
+        let width = plain.header.len();
+        let is_same = table.header.starts_with(&plain.header)
+            && table.rows.len() == own.clone().count()
+            && own.zip(&table.rows).all(|(own, row)| row[..width] == own[..]);
+        if !is_same {
+            problems.push(format!(
+                "{name}: its rows are not those of the cells: make it with `--shard {}/{count}`",
+                idx + 1
+            ));
         }
     }
     if !problems.is_empty() {
@@ -99,8 +75,54 @@ pub fn joined(
     Ok(CsvTable { header: first.header[..kept].to_vec(), rows })
 }
 
+/// The parts by their number, and what is wrong with them. `number_of` gives a part's number, from 1, and their count,
+/// or what is wrong with it.
+pub(crate) fn in_places<T>(
+    parts: &[(String, T)],
+    number_of: impl Fn(&T) -> Result<(usize, usize), String>,
+) -> (Vec<Option<&(String, T)>>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut found: Vec<Option<&(String, T)>> = Vec::new();
+    for part in parts {
+        let (name, of) = part;
+        match number_of(of) {
+            Ok((number, count)) if !(1..=count.min(MOST_PARTS)).contains(&number) => {
+                problems
+                    .push(format!("{name}: there is no part {number} of {count}: leave it out"));
+            }
+            Ok((number, count)) if found.is_empty() || found.len() == count => {
+                found.resize(count, None);
+                let place = &mut found[number - 1];
+                if let Some((other, _)) = place {
+                    problems.push(format!("{name}: part {number}, as {other}: leave one out"));
+                }
+                *place = Some(part);
+            }
+            Ok((_, count)) => problems.push(format!(
+                "{name}: one of {count} parts, and others are of {}: leave it out",
+                found.len()
+            )),
+            Err(problem) => problems.push(format!("{name}: {problem}")),
+        }
+    }
+    let count = found.len();
+    for number in (1..=count).filter(|number| found[number - 1].is_none()) {
+        problems.push(format!(
+            "part {number} of {count} is missing: make it with `--shard {number}/{count}`"
+        ));
+    }
+    (found, problems)
+}
+
+/// FNV-1a over texts.
+pub(crate) fn fingerprint(texts: impl IntoIterator<Item = String>) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let of_text = |hash, text: String| text.bytes().fold(hash, mix);
+    texts.into_iter().fold(0xcbf2_9ce4_8422_2325, of_text)
+}
+
 /// Number and count of a part of this making.
-fn number_of((_, table): &(String, CsvTable), wanted: &str) -> Result<(usize, usize), String> {
+fn number_of(table: &CsvTable, wanted: &str) -> Result<(usize, usize), String> {
     let is_part = table.header.last().is_some_and(|name| name == PART_COLUMN);
     let mut marks = table.rows.iter().map(|row| row.last().map_or("", String::as_str));
     let mark =
@@ -118,7 +140,7 @@ fn number_of((_, table): &(String, CsvTable), wanted: &str) -> Result<(usize, us
     let numbers = numbers.split_once('/').and_then(|(number, count)| {
         let number: usize = number.parse().ok()?;
         let count: usize = count.parse().ok()?;
-        ((1..=count).contains(&number) && count <= 10_000).then_some((number, count))
+        ((1..=count).contains(&number) && count <= MOST_PARTS).then_some((number, count))
     });
     numbers.ok_or_else(|| format!("`{mark}` names no part: make it again with `--shard`"))
 }

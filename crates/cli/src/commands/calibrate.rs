@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{Combination, FittedCost};
-use latput_reproduce::CsvTable;
-use latput_reproduce::calibrate::{Cells, Fit, FitPlan, HeldOut, calibrate, errors_held_out};
+use latput_experiment::Shard;
+use latput_reproduce::calibrate::parts::{self, ValidationPart};
+use latput_reproduce::calibrate::{
+    Cells, Fit, FitHeldOut, FitPlan, HeldOut, PartOfFits, calibrate, errors_held_out,
+};
+use latput_reproduce::{CsvTable, Systems};
 
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;
@@ -23,6 +27,8 @@ const WORST: usize = 10;
 Examples:
   latput calibrate --cells tcp_rr_aggregate.csv --system rx1620-e1000 -o rx1620-e1000.toml
   latput calibrate --cells a.csv --cells b.csv --validate -o profile.toml
+  latput calibrate --cells a.csv --validate --shard 3/8 -o part3.toml    one of 8 processes
+  latput calibrate --cells a.csv --merge part*.toml -o profile.toml      as one process with --validate
 
 Costs that the cells do not fix stay near their start values (data/calibration.toml); their intervals and
 the combinations that are fixed are printed. Cells in data/anomalies.toml are left out.")]
@@ -43,19 +49,30 @@ pub(crate) struct Args {
     /// errors there. It takes many times as long.
     #[arg(long)]
     validate: bool,
+    /// Make only each N-th of the fits without parts of the cells, and write them to -o for --merge.
+    #[arg(long, value_name = "K/N", requires = "validate")]
+    shard: Option<Shard>,
+    /// Join these files of all shards: the answer is that of one process with --validate.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "validate")]
+    merge: Vec<PathBuf>,
     /// Write each held-out figure and its prediction to this file (JSON).
-    #[arg(long, value_name = "FILE", requires = "validate")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     held_out: Option<PathBuf>,
     /// The former name of `--held-out`.
     #[arg(long, hide = true, value_parser = |_: &str| Err::<PathBuf, _>("the flag is called --held-out now"))]
     left_out: Option<PathBuf>,
-    /// Write the profile to this file.
+    /// Write the profile to this file; with --shard the fits.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        if self.held_out.is_some() && !self.validate && self.merge.is_empty() {
+            return Err(CliError::usage(
+                "--held-out: nothing is held out without --validate or --merge",
+            ));
+        }
         keep_only_files(self.held_out.iter().chain([&self.output]).map(PathBuf::as_path))?;
         let systems = systems(&self.profile)?;
         let mut files = Vec::new();
@@ -90,16 +107,36 @@ impl Args {
             };
             parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
         };
+        let fits = parts::fits_count(plan, &cells);
+        if let Some(shard) = self.shard.filter(|shard| shard.count() as usize > fits) {
+            let problem = format!("--shard {shard}: there are {fits} fits: take fewer shards");
+            return Err(CliError::usage(problem));
+        }
+        let joined = self.joined(plan, &cells, &systems)?;
+        let part = self.shard.map_or(PartOfFits::WHOLE, |shard| PartOfFits {
+            number: shard.number(),
+            count: shard.count(),
+        });
         let said = &mut |text: String| output::remark(&text);
-        let fit = calibrate(plan, &cells, &systems, self.validate, &run_all, said)
+        let validate = self.validate.then_some(part);
+        let mut fit = calibrate(plan, &cells, &systems, validate, &run_all, said)
             .map_err(|error| CliError::usage(error.to_string()))?;
         if stop.is_raised() {
             return Err(CliError::new(crate::exit::Code::Failed, "stopped; nothing was written"));
         }
+        if self.shard.is_some() {
+            let made_by = parts::made_by(plan, &cells, &systems);
+            let written = ValidationPart::new(made_by, part, fit.validation);
+            let text =
+                toml::to_string(&written).map_err(|error| CliError::usage(error.to_string()))?;
+            output::write_file(&self.output, &text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        fit.validation.extend(joined);
         let told = in_words(&fit, cells.anomalies);
         let profile = fit.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         if let Some(path) = &self.held_out {
-            let figures = serde_json::to_string_pretty(&fit.validation)
+            let figures = serde_json::to_string_pretty(&held_out(&fit).collect::<Vec<_>>())
                 .map_err(|error| CliError::usage(error.to_string()))?;
             output::write_file(path, &(figures + "\n"))?;
         }
@@ -107,6 +144,33 @@ impl Args {
         output::print(&told)?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// The fits of all shards; none without --merge.
+    fn joined(
+        &self,
+        plan: &FitPlan,
+        cells: &Cells,
+        systems: &Systems,
+    ) -> Result<Vec<FitHeldOut>, CliError> {
+        if self.merge.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = |path: &PathBuf| {
+            let shown = path.display().to_string();
+            let part = toml::from_str(&read_text(path)?).map_err(|error| {
+                CliError::usage(format!("{shown}: no file of --shard: {error}"))
+            })?;
+            Ok((shown, part))
+        };
+        let read = self.merge.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
+        parts::joined(plan, cells, systems, &read)
+            .map_err(|error| CliError::usage(error.to_string()))
+    }
+}
+
+/// The figures that fits left out.
+fn held_out(fit: &Fit) -> impl Iterator<Item = &HeldOut> {
+    fit.validation.iter().flat_map(|fit| &fit.figures)
 }
 
 fn in_words(fit: &Fit, anomalies: usize) -> String {
@@ -162,7 +226,7 @@ fn errors(text: &mut String, fit: &Fit) {
             100.0 * errors.p90
         );
     }
-    for (name, errors) in errors_held_out(&fit.validation) {
+    for (name, errors) in errors_held_out(held_out(fit)) {
         let _ = writeln!(
             text,
             "held out: {name:<50} {:>4} figures {:>5.1} % / {:.1} %",
@@ -171,7 +235,7 @@ fn errors(text: &mut String, fit: &Fit) {
             100.0 * errors.p90
         );
     }
-    let mut worst: Vec<&HeldOut> = fit.validation.iter().collect();
+    let mut worst: Vec<&HeldOut> = held_out(fit).collect();
     worst.sort_by(|a, b| b.error_ratio().abs().total_cmp(&a.error_ratio().abs()));
     for figure in worst.iter().take(WORST) {
         let HeldOut { what, column, published, predicted, .. } = figure;

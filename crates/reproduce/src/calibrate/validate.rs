@@ -10,7 +10,8 @@ use latput_sim::Profile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{CellFit, Cells, Residual};
+use super::parts::{FitHeldOut, PartOfFits};
+use super::{CellFit, Cells, FitPlan, Residual};
 use crate::kind::Scale;
 use crate::row::CsvRow;
 
@@ -30,14 +31,15 @@ pub enum Split {
 }
 
 /// A figure of a cell that the fit left out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HeldOut {
     /// The cells that the fit left out.
     pub split: Split,
     /// The cell in words.
     pub what: String,
     /// The column.
-    pub column: &'static str,
+    pub column: String,
     /// Whether the figure is CPU time; otherwise it is a rate.
     pub is_cpu: bool,
     /// The published value.
@@ -57,7 +59,9 @@ impl HeldOut {
 
 /// Errors of held-out figures: of held-out cells, of each held-out setting, and of all settings
 /// (the last). Rates come first, then CPU time.
-pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, ErrorSummary)> {
+pub fn errors_held_out<'a>(
+    held_out: impl IntoIterator<Item = &'a HeldOut>,
+) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
     let all = Split::Setting(String::from("~ each setting in turn"));
     for figure in held_out {
@@ -78,34 +82,54 @@ pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, ErrorSummary)> {
     groups.into_iter().filter_map(named).collect()
 }
 
+/// The cells of one fit of the validation, and those that it leaves out.
+pub(super) struct Fold {
+    split: Split,
+    about: String,
+    train: Cells,
+    test: Cells,
+}
+
+/// The fits of a validation, in their order. A setting that leaves too few figures has none.
+pub(super) fn folds(plan: &FitPlan, cells: &Cells) -> Vec<Fold> {
+    let halves = (0..FOLDS).map(|fold| {
+        let is_out = move |idx: usize| idx % FOLDS == fold;
+        Fold {
+            split: Split::Cells,
+            about: format!("every second cell, {} of {FOLDS}", fold + 1),
+            train: cells.select(|idx, _| !is_out(idx)),
+            test: cells.select(|idx, _| is_out(idx)),
+        }
+    });
+    let settings = cells.settings().into_iter().map(|setting| Fold {
+        split: Split::Setting(setting.to_owned()),
+        about: format!("the setting {setting}"),
+        train: cells.select(|_, cell| cell.setting != setting),
+        test: cells.select(|_, cell| cell.setting == setting),
+    });
+    let has_enough =
+        |fold: &Fold| fold.split == Split::Cells || fold.train.figures() >= 2 * plan.free.len();
+    halves.chain(settings).filter(has_enough).collect()
+}
+
 impl CellFit<'_> {
-    /// Fits without some cells and predicts those. Each fit begins at `at`, the logarithms of the
-    /// costs of the fit to all.
+    /// Fits without some cells and predicts those, as far as the fits are of this part. Each begins at `at`, the
+    /// logarithms of the costs of the fit to all.
     pub(super) fn validate(
         &self,
         cells: &Cells,
         at: &[f64],
+        part: PartOfFits,
         said: &mut dyn FnMut(String),
-    ) -> Vec<HeldOut> {
-        let mut held_out = Vec::new();
-        for fold in 0..FOLDS {
-            said(format!("without every second cell, {} of {FOLDS}", fold + 1));
-            let is_out = |idx: usize| idx % FOLDS == fold;
-            let train = cells.select(|idx, _| !is_out(idx));
-            let test = cells.select(|idx, _| is_out(idx));
-            held_out.extend(self.predict(&train, &test, at, &Split::Cells, said));
+    ) -> Vec<FitHeldOut> {
+        let folds = folds(self.plan, cells).into_iter().enumerate();
+        let mut fits = Vec::new();
+        for (place, fold) in folds.filter(|(place, _)| part.has(*place)) {
+            said(format!("without {}", fold.about));
+            let figures = self.predict(&fold.train, &fold.test, at, &fold.split, said);
+            fits.push(FitHeldOut { place, figures });
         }
-        for setting in cells.settings() {
-            let train = cells.select(|_, cell| cell.setting != setting);
-            if train.figures() < 2 * self.plan.free.len() {
-                continue;
-            }
-            said(format!("without the setting {setting}"));
-            let test = cells.select(|_, cell| cell.setting == setting);
-            let split = Split::Setting(setting.to_owned());
-            held_out.extend(self.predict(&train, &test, at, &split, said));
-        }
-        held_out
+        fits
     }
 
     fn predict(
@@ -129,7 +153,7 @@ impl CellFit<'_> {
             held_out.extend(told.map(|residual| HeldOut {
                 split: split.clone(),
                 what: format!("{} {}", cell.group, crate::files::words(&row)),
-                column: residual.column,
+                column: residual.column.to_owned(),
                 is_cpu: residual.scale == Scale::Cpu,
                 published: residual.published,
                 predicted: residual.predicted,

@@ -1,0 +1,104 @@
+//! A validation by several processes: each makes some of its fits, and the whole is joined from what they wrote.
+
+use serde::{Deserialize, Serialize};
+
+use super::validate::folds;
+use super::{Cells, FitPlan, HeldOut};
+use crate::parts::{JoinError, fingerprint, in_places};
+use crate::system::Systems;
+
+/// The part `number`, from 1, of `count`: the fits whose place, counted from 0, leaves `number` - 1 when divided by `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartOfFits {
+    /// Its number, counted from 1.
+    pub number: u32,
+    /// How many parts there are.
+    pub count: u32,
+}
+
+impl PartOfFits {
+    /// All fits in one process.
+    pub const WHOLE: Self = Self { number: 1, count: 1 };
+
+    pub(super) fn has(self, place: usize) -> bool {
+        place % self.count.max(1) as usize + 1 == self.number as usize
+    }
+}
+
+/// A fit without some cells, and what it predicts there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitHeldOut {
+    /// Its place among all fits of the validation, counted from 0.
+    pub place: usize,
+    /// Its predictions.
+    pub figures: Vec<HeldOut>,
+}
+
+/// What one process writes. As TOML, whose numbers come back to the last bit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValidationPart {
+    made_by: String,
+    part: PartOfFits,
+    fits: Vec<FitHeldOut>,
+}
+
+impl ValidationPart {
+    /// The fits of one part.
+    pub fn new(made_by: String, part: PartOfFits, fits: Vec<FitHeldOut>) -> Self {
+        Self { made_by, part, fits }
+    }
+}
+
+/// What a validation depends on, in words: the version, and a hash of plan, cells and profile.
+pub fn made_by(plan: &FitPlan, cells: &Cells, systems: &Systems) -> String {
+    let hash = fingerprint([format!("{plan:?}{cells:?}{:?}", systems.profile(&plan.profile))]);
+    format!("latput {} calibrate {hash:016x}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Number of fits of a validation: no more parts make sense.
+pub fn fits_count(plan: &FitPlan, cells: &Cells) -> usize {
+    folds(plan, &cells.asked_by(plan)).len()
+}
+
+/// The fits of all parts, in any order; each part has a name for errors.
+///
+/// # Errors
+///
+/// Parts that are missing, doubled, damaged, or of another calibration.
+pub fn joined(
+    plan: &FitPlan,
+    cells: &Cells,
+    systems: &Systems,
+    parts: &[(String, ValidationPart)],
+) -> Result<Vec<FitHeldOut>, JoinError> {
+    let wanted = made_by(plan, cells, systems);
+    let number_of = |part: &ValidationPart| {
+        if part.made_by != wanted {
+            return Err(format!(
+                "it was made by `{}` and is wanted by `{wanted}`: make it again with the same options",
+                part.made_by
+            ));
+        }
+        Ok((part.part.number as usize, part.part.count as usize))
+    };
+    let (found, mut problems) = in_places(parts, number_of);
+    let (fits, count) = (fits_count(plan, cells), found.len());
+    for (idx, part) in found.iter().enumerate() {
+        let Some((name, part)) = part else { continue };
+        if !part.fits.iter().map(|fit| fit.place).eq((idx..fits).step_by(count)) {
+            problems.push(format!(
+                "{name}: its fits are not those of the part: make it with `--shard {}/{count}`",
+                idx + 1
+            ));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(JoinError { problems });
+    }
+    let mut whole: Vec<FitHeldOut> =
+        found.into_iter().flatten().flat_map(|(_, part)| part.fits.clone()).collect();
+    whole.sort_by_key(|fit| fit.place);
+    Ok(whole)
+}
