@@ -75,14 +75,17 @@ pub fn joined(
     Ok(CsvTable { header: first.header[..kept].to_vec(), rows })
 }
 
+/// The part of each number, with its name, if there is one.
+type Places<'a, T> = Vec<Option<&'a (String, T)>>;
+
 /// The parts by their number, and what is wrong with them. `number_of` gives a part's number, from 1, and their count,
 /// or what is wrong with it.
 pub(crate) fn in_places<T>(
     parts: &[(String, T)],
     number_of: impl Fn(&T) -> Result<(usize, usize), String>,
-) -> (Vec<Option<&(String, T)>>, Vec<String>) {
+) -> (Places<'_, T>, Vec<String>) {
     let mut problems = Vec::new();
-    let mut found: Vec<Option<&(String, T)>> = Vec::new();
+    let mut found: Places<'_, T> = Vec::new();
     for part in parts {
         let (name, of) = part;
         match number_of(of) {

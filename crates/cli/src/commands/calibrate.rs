@@ -66,6 +66,13 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
+/// What is to be fitted to what.
+struct Given {
+    plan: FitPlan,
+    cells: Cells,
+    systems: Systems,
+}
+
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if self.held_out.is_some() && !self.validate && self.merge.is_empty() {
@@ -74,6 +81,47 @@ impl Args {
             ));
         }
         keep_only_files(self.held_out.iter().chain([&self.output]).map(PathBuf::as_path))?;
+        let given = self.given()?;
+        let Given { plan, cells, systems } = &given;
+        let fits = parts::fits_count(plan, cells);
+        if let Some(shard) = self.shard.filter(|shard| shard.count() as usize > fits) {
+            let problem = format!("--shard {shard}: there are {fits} fits: take fewer shards");
+            return Err(CliError::usage(problem));
+        }
+        let joined = self.joined(&given)?;
+        let part = self.shard.map_or(PartOfFits::WHOLE, |shard| PartOfFits {
+            number: shard.number(),
+            count: shard.count(),
+        });
+        let stop = &context.stop;
+        let run_all = |jobs: &[_]| {
+            let run = |(experiment, seed): &(latput_reproduce::Experiment, u64)| {
+                experiment.run(*seed).unwrap_or_default()
+            };
+            parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
+        };
+        let said = &mut |text: String| output::remark(&text);
+        let validate = self.validate.then_some(part);
+        let mut fit = calibrate(plan, cells, systems, validate, &run_all, said)
+            .map_err(|error| CliError::usage(error.to_string()))?;
+        if stop.is_raised() {
+            return Err(CliError::new(crate::exit::Code::Failed, "stopped; nothing was written"));
+        }
+        if self.shard.is_some() {
+            let made_by = parts::made_by(plan, cells, systems);
+            let written = ValidationPart::new(made_by, part, fit.validation);
+            let text =
+                toml::to_string(&written).map_err(|error| CliError::usage(error.to_string()))?;
+            output::write_file(&self.output, &text)?;
+        } else {
+            fit.validation.extend(joined);
+            self.write(&fit, cells.anomalies)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the files and options say.
+    fn given(&self) -> Result<Given, CliError> {
         let systems = systems(&self.profile)?;
         let mut files = Vec::new();
         for path in &self.cells {
@@ -93,65 +141,31 @@ impl Args {
         };
         let plans = plans.map_err(|error| CliError::usage(error.to_string()))?;
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
-        let plan = plans.iter().find(|plan| plan.profile == name).ok_or_else(|| {
+        let plan = plans.into_iter().find(|plan| plan.profile == name).ok_or_else(|| {
             CliError::usage(format!(
                 "--system {name}: no such profile can be fitted; there are {known}"
             ))
         })?;
         let cells = Cells::of(files, &name, &systems)
             .map_err(|error| CliError::usage(error.to_string()))?;
-        let stop = &context.stop;
-        let run_all = |jobs: &[_]| {
-            let run = |(experiment, seed): &(latput_reproduce::Experiment, u64)| {
-                experiment.run(*seed).unwrap_or_default()
-            };
-            parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
-        };
-        let fits = parts::fits_count(plan, &cells);
-        if let Some(shard) = self.shard.filter(|shard| shard.count() as usize > fits) {
-            let problem = format!("--shard {shard}: there are {fits} fits: take fewer shards");
-            return Err(CliError::usage(problem));
-        }
-        let joined = self.joined(plan, &cells, &systems)?;
-        let part = self.shard.map_or(PartOfFits::WHOLE, |shard| PartOfFits {
-            number: shard.number(),
-            count: shard.count(),
-        });
-        let said = &mut |text: String| output::remark(&text);
-        let validate = self.validate.then_some(part);
-        let mut fit = calibrate(plan, &cells, &systems, validate, &run_all, said)
-            .map_err(|error| CliError::usage(error.to_string()))?;
-        if stop.is_raised() {
-            return Err(CliError::new(crate::exit::Code::Failed, "stopped; nothing was written"));
-        }
-        if self.shard.is_some() {
-            let made_by = parts::made_by(plan, &cells, &systems);
-            let written = ValidationPart::new(made_by, part, fit.validation);
-            let text =
-                toml::to_string(&written).map_err(|error| CliError::usage(error.to_string()))?;
-            output::write_file(&self.output, &text)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        fit.validation.extend(joined);
-        let told = in_words(&fit, cells.anomalies);
+        Ok(Given { plan, cells, systems })
+    }
+
+    /// Writes the profile and what was held out, and prints the fit.
+    fn write(&self, fit: &Fit, anomalies: usize) -> Result<(), CliError> {
+        let told = in_words(fit, anomalies);
         let profile = fit.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         if let Some(path) = &self.held_out {
-            let figures = serde_json::to_string_pretty(&held_out(&fit).collect::<Vec<_>>())
+            let figures = serde_json::to_string_pretty(&held_out(fit).collect::<Vec<_>>())
                 .map_err(|error| CliError::usage(error.to_string()))?;
             output::write_file(path, &(figures + "\n"))?;
         }
         output::write_file(&self.output, &profile)?;
-        output::print(&told)?;
-        Ok(ExitCode::SUCCESS)
+        output::print(&told)
     }
 
     /// The fits of all shards; none without --merge.
-    fn joined(
-        &self,
-        plan: &FitPlan,
-        cells: &Cells,
-        systems: &Systems,
-    ) -> Result<Vec<FitHeldOut>, CliError> {
+    fn joined(&self, given: &Given) -> Result<Vec<FitHeldOut>, CliError> {
         if self.merge.is_empty() {
             return Ok(Vec::new());
         }
@@ -163,7 +177,7 @@ impl Args {
             Ok((shown, part))
         };
         let read = self.merge.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
-        parts::joined(plan, cells, systems, &read)
+        parts::joined(&given.plan, &given.cells, &given.systems, &read)
             .map_err(|error| CliError::usage(error.to_string()))
     }
 }
