@@ -74,7 +74,7 @@ fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
     let place = Place::new();
     let cell =
         |itr_hz: u32| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{itr_hz},{}\n", itr_hz.max(9000));
-    let cells: String = [0, 9000, 10_000, 11_000].into_iter().map(cell).collect();
+    let cells: String = [0, 9000, 11_000].into_iter().map(cell).collect();
     place.write("cells.csv", &format!("{HEADER}\n{cells}"));
     let plan = "[[profile]]\nprofile = 'rx1620-e1000'\nabout = 'One host.'\ncells = ['cells.csv']\n\
                 free = [{ parameter = 'app', start = 3000 }]\neffort = { starts = 3, first = 4, last = [4, 0.1] }\n";
@@ -86,11 +86,11 @@ fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
     let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     let whole = calibrate(&["--validate", "--held-out", "whole.json", "-o", "whole.toml"]);
     whole.expect(0, &[]);
-    for number in 1..=4 {
-        let [shard, part] = [format!("{number}/4"), format!("part{number}.toml")];
+    for number in 1..=2 {
+        let [shard, part] = [format!("{number}/2"), format!("part{number}.toml")];
         calibrate(&["--validate", "--shard", &shard, "-o", &part]).expect(0, &[]);
     }
-    let merge = ["--merge", "part4.toml", "part2.toml", "part1.toml", "part3.toml"];
+    let merge = ["--merge", "part2.toml", "part1.toml"];
     let of_whole = ["--held-out", "all.json", "-o", "all.toml"];
     let all = calibrate(&[&merge[..], &of_whole].concat());
     all.expect(0, &["held out: every second cell"]);
@@ -103,10 +103,10 @@ fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
         calibrate(&[&["--merge"], parts, &["-o", "all.toml"]].concat()).expect(2, words);
         assert!(!place.path("all.toml").exists());
     };
-    refused(&merge[1..4], &["part 3 of 4 is missing: make it with `--shard 3/4`"]);
+    refused(&merge[1..2], &["part 1 of 2 is missing: make it with `--shard 1/2`"]);
     refused(&["part1.toml", "part1.toml"], &["part1.toml: part 1, as part1.toml: leave one out"]);
     refused(&["plan.toml"], &["plan.toml: no file of --shard"]);
-    place.write("part2.toml", &read("part2.toml").replace("place = 1", "place = 2"));
+    place.write("part2.toml", &read("part2.toml").replace("place = 3", "place = 2"));
     refused(&merge[1..], &["part2.toml: its fits are not those of the part"]);
     place.write("plan.toml", &plan.replace("3000", "3001"));
     refused(&merge[1..], &["part1.toml: it was made by", "make it again with the same options"]);
