@@ -143,8 +143,9 @@ mod tests {
             &[0.0, 4.0 / 3.0],
             2.0 / 3.0,
         );
-        // Nothing points along the target.
+        // Nothing points along the target, or there is none.
         check(&[&[-1.0, -2.0]], &[1.0, 1.0], &[0.0], 2.0);
+        check(&[&[1.0, 2.0], &[1.0, 0.0]], &[0.0, 0.0], &[0.0, 0.0], 0.0);
     }
 
     #[test]
@@ -200,6 +201,28 @@ mod tests {
                 assert!(*x >= 0.0 && *gradient < 1e-7, "{problem:?} {found:?}");
                 assert!(*x == 0.0 || gradient.abs() < 1e-7, "{problem:?} {found:?}");
             }
+        }
+    }
+
+    /// By which the search ends: the way to the best fit of the active columns stops where the first of them is zero.
+    #[test]
+    fn a_descent_from_anywhere_leaves_less_or_as_much() {
+        let mut rng = Rng::from_seed(2);
+        for _ in 0..2000 {
+            // Columns with much in common, so that many coefficients would turn negative.
+            let n = 2 + rng.below(6);
+            let mut draw = || (0..9).map(|_| 1.0 + rng.normal()).collect::<Vec<f64>>();
+            let columns: Vec<Vec<f64>> = (0..n).map(|_| draw()).collect();
+            let target = draw();
+            let problem = Products::of(&columns, &target);
+            let start: Vec<f64> = (0..n).map(|_| rng.uniform() + 1e-3).collect();
+            let (mut x, mut active) = (start.clone(), (0..n).collect());
+            assert!(problem.descend(&mut x, &mut active));
+            let left = |x: &[f64]| -> f64 {
+                let fitted = |row: usize| (0..n).map(|j| columns[j][row] * x[j]).sum::<f64>();
+                (0..9).map(|row| (target[row] - fitted(row)).powi(2)).sum()
+            };
+            assert!(left(&x) <= left(&start) + 1e-9, "{problem:?} {start:?}: {x:?}");
         }
     }
 
