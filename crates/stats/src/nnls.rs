@@ -204,26 +204,55 @@ mod tests {
         }
     }
 
-    /// By which the search ends: the way to the best fit of the active columns stops where the first of them is zero.
+    /// On the way to the best fit the first column that comes to zero leaves, and no other: the rest may be positive
+    /// without it.
     #[test]
-    fn a_descent_from_anywhere_leaves_less_or_as_much() {
-        let mut rng = Rng::from_seed(2);
-        for _ in 0..2000 {
-            // Columns with much in common, so that many coefficients would turn negative.
-            let n = 2 + rng.below(6);
-            let mut draw = || (0..9).map(|_| 1.0 + rng.normal()).collect::<Vec<f64>>();
-            let columns: Vec<Vec<f64>> = (0..n).map(|_| draw()).collect();
-            let target = draw();
-            let problem = Products::of(&columns, &target);
-            let start: Vec<f64> = (0..n).map(|_| rng.uniform() + 1e-3).collect();
-            let (mut x, mut active) = (start.clone(), (0..n).collect());
-            assert!(problem.descend(&mut x, &mut active));
-            let left = |x: &[f64]| -> f64 {
-                let fitted = |row: usize| (0..n).map(|j| columns[j][row] * x[j]).sum::<f64>();
-                (0..9).map(|row| (target[row] - fitted(row)).powi(2)).sum()
-            };
-            assert!(left(&x) <= left(&start) + 1e-9, "{problem:?} {start:?}: {x:?}");
-        }
+    fn the_column_that_is_zero_first_leaves() {
+        let check = |gram: &[&[f64]], right: &[f64], start: &[f64], end: &[f64]| {
+            for unit in [0.01, 1.0] {
+                let scaled = |values: &[f64]| values.iter().map(|x| x * unit).collect::<Vec<_>>();
+                let problem = Products {
+                    gram: gram.iter().map(|row| row.to_vec()).collect(),
+                    with_target: scaled(right),
+                    target_squares: 0.0,
+                };
+                let (mut x, mut active) = (scaled(start), (0..start.len()).collect());
+                assert!(problem.descend(&mut x, &mut active));
+                for (found, wanted) in x.iter().zip(scaled(end)) {
+                    assert!((found - wanted).abs() < 1e-9, "{x:?}");
+                }
+                let positive: Vec<usize> = (0..end.len()).filter(|j| end[*j] > 0.0).collect();
+                assert_eq!(active, positive);
+            }
+        };
+        // The best fit is -3, 1, 3, -3. The fourth is zero after half of the way, the first after 4/7. Without the fourth the
+        // best fit is 3, 1, 0.
+        check(
+            &[
+                &[1.0, 2.0, 1.0, -1.0],
+                &[2.0, 6.0, 2.0, -2.0],
+                &[1.0, 2.0, 2.0, 0.0],
+                &[-1.0, -2.0, 0.0, 4.0],
+            ],
+            &[5.0, 12.0, 5.0, -11.0],
+            &[4.0, 1.0, 4.0, 3.0],
+            &[3.0, 1.0, 0.0, 0.0],
+        );
+        // -1, 4, 1: after half of the way the others are at 4 and 6. Their best fit is -1, -2, so that the third is zero after
+        // 3/4 of that way, the second after 4/5.
+        check(
+            &[&[100.0, 23.0, -15.0], &[23.0, 10.0, -9.0], &[-15.0, -9.0, 10.0]],
+            &[-23.0, 8.0, -11.0],
+            &[1.0, 4.0, 11.0],
+            &[0.0, 0.8, 0.0],
+        );
+        // The same by -1, 1, 4, and 2.5 and 4.5: 9/13 and 5/7.
+        check(
+            &[&[200.0, -34.0, 42.0], &[-34.0, 10.0, -9.0], &[42.0, -9.0, 10.0]],
+            &[-66.0, 8.0, -11.0],
+            &[1.0, 4.0, 5.0],
+            &[0.0, 0.8, 0.0],
+        );
     }
 
     #[test]
