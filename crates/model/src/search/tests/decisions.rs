@@ -129,7 +129,7 @@ fn a_leader_that_is_known_has_no_regret() {
     }
     let known = search.leader().unwrap();
     assert_eq!((known.setting, known.regret_log, known.doubt), (0, [0.0; 3], 0.0));
-    // Where each effect counts, one that is none does not.
+    // Where each effect counts, one of zero does not.
     search.options.smallest_effect = 0.0;
     assert!(search.leader().unwrap().doubt <= 0.0);
 }
