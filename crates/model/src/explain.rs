@@ -473,6 +473,7 @@ mod parts;
 #[cfg(test)]
 mod tests {
     use latput_trial::Workload;
+    use latput_trial::observation::CpuTime;
 
     use super::*;
     use crate::synthetic::{Figures, results};
@@ -507,7 +508,40 @@ mod tests {
         check(many, Stage::Cpu, None);
         let one = explained.iter().find(|it| (it.setting, it.workload) == (0, 0)).unwrap();
         check(one, Stage::Timer, Some(0.0));
-        check(one, Stage::Queueing, Some(0.0));
+        let queue = one.time.iter().find(|(stage, _)| *stage == Stage::Queueing).unwrap();
+        assert!(matches!(queue.1, Amount::None(why) if why.contains("one request")), "{queue:?}");
+    }
+
+    #[test]
+    fn a_delay_that_changes_nothing_is_a_part_of_no_length() {
+        let made = delayed(6, |_, workload| Figures {
+            rate: 1000.0,
+            p99_us: Some([20.0, 80.0][workload] / 0.51),
+            service_demand_us: 5.0,
+        });
+        let explained = explain(&made, &BTreeMap::new());
+        let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
+        check(many, Stage::Timer, Some(0.0));
+        check(many, Stage::Queueing, Some(60_000.0));
+    }
+
+    #[test]
+    fn the_busiest_cpu_is_that_of_the_middle_run_and_one_that_counted_nothing_is_none() {
+        let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
+        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let mut made = results(&["as it is"], &loads, 5, |_, _| figures);
+        for row in &mut made.rows {
+            let cpus = &mut row.observation.hosts[0].cpus;
+            let system = Nanos::from_ms(100 * u64::from(row.block + 1));
+            let idle = Nanos::from_s(1).saturating_sub(system);
+            cpus[0].time = CpuTime { system, idle, ..CpuTime::default() };
+        }
+        let busiest = |made: &Results| explain(made, &BTreeMap::new())[0].busiest_cpu_ratio;
+        assert!((busiest(&made).unwrap() - 0.3).abs() < 1e-9);
+        for row in &mut made.rows {
+            row.observation.hosts[0].cpus[0].time = CpuTime::default();
+        }
+        assert_eq!(busiest(&made), None);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub fn margin(noise: &[f64]) -> Option<f64> {
 /// own scale. `pairs` is the number of pairs that the scales are known from. The largest ratio counts as the next one: a stutter
 /// of the host in one slice, however long, proves nothing. So at least two are needed.
 pub fn is_proven_above(logs_and_scales: &[(f64, f64)], limit: f64, pairs: usize) -> bool {
-    let is_usable = |(log, scale): &(f64, f64)| log.is_finite() && *scale > 0.0;
+    // A scale that is zero or no number leaves a mean that is no number, and proves nothing either.
+    let is_usable = |(log, _): &(f64, f64)| log.is_finite();
     if logs_and_scales.len() < 2 || pairs < FEWEST || !logs_and_scales.iter().all(is_usable) {
         return false;
     }

@@ -49,7 +49,8 @@ impl Agreement {
         let f = q / (count - 1.0) / (1.0 + 2.0 * (count - 2.0) / spread * uncertainty);
         let below = spread / (3.0 * uncertainty);
         let p_value = FisherSnedecor::new(count - 1.0, below).ok()?.sf(f);
-        let inconsistency = if q > 0.0 { (1.0 - (count - 1.0) / q).max(0.0) } else { 0.0 };
+        // Q may be zero: then it is minus infinity, less than none.
+        let inconsistency = (1.0 - (count - 1.0) / q).max(0.0);
         Some(Self { log, p_value, inconsistency })
     }
 }
@@ -114,6 +115,10 @@ mod tests {
         let p = |centers: &[_]| Agreement::of(centers).unwrap().p_value;
         assert!((p(&[exact(0.1), exact(0.1)]) - 1.0).abs() < 1e-12);
         assert!(p(&[exact(0.1), center(0.2, 0.1, 4)]).abs() < 1e-12);
+        let log = Agreement::of(&[exact(0.1), exact(0.1), center(0.4, 0.1, 4)]).unwrap().log;
+        assert!((log - 0.2).abs() < 1e-12, "{log}: no weight can be told");
+        let same = Agreement::of(&[center(0.1, 0.1, 4); 3]).unwrap();
+        assert!(same.inconsistency <= 0.0 && (same.p_value - 1.0).abs() < 1e-12, "{same:?}");
         assert_eq!(Agreement::of(&[exact(0.1)]), None);
         assert_eq!(Agreement::of(&[exact(0.1), exact(f64::NAN)]), None);
         assert_eq!(Agreement::of(&[exact(0.1), center(0.1, f64::INFINITY, 4)]), None);

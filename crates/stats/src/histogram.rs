@@ -361,10 +361,13 @@ fn buckets_in(mut rest: &[u8]) -> Result<Vec<(u64, u64)>, DamagedHistogram> {
     Ok(buckets)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "masked to 7 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "7 bits, and one that says whether more follow"
+)]
 fn write_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        bytes.push((value & 0x7f) as u8 | 0x80);
+        bytes.push(value as u8 | 0x80);
         value >>= 7;
     }
     bytes.push(value as u8);

@@ -143,8 +143,9 @@ mod tests {
             &[0.0, 4.0 / 3.0],
             2.0 / 3.0,
         );
-        // Nothing points along the target.
+        // Nothing points along the target, or there is none.
         check(&[&[-1.0, -2.0]], &[1.0, 1.0], &[0.0], 2.0);
+        check(&[&[1.0, 2.0], &[1.0, 0.0]], &[0.0, 0.0], &[0.0, 0.0], 0.0);
     }
 
     #[test]
@@ -201,6 +202,57 @@ mod tests {
                 assert!(*x == 0.0 || gradient.abs() < 1e-7, "{problem:?} {found:?}");
             }
         }
+    }
+
+    /// On the way to the best fit the first column that comes to zero leaves, and no other: the rest may be positive
+    /// without it.
+    #[test]
+    fn the_column_that_is_zero_first_leaves() {
+        let check = |gram: &[&[f64]], right: &[f64], start: &[f64], end: &[f64]| {
+            for unit in [0.01, 1.0] {
+                let scaled = |values: &[f64]| values.iter().map(|x| x * unit).collect::<Vec<_>>();
+                let problem = Products {
+                    gram: gram.iter().map(|row| row.to_vec()).collect(),
+                    with_target: scaled(right),
+                    target_squares: 0.0,
+                };
+                let (mut x, mut active) = (scaled(start), (0..start.len()).collect());
+                assert!(problem.descend(&mut x, &mut active));
+                for (found, wanted) in x.iter().zip(scaled(end)) {
+                    assert!((found - wanted).abs() < 1e-9, "{x:?}");
+                }
+                let positive: Vec<usize> = (0..end.len()).filter(|j| end[*j] > 0.0).collect();
+                assert_eq!(active, positive);
+            }
+        };
+        // The best fit is -3, 1, 3, -3. The fourth is zero after half of the way, the first after 4/7. Without the fourth the
+        // best fit is 3, 1, 0.
+        check(
+            &[
+                &[1.0, 2.0, 1.0, -1.0],
+                &[2.0, 6.0, 2.0, -2.0],
+                &[1.0, 2.0, 2.0, 0.0],
+                &[-1.0, -2.0, 0.0, 4.0],
+            ],
+            &[5.0, 12.0, 5.0, -11.0],
+            &[4.0, 1.0, 4.0, 3.0],
+            &[3.0, 1.0, 0.0, 0.0],
+        );
+        // -1, 4, 1: after half of the way the others are at 4 and 6. Their best fit is -1, -2, so that the third is zero after
+        // 3/4 of that way, the second after 4/5.
+        check(
+            &[&[100.0, 23.0, -15.0], &[23.0, 10.0, -9.0], &[-15.0, -9.0, 10.0]],
+            &[-23.0, 8.0, -11.0],
+            &[1.0, 4.0, 11.0],
+            &[0.0, 0.8, 0.0],
+        );
+        // The same by -1, 1, 4, and 2.5 and 4.5: 9/13 and 5/7.
+        check(
+            &[&[200.0, -34.0, 42.0], &[-34.0, 10.0, -9.0], &[42.0, -9.0, 10.0]],
+            &[-66.0, 8.0, -11.0],
+            &[1.0, 4.0, 5.0],
+            &[0.0, 0.8, 0.0],
+        );
     }
 
     #[test]

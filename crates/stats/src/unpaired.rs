@@ -66,10 +66,9 @@ impl Gap {
         let square = |center: &Center| center.error * center.error;
         let together = square(&base) + square(&other);
         // Welch and Satterthwaite: between the smaller group's degrees of freedom and the sum of
-        // both. Rounded down, which widens the interval.
+        // both, but for rounding. Rounded down, which widens the interval.
         let share = |center: &Center| square(center).powi(2) / center.degrees_of_freedom as f64;
         let freedom = together * together / (share(&base) + share(&other));
-        let most = base.degrees_of_freedom + other.degrees_of_freedom;
         let least = base.degrees_of_freedom.min(other.degrees_of_freedom);
         #[expect(
             clippy::cast_possible_truncation,
@@ -77,7 +76,7 @@ impl Gap {
             reason = "between 1 and the number of runs"
         )]
         let degrees_of_freedom =
-            if freedom.is_finite() { (freedom as usize).clamp(least, most) } else { most };
+            if freedom.is_finite() { (freedom as usize).max(least) } else { least };
         Some(Self { log: other.log - base.log, error: together.sqrt(), degrees_of_freedom })
     }
 }

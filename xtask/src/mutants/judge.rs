@@ -38,7 +38,7 @@ fn once() -> usize {
 /// One mutant, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// File and change, without the place in the file.
+    /// File, place and change; what is judged has no place.
     pub name: String,
     /// Whether the tests saw it.
     pub fate: Fate,
@@ -135,10 +135,15 @@ impl Outcome {
         for One { scenario, summary } in all.outcomes {
             if let Scenario::Mutant { name } = scenario {
                 let fate = serde_json::from_value(summary).with_context(|| name.clone())?;
-                outcomes.push(Self { name: without_place(&name), fate });
+                outcomes.push(Self { name, fate });
             }
         }
         Ok(outcomes)
+    }
+
+    /// The same of its name without the place in the file.
+    pub fn without_place(self) -> Self {
+        Self { name: without_place(&self.name), ..self }
     }
 }
 
@@ -229,14 +234,16 @@ mod tests {
     "#;
 
     #[test]
-    fn outcomes_are_read_without_the_run_of_no_mutant_and_without_places() {
+    fn outcomes_are_read_without_the_run_of_no_mutant() {
         // The form of cargo-mutants 27.1.
         let text = r#"{"outcomes": [
             {"scenario": "Baseline", "summary": "Success"},
             {"scenario": {"Mutant": {"name": "a.rs:3:4: replace ::f -> u8 with 1", "package": "p"}},
              "summary": "MissedMutant"}], "total_mutants": 1}"#;
-        let name = "a.rs: replace ::f -> u8 with 1".to_owned();
-        assert_eq!(Outcome::parse(text).unwrap(), [Outcome { name, fate: Fate::Survived }]);
+        let found = Outcome::parse(text).unwrap();
+        assert_eq!(found, [outcome("a.rs:3:4: replace ::f -> u8 with 1", Fate::Survived)]);
+        let name = "a.rs: replace ::f -> u8 with 1";
+        assert_eq!(found[0].clone().without_place(), outcome(name, Fate::Survived));
         let unknown = text.replace("MissedMutant", "Lost");
         let error = Outcome::parse(&unknown).unwrap_err().to_string();
         assert!(error.contains("a.rs:3:4"), "{error}");

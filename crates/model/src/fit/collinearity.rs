@@ -33,7 +33,7 @@ pub(super) fn condition_number(columns: &[Vec<f64>]) -> f64 {
         unit.iter().map(|a| unit.iter().map(|b| dot(a, b)).collect()).collect();
     let (values, _) = linear::eigen(&gram);
     match (values.first(), values.last()) {
-        (Some(largest), Some(least)) if *least > 0.0 => (largest / least).sqrt(),
+        (Some(largest), Some(least)) => (largest / least.max(0.0)).sqrt(),
         _ => f64::INFINITY,
     }
 }
@@ -69,6 +69,15 @@ mod tests {
         let dependent = [vec![1.0, 2.0], vec![2.0, 4.0], vec![0.0, 1.0]];
         assert!((0..2).all(|j| apart(&dependent, j) < 1e-9));
         assert_eq!((apart(&[vec![0.0]], 0), nearest(&[vec![0.0]], 0)), (0.0, None));
+        assert!((apart(&[vec![0.0, 0.0], vec![3.0, 4.0]], 1) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_unit_of_a_column_does_not_matter() {
+        for unit in [1e-12, 1.0, 1e12] {
+            let columns = [vec![unit, 0.0, 0.0], vec![0.0, unit, 0.0], vec![3.0, 4.0, 12.0]];
+            assert!((apart(&columns, 2) - 12.0 / 13.0).abs() < 1e-12, "{unit}");
+        }
     }
 
     #[test]
@@ -76,5 +85,7 @@ mod tests {
         // Unit vectors with cosine 0.6: eigenvalues 1.6 and 0.4.
         let found = condition_number(&[vec![10.0, 0.0], vec![3.0, 4.0]]);
         assert!((found - 2.0).abs() < 1e-9, "{found}");
+        let dependent = condition_number(&[vec![1.0, 2.0, 0.1], vec![2.0, 4.0, 0.2]]);
+        assert!(dependent > 1e7, "{dependent}");
     }
 }

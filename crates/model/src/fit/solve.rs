@@ -1,5 +1,8 @@
 //! The fit: the terms that can be told apart, their costs and the costs' intervals.
 
+#[cfg(test)]
+mod tests;
+
 use latput_stats::mean::critical_t;
 use latput_stats::nnls::Products;
 
@@ -159,7 +162,11 @@ impl Problem {
         // At this cost the term alone fills some cell's whole CPU time.
         let scale = 1.0 / self.columns[j].iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let mut beyond = best + scale;
-        while left(beyond) <= self.ceiling && beyond < 1e6 * (best + scale) {
+        // A confidence so near to 1 that Student's t is infinite rejects no cost: a million times is enough.
+        for _ in 0..20 {
+            if left(beyond) > self.ceiling {
+                break;
+            }
             beyond *= 2.0;
         }
         (low, self.edge(best, beyond, &left))

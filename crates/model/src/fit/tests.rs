@@ -228,6 +228,25 @@ fn counts_are_per_second_of_the_window() {
 }
 
 #[test]
+fn a_cell_has_the_middle_of_its_runs_and_none_that_is_empty() {
+    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = results(&[cell], COSTS, 0.0, 1);
+    for (row, interrupts) in made.rows.iter_mut().zip([80, 10, 20, 40]) {
+        row.observation.hosts[0].interrupts = interrupts;
+    }
+    made.rows.truncate(4);
+    let interrupts = |made: &Results| {
+        counts_of(made, Role::Sut).first().and_then(|cell| cell.counts[Term::Interrupt as usize])
+    };
+    assert_eq!(interrupts(&made), Some(30.0));
+    // A run without a window, or without CPU time, tells of no rate or of no cost.
+    made.rows[0].observation.hosts[0].window = Nanos::ZERO;
+    assert_eq!(interrupts(&made), Some(20.0));
+    made.rows[3].observation.hosts[0].cpus.clear();
+    assert_eq!(interrupts(&made), Some(15.0));
+}
+
+#[test]
 fn rows_of_settings_and_workloads_that_are_not_there_are_left_out() {
     let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let mut made = results(&[cell], COSTS, 0.0, 1);

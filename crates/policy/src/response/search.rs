@@ -287,11 +287,8 @@ impl ResponsePolicy {
     /// Whether the requests beside bulk lose more than allowed from `low` to `high`.
     fn delays_requests(&self, low: usize, high: usize) -> bool {
         let are_known = self.load.requests.is_some() && self.load.steps[low].slots > 0;
-        if !are_known || high <= low {
-            return false;
-        }
         let [_, (loss, error)] = self.losses(low, high);
-        loss > 2.0 * error
+        are_known && loss > 2.0 * error
     }
 
     /// Whether `high` loses as much beside `low` as a closed loop would.

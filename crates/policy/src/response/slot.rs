@@ -292,6 +292,20 @@ mod tests {
     }
 
     #[test]
+    fn a_poll_has_what_went_both_ways() {
+        // 150 byte each, whichever way: a rate without scatter.
+        let mut slot = Slot::from(Nanos::ZERO);
+        for (idx, (rx, tx)) in [(100, 50), (50, 100), (100, 50)].into_iter().enumerate() {
+            let before = Nanos::from_us(10 * idx as u64);
+            let tx = Counts { packets: 1, bytes: tx };
+            let both = Observation { tx, ..poll(10 * (idx as u64 + 1), 1, rx) };
+            slot.add(&both, before, Some(Nanos::ZERO), &PARAMS);
+        }
+        let seen = slot.seen(Nanos::from_us(30), false, &PARAMS).unwrap();
+        assert!(seen.error < 1e-6, "{}", seen.error);
+    }
+
+    #[test]
     fn rates_are_logarithms_of_what_came_in_a_second() {
         // 30 polls of 4 packets and 800 byte, each 100 us: 3 ms.
         let (mut slot, now) = slot_of(30, 100, 4, 800);

@@ -80,6 +80,10 @@ fn a_run_breaks_a_limit_by_the_means_of_its_reference() {
     search.record([of(1, 0, 0.0, &[1.0; 5]), of(1, 1, 0.0, &[2.0; 5]), of(0, 1, 0.0, &[3.0; 5])]);
     let found = search.excesses(&run);
     check_near(&found, &[-0.1 + 1.5 - 0.5, -0.1 + 2.0 - 0.5, 1.5, 0.5 - 1.6, 0.5 - 3.0]);
+    // Now today's is 4 and the highest.
+    search.record([of(1, 2, 0.0, &[9.0; 5])]);
+    let found = search.excesses(&run);
+    check_near(&found, &[-0.1 + 4.0 - 0.5, -0.1 + 4.0 - 0.5, 1.5, 0.5 - 2.1, 0.5 - 3.0]);
 }
 
 #[test]
@@ -125,6 +129,51 @@ fn a_leader_that_is_known_has_no_regret() {
     }
     let known = search.leader().unwrap();
     assert_eq!((known.setting, known.regret_log, known.doubt), (0, [0.0; 3], 0.0));
+    // Where each effect counts, one of zero does not.
+    search.options.smallest_effect = 0.0;
+    assert!(search.leader().unwrap().doubt <= 0.0);
+}
+
+/// Settings without an order, more than are compared with the leader, and one block for each list of runs.
+fn many(limits: Vec<Limit>, runs: impl Fn(usize) -> Option<(f64, Vec<f64>)>) -> Search {
+    let axis = Axis { levels: RIVALS + 20, is_ordered: false, apart: None, is_disruptive: false };
+    let space = Space::new(vec![axis], BTreeSet::new()).unwrap();
+    let mut search = Search::new(space, 0, limits, options(1, 500));
+    for block in 0..2 {
+        search.record((0..RIVALS + 20).filter_map(|setting| {
+            let (cost_log, figures_log) = runs(setting)?;
+            Some(Tried { setting, block, cost_log, figures_log })
+        }));
+    }
+    search
+}
+
+#[test]
+fn what_is_not_known_is_a_rival_before_what_is_known_to_be_worse() {
+    // The first costs 2; the next 45 cost 2.1 to 3, as is known; 14 were not tried.
+    let known = RIVALS + 5;
+    let search = many(Vec::new(), |setting| {
+        let more = 0.1 + 0.9 * (setting * 7 % known) as f64 / known as f64;
+        (setting <= known).then(|| (2.0 + if setting == 0 { 0.0 } else { more }, Vec::new()))
+    });
+    let leader = search.leader().unwrap();
+    assert!(leader.setting == 0 && leader.doubt > 0.05, "{leader:?}");
+}
+
+#[test]
+fn what_breaks_a_limit_is_no_rival() {
+    // The first RIVALS + 5 cost less and break it; the others scatter, so that any of them may be the cheapest.
+    let limit = Limit { bound: Bound::AtLeast, number_log: 0.0, reference: None };
+    let breaks = |setting: usize| setting < RIVALS + 5;
+    let search = many(vec![limit], |setting| {
+        let cost = if breaks(setting) { 0.0 } else { 1.0 + 0.05 * (setting % 3) as f64 };
+        Some((cost, vec![if breaks(setting) { -3.0 } else { 3.0 }]))
+    });
+    let view = View::of(&search);
+    let leader = view.leader();
+    assert!(!breaks(leader) && view.keeps(0) < 1e-6 && view.keeps(leader) > 0.99);
+    let (doubt, [_, _, high]) = view.doubt(leader, &mut Rng::from_seed(1));
+    assert!(high > 0.0, "{doubt} {high}");
 }
 
 #[test]
@@ -145,6 +194,12 @@ fn a_setting_that_disrupts_is_tried_only_for_more_promise() {
     // Three settings are unknown alike: the one that disrupts nothing comes first.
     let block = view.block(0, 3, &mut Rng::from_seed(1));
     assert_eq!(search.space.levels(block[0]), [1, 0], "{block:?}");
+    // It is known to be bad: now more than twice its promise is left.
+    let mut search = search.clone();
+    let bad = levels.iter().position(|levels| *levels == [1, 0]).unwrap();
+    search.record((0..4).map(|block| of(bad, block, 3.0, &[])));
+    let block = View::of(&search).block(0, 1, &mut Rng::from_seed(1));
+    assert_eq!(search.space.levels(block[0])[1], 1, "{block:?}");
 }
 
 fn of(setting: usize, block: u32, cost_log: f64, figures_log: &[f64]) -> Tried {

@@ -120,7 +120,7 @@ fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
     let [_, small] = policy.losses(0, 1);
     assert!(near(small.0, waits - ALLOWED) && near(small.1, waits / 4.0));
     assert!(policy.delays_requests(0, 1));
-    assert!(!policy.delays_requests(1, 1) && !policy.delays_requests(1, 0));
+    assert!(!policy.delays_requests(1, 1));
     // What bulk gains beyond its error counts for the delay.
     policy.load.steps[1].seen.bytes_log += 0.1;
     let [_, gained] = policy.losses(0, 1);
@@ -136,11 +136,25 @@ fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
     let precisions = [(4.0 / waits).powi(2), error.powi(-2)];
     let mean = waits * precisions[0] / (precisions[0] + precisions[1]);
     assert!(near(policy.losses(0, 1)[1].0, mean - ALLOWED));
+}
+
+#[test]
+fn requests_wait_where_a_delay_costs_them_more_than_is_allowed() {
+    let mut policy = policy(&[0.0, 0.0]);
+    policy.load.requests = Some(2e4);
+    assert!(policy.delays_requests(0, 1));
     policy.load.steps[0].slots = 0;
     assert!(!policy.delays_requests(0, 1), "nothing to compare with");
     policy.load.steps[0].slots = 8;
+    // Small packets that are not known to be requests may be the ends of bulk's messages.
     policy.load.requests = None;
-    assert!(!policy.delays_requests(0, 1));
+    policy.load.steps[0].seen.small_log = Some(2e4_f64.ln());
+    policy.load.steps[1].seen.small_log = Some(1e4_f64.ln());
+    assert!(policy.losses(0, 1)[1].0 > 0.5 && !policy.delays_requests(0, 1));
+    // No delay costs nothing, which is within even the bounds of an owner who allows no loss.
+    policy.load.requests = Some(2e4);
+    policy.bounds.loss_ratio = 0.0;
+    assert!(policy.delays_requests(0, 1) && !policy.delays_requests(0, 0));
 }
 
 #[test]
@@ -230,6 +244,11 @@ fn a_good_step_is_followed_by_a_higher_one_and_spends_what_it_lost() {
     let mut policy = self::policy(&[0.0, 0.0, 0.0]);
     on_test(&mut policy, Test::new(0, 1, 2), true);
     assert_eq!((policy.search, policy.step), (hold(1, 12), 1));
+    // The ring allows rung 3, and the middle is rung 4.
+    let mut policy = self::policy(&[0.0; 3]);
+    policy.load.peak_pps = 1e7;
+    on_test(&mut policy, Test::new(1, 2, 6), true);
+    assert_eq!((policy.search, policy.step), (hold(2, 12), 2));
     // What is spent is at most what is allowed, and a neighbour below spends nothing.
     let mut policy = self::policy(&[0.0, 0.02 + ERROR]);
     policy.load.steps[0].spent = 0.0;
@@ -327,9 +346,11 @@ fn a_test_is_over_after_six_slots_and_twelve_milliseconds() {
 
 #[test]
 fn a_step_without_slots_gets_one_first() {
-    let mut policy = policy(&[0.0]);
-    policy.test(Test::new(0, 1, STEPS), Nanos::ZERO);
-    assert_eq!(policy.step, 1);
+    for slots in [0, 2] {
+        let mut policy = policy(&[0.0]);
+        policy.test(Test { slots, ..Test::new(0, 1, STEPS) }, Nanos::ZERO);
+        assert_eq!((tested(&policy), policy.step), (Some((0, 1, STEPS)), 1), "{slots}");
+    }
     let mut policy = self::policy(&[0.0, 0.0]);
     policy.load.steps[0].slots = 0;
     policy.step = 1;
@@ -374,6 +395,13 @@ fn bulk_that_loses_a_little_without_waiting_is_tested_three_rungs_up() {
     assert!(!far(&|policy, test| (test.low, test.high, policy.step) = (1, 2, 2)), "not the first");
     assert!(!far(&|policy, _| policy.load.peak_pps = 2.5e7), "the ring allows one rung");
     assert!(!far(&|policy, _| policy.load.requests = Some(1e5)), "requests wait");
+    // It is one test: where its first slot loses, the search ends without a delay.
+    let mut policy = policy(&[0.0, 0.1, 0.0, 0.2]);
+    policy.load.steps[0].seen.is_bulk = true;
+    policy.step = 1;
+    policy.probe_far(Test::new(0, 1, STEPS));
+    policy.continue_search(Nanos::ZERO);
+    assert_eq!((policy.search, policy.step), (hold(0, 12), 0));
 }
 
 #[test]

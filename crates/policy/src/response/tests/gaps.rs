@@ -123,7 +123,7 @@ fn a_delay_on_trial_that_leaves_less_than_a_slot_is_dropped_or_made_shorter() {
     assert_eq!(policy.search, DelaySearch::Test(Test::new(0, 2, 4)));
     let (said, policy) = on_trial(0, 4, 24);
     assert_eq!((said[0], policy.step), ("the rate falls: a shorter delay", 2), "it is a slot");
-    // Without a delay, and where it holds, few packets are a slow load.
+    // Without a delay, and where it holds, few packets are a slow load: two samples are a slot.
     let mut slow = held(640.0);
     slow.search = DelaySearch::Test(Test::new(0, 1, STEPS));
     slow.step = 0;
@@ -134,8 +134,9 @@ fn a_delay_on_trial_that_leaves_less_than_a_slot_is_dropped_or_made_shorter() {
             let said = reason(after(policy, Nanos::from_ms(50), 2, 20));
             assert!(!said.starts_with("idle") && !said.starts_with("the traffic"), "{said}");
         }
-        assert!(policy.step >= step);
+        assert_eq!(policy.load.steps[step].slots, 9);
     }
+    assert_eq!((slow.step, holds.step), (1, 3));
 }
 
 #[test]

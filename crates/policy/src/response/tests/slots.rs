@@ -206,6 +206,32 @@ fn a_higher_rate_than_before_bounds_what_comes_back() {
 }
 
 #[test]
+fn a_higher_rate_shortens_the_delay_in_force() {
+    let mut policy = knows(3, 8);
+    policy.last = Some(Nanos::from_s(1));
+    policy.slot = Slot::from(Nanos::from_s(1));
+    policy.applied = policy.current().delay;
+    for step in [0, 3] {
+        policy.load.steps[step].seen.bytes_log = 6.4e8_f64.ln();
+    }
+    // The same bytes, all of them in frames of 64 byte to one vector: 10 million a second.
+    let mut sample = |ms: u64| {
+        let now = Nanos::from_ms(1_000 + ms);
+        let rx = Counts { packets: 100_000, bytes: 6_400_000 };
+        let decision =
+            policy.step(&Observation { now, rx, interrupts: 95, ..Observation::default() });
+        (decision, policy.applied)
+    };
+    let (decision, applied) = sample(10);
+    // Half of the ring lasts 12.8 us at 10 million packets/s.
+    let within = Nanos::from_us(11)..=Nanos::from_ns(12_800);
+    let target = Moderation::delay(applied);
+    assert_eq!(decision, Decision::Change { target, reason: "the ring would overrun" });
+    assert!(within.contains(&applied), "{applied}");
+    assert_eq!(sample(20), (Decision::Keep, applied), "once");
+}
+
+#[test]
 fn a_test_of_a_neighbour_is_not_resumed_and_an_unfinished_search_is() {
     let neighbour = Test { from: Some(2), ..Test::new(2, 3, STEPS) };
     for (settled_at, search, step) in [
