@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let output = Output { stdout: Text::of(bytes), ..Output::default() };
     for parser in Parser::ALL {
-        let figures = Figures { parser: Some(*parser), own: Vec::new() };
+        let figures = Figures { parser: Some(*parser), ..Figures::default() };
         let _ = program::read(&figures, &output);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };

@@ -114,7 +114,7 @@ fn pairs(options: &Options) -> Vec<Pair> {
 
 fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
     let Options { blocks, seconds, seed, .. } = options;
-    let mut plan = format!("schema = 1\nname = \"a command beside tcp_rr\"\nseed = {seed}\n\n");
+    let mut plan = format!("schema = 1\nname = \"a command beside tcp_rr\"\n\n");
     for Pair { program, bytes, server, command } in pairs {
         let port = server.rsplit(' ').next().context("a server ends in its port")?;
         plan += &format!(
@@ -124,7 +124,7 @@ fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
         );
     }
     plan += &format!(
-        "[method]\ndesign = \"blocks\"\nrepetitions = {{ min = {blocks}, max = {blocks} }}\nduration = \"{seconds}s\"\nwarmup = \"200ms\"\n"
+        "[method]\ndesign = \"blocks\"\nseed = {seed}\nrepetitions = {{ min = {blocks}, max = {blocks} }}\nduration = \"{seconds}s\"\nwarmup = \"200ms\"\n"
     );
     Ok(plan)
 }
