@@ -28,9 +28,11 @@ pub(super) fn read(
                     .collect(),
             };
             latput_formats::program::read(&program.figures, &output).map_err(|error| {
+                let unread = ended.files.values().filter_map(|kept| kept.as_ref().err());
+                let unread: String = unread.map(|why| format!("; {why}")).collect();
                 Error::Program {
                     host: host.clone(),
-                    problem: format!("`{}`: {error}", program.command.in_words()),
+                    problem: format!("`{}`: {error}{unread}", program.command.in_words()),
                     is_transient: true,
                 }
             })
