@@ -80,10 +80,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
     let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
     let files = start.files.iter().take(MOST_FILES);
-    let before: Vec<_> = files.clone().map(|path| version(&folder.join(path))).collect();
+    let before: Vec<_> = files.clone().map(|path| state_of(&folder.join(path))).collect();
     let mut ended = outcome(start, shared, started);
     if !matches!(ended.ending, Ending::NotStarted { .. }) {
-        let read = |(path, before): (&String, Option<Version>)| {
+        let read = |(path, before): (&String, Option<FileState>)| {
             (path.clone(), read_file(&folder.join(path), before, start.keep))
         };
         ended.files = files.zip(before).map(read).collect();
@@ -272,16 +272,16 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
 }
 
 /// What differs after a file was written: device, inode, length, and when it was modified.
-type Version = (u64, u64, u64, i64, i64);
+type FileState = (u64, u64, u64, i64, i64);
 
 /// `None` where there is no file.
-fn version(path: &Path) -> Option<Version> {
+fn state_of(path: &Path) -> Option<FileState> {
     let it = path.metadata().ok()?;
     Some((it.dev(), it.ino(), it.len(), it.mtime(), it.mtime_nsec()))
 }
 
-/// What a program has written to a file, whose version was `before` when the program began.
-fn read_file(path: &Path, before: Option<Version>, keep: usize) -> Result<KeptOutput, String> {
+/// What a program has written to a file, whose state was `before` when the program began.
+fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<KeptOutput, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
     let name = path.display();
     let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
@@ -292,7 +292,7 @@ fn read_file(path: &Path, before: Option<Version>, keep: usize) -> Result<KeptOu
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(format!("`{name}` is no file"));
     }
-    if before.is_some() && version(path) == before {
+    if before.is_some() && state_of(path) == before {
         return Err(format!("`{name}` is older than the program"));
     }
     keeper.read(file).map_err(failed)?;
