@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use latput_stats::paired;
 use serde_json::Value;
 
+use crate::lab_run;
 use crate::workspace::{Workspace, find_on_path};
 
 const CONFIDENCE: f64 = 0.95;
@@ -35,6 +36,9 @@ pub struct Options {
     /// sockperf, if it is not the one on PATH.
     #[arg(long, value_name = "PATH")]
     sockperf: Option<PathBuf>,
+    /// Run the lab's processes and NAPI threads under `SCHED_FIFO`, on a machine that has other work.
+    #[arg(long)]
+    realtime: bool,
     /// This latput instead of one built for it.
     #[arg(long)]
     latput: Option<PathBuf>,
@@ -66,13 +70,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     std::fs::write(folder.join("plan.toml"), plan(&pairs, options)?)
         .context("cannot write the plan")?;
     let _unless_there_is_none = std::fs::remove_file(folder.join("results.db"));
-    let ran = Command::new(&latput)
-        .args(["run", "plan.toml", "--on", "lab", "-o", "results.db"])
-        .current_dir(&folder)
-        .stdin(Stdio::null())
-        .status();
-    let status = ran.context("cannot start latput")?;
-    ensure!(status.success(), "`latput run` ended with {status}");
+    let run = ["run", "plan.toml", "--on", "lab", "-o", "results.db"];
+    lab_run::measure(&latput, &folder, &run, options.realtime)?;
     let (table, agrees) = compare(&pairs, &report(&latput, &folder)?);
     print!("{table}");
     Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -227,6 +226,7 @@ mod tests {
             netperf: None,
             netserver: None,
             sockperf: None,
+            realtime: false,
             latput: None,
         };
         let plan: toml::Value = toml::from_str(&plan(&[pair()], &options).unwrap()).unwrap();

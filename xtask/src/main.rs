@@ -12,6 +12,7 @@ mod dist;
 mod fleet;
 mod fuzz;
 mod kills;
+mod lab_run;
 mod live;
 mod moderate;
 mod mutants;

@@ -40,7 +40,7 @@ pub struct Figures {
     /// The parser of a known program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parser: Option<Parser>,
-    /// The log of HdrHistogram that it writes.
+    /// The log of `HdrHistogram` that it writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramLog>,
     /// Figures beside those of the parser, in the plan's order; each name once.

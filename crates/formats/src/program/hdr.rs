@@ -1,4 +1,4 @@
-//! Logs of HdrHistogram (`.hlog`): the intervals of a run, each with its distribution in the compressed form V2.
+//! Logs of `HdrHistogram` (`.hlog`): the intervals of a run, each with its distribution in the compressed form V2.
 //!
 //! The form is that of `Histogram.encodeIntoCompressedByteBuffer` of <https://github.com/HdrHistogram/HdrHistogram>: base64 of zlib of
 //! a header and of counts, zeros as their number. It is read here, because a log is a stranger's: the crate's own reader takes

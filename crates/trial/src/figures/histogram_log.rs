@@ -1,4 +1,4 @@
-//! A log of HdrHistogram that a program writes: where, in which unit, and which of its distributions.
+//! A log of `HdrHistogram` that a program writes: where, in which unit, and which of its distributions.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::metric::Unit;
 /// The longest path and tag, in bytes.
 const LONGEST: usize = 1024;
 
-/// An interval log of HdrHistogram (`.hlog`), whose distributions are the trial's.
+/// An interval log of `HdrHistogram` (`.hlog`), whose distributions are the trial's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct HistogramLog {
