@@ -1,6 +1,7 @@
 //! `cargo xtask bench-command`: does a program that runs as a plan's `command` give the rate that latput's own traffic of the same
 //! kind gives? netperf's `TCP_RR` and sockperf's ping-pong beside `tcp_rr`, in one plan, in blocks of random order.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -113,16 +114,18 @@ fn pairs(options: &Options) -> Vec<Pair> {
 
 fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
     let Options { blocks, seconds, seed, .. } = options;
-    let mut plan = format!("schema = 1\nname = \"a command beside tcp_rr\"\n\n");
+    let mut plan = "schema = 1\nname = \"a command beside tcp_rr\"\n\n".to_owned();
     for Pair { program, bytes, server, command } in pairs {
         let port = server.rsplit(' ').next().context("a server ends in its port")?;
-        plan += &format!(
+        let _infallible = write!(
+            plan,
             "[[workload]]\nkind = \"tcp_rr\"\nname = \"tcp_rr beside {program}\"\nrequest_bytes = {bytes}\nresponse_bytes = {bytes}\n\n\
              [[workload]]\nkind = \"command\"\nname = \"{program}\"\nserver = {{ command = {server:?}, ready = {{ tcp = {port} }} }}\n\
              command = {command:?}\n\n"
         );
     }
-    plan += &format!(
+    let _infallible = write!(
+        plan,
         "[method]\ndesign = \"blocks\"\nseed = {seed}\nrepetitions = {{ min = {blocks}, max = {blocks} }}\nduration = \"{seconds}s\"\nwarmup = \"200ms\"\n"
     );
     Ok(plan)
@@ -166,7 +169,8 @@ fn compare(pairs: &[Pair], report: &Value) -> (String, bool) {
                 _ => "-",
             };
             agrees &= figure != RATE || is_held;
-            table += &format!("{:<10} {figure:<22} {text:>28}  {verdict}\n", pair.program);
+            let _infallible =
+                writeln!(table, "{:<10} {figure:<22} {text:>28}  {verdict}", pair.program);
         }
     }
     (table, agrees)

@@ -21,7 +21,7 @@ mod wrk;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
-/// HdrHistogram.
+/// `HdrHistogram`.
 ///
 /// Fails where a figure is missing, not finite or ambiguous.
 pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, FiguresError> {

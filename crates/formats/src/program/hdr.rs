@@ -129,13 +129,13 @@ fn of_tag<'t>(
 ) -> Result<Vec<(usize, Interval<'t>)>, String> {
     let tags: BTreeSet<Option<&str>> = intervals.iter().map(|(_, it)| it.tag).collect();
     let names = || {
-        let name = |tag: &Option<&str>| {
+        let name = |tag: Option<&str>| {
             tag.map_or_else(
                 || "none".to_owned(),
                 |tag| format!("`{}`", tag.escape_debug().take(40).collect::<String>()),
             )
         };
-        tags.iter().take(SHOWN_TAGS).map(name).collect::<Vec<_>>().join(", ")
+        tags.iter().copied().take(SHOWN_TAGS).map(name).collect::<Vec<_>>().join(", ")
     };
     match tag {
         None if tags.len() > 1 => {

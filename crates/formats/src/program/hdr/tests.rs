@@ -4,6 +4,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use latput_trial::figures::PrintedUnit;
 use proptest::prelude::*;
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use super::*;
@@ -75,7 +76,7 @@ fn every_count_of_every_precision_is_the_one_that_the_crate_reads() {
         let mut found = interval.tag.unwrap().to_owned();
         let plain = unpacked(interval.distribution, &mut left).unwrap();
         let mut record = |value, count| {
-            found += &format!(" {value}:{count}");
+            let _infallible = write!(found, " {value}:{count}");
             Some(())
         };
         counts(&plain, &mut record).unwrap();
@@ -118,7 +119,7 @@ fn what_no_library_writes_is_refused_in_words() {
     // The counts of -i64::MIN zeros, of i64::MAX samples, and of a value beyond 64 bits.
     let (zeros, many) = ([0xff; 9], [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     let far = [&zeros[..], &[2]].concat();
-    let bomb = packed(&vec![0; (MOST_BYTES + 1) as usize]);
+    let bomb = packed(&vec![0; usize::try_from(MOST_BYTES).unwrap() + 1]);
     for (text, why) in [
         (String::new(), "no interval in it"),
         ("#only a comment\n".to_owned(), "no interval in it"),
