@@ -161,7 +161,7 @@ impl Run {
         let report = self.hosts.run(&["report", "kept.db", "--json"]);
         let report: serde_json::Value = serde_json::from_str(&report.out).unwrap();
         let rows = report["runs"].as_array().unwrap();
-        assert_eq!(rows.len() as i64, self.rows, "{report:#}");
+        assert_eq!(i64::try_from(rows.len()).unwrap(), self.rows, "{report:#}");
         assert!(rows.iter().any(|row| row["setting"] == 1), "{report:#}");
     }
 }
