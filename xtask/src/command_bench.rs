@@ -91,7 +91,7 @@ fn pairs(options: &Options) -> Vec<Pair> {
         found.map(|path| path.display().to_string())
     };
     let netperf = find("netperf", &options.netperf).zip(find("netserver", &options.netserver));
-    // Asked for latency too, netperf takes the time of each transaction, which costs 5 % of its rate.
+    // For latencies netperf would take the time of each transaction.
     let netperf = netperf.map(|(netperf, netserver)| Pair {
         program: "netperf",
         bytes: 1,
