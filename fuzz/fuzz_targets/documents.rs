@@ -4,7 +4,7 @@
 use latput_formats::{ImportFormat, import, program};
 use latput_knobs::Profile;
 use latput_trial::Plan;
-use latput_trial::figures::{Figures, Output, Parser, Text};
+use latput_trial::figures::{Figures, HistogramLog, Output, Parser, PrintedUnit, Source, Text};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for format in [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent] {
@@ -12,7 +12,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let output = Output { stdout: Text::of(bytes), ..Output::default() };
     for parser in Parser::ALL {
-        let figures = Figures { parser: Some(*parser), own: Vec::new() };
+        let figures = Figures { parser: Some(*parser), ..Figures::default() };
+        let _ = program::read(&figures, &output);
+    }
+    for tag in [None, Some("A".to_owned())] {
+        let unit = PrintedUnit::of("us").expect("a unit of time");
+        let log = HistogramLog { from: Source::Stdout, unit, tag };
+        let figures = Figures { histogram: Some(log), ..Figures::default() };
         let _ = program::read(&figures, &output);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };

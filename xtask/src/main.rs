@@ -7,10 +7,12 @@
 mod awake;
 mod busy;
 mod ci;
+mod command_bench;
 mod dist;
 mod fleet;
 mod fuzz;
 mod kills;
+mod lab_run;
 mod live;
 mod moderate;
 mod mutants;
@@ -47,6 +49,8 @@ enum Task {
     Dist(dist::Options),
     /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
     BenchPeers(peers::Options),
+    /// Compare netperf and sockperf as a plan's `command` with `tcp_rr` on the lab (by hand: needs root and an idle machine).
+    BenchCommand(command_bench::Options),
     /// Make the calibrated profiles again from the published cells, and hold the accuracy table.
     Profiles(profiles::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(options) => dist::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchCommand(options) => command_bench::run(&workspace, &options),
         Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchModerate(options) => {

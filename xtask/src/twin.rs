@@ -3,23 +3,18 @@
 //! The built-in plan runs live, and a paced load beside it. A twin is calibrated on a quarter of its cells and predicts the others; then
 //! both stand side by side, with errors and ranks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::awake::stay_awake;
+use crate::lab_run::{self, succeed};
 use crate::workspace::Workspace;
 
 /// Five of the twenty cells: a request alone and bulk, held back and not, and many requests at once.
 const FITTED: [&str; 5] =
     ["tcp_rr@0us", "tcp_rr@50us", "tcp_rr burst=16@0us", "tcp_stream@0us", "tcp_stream@50us"];
-/// What the lab's NAPI threads are called.
-const NAPI_THREAD: &str = "napi/lat0";
-/// Their priority and that of the traffic, with `--realtime`.
-const PRIORITY: &str = "10";
 
 /// How long.
 #[derive(Debug, clap::Args)]
@@ -64,7 +59,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let _unless_there_is_none = std::fs::remove_file(folder.join(old));
     }
     let awake = options.awake.then(stay_awake).transpose()?;
-    measure(&latput, &folder, options.realtime)?;
+    let run = ["run", "plan.toml", "--on", "lab", "-o", "live.db"];
+    lab_run::measure(&latput, &folder, &run, options.realtime)?;
     drop(awake);
     let mut model = Command::new(&latput);
     model.args(["model", "twin", "live.db", "--name", "lab", "-o", "lab.toml"]);
@@ -106,47 +102,6 @@ fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
         "{cells}{PACED}[method]\ndesign = \"blocks\"\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
          warmup = \"100ms\"\nduration = \"{duration_ms}ms\"\nconfidence = 0.95\nhalf_width = 0.05\n"
     ))
-}
-
-fn measure(latput: &Path, folder: &Path, realtime: bool) -> Result<()> {
-    let run = ["run", "plan.toml", "--on", "lab", "-o", "live.db"];
-    if !realtime {
-        return succeed(Command::new(latput).args(run).current_dir(folder).stdout(Stdio::null()));
-    }
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                raise_napi_threads();
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let mut command = Command::new("chrt");
-        command.args(["-f", PRIORITY]).arg(latput).args(run);
-        let measured = succeed(command.current_dir(folder).stdout(Stdio::null()));
-        done.store(true, Ordering::Relaxed);
-        measured
-    })
-}
-
-/// The kernel starts a NAPI thread without the priority of who asked for it.
-fn raise_napi_threads() {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes {
-        let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        if name.starts_with(NAPI_THREAD) {
-            let mut command = Command::new("chrt");
-            command.args(["-f", "-p", PRIORITY]).arg(process.file_name());
-            let _gone_meanwhile = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        }
-    }
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let shown = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
-    ensure!(status.success(), "{shown} ended with {status}");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -218,12 +218,16 @@ impl Service<'_> {
             match line.next() {
                 Ok(Request::Close) => return Ok(LineEnd::Closed),
                 Ok(request) => {
-                    let answer = self.answer(request, line).unwrap_or_else(Answer::Failed);
+                    let answer = self.answer(request, line);
                     if let Some(failure) = self.keeper.lost() {
                         line.end(&Answer::Failed(failure.clone()));
                         return Err(Error::Host(failure.clone()));
                     }
-                    line.send(&answer);
+                    if answer.is_err() && self.stop.is_raised() {
+                        // What was interrupted does not know by whom.
+                        return Ok(line.next().err().unwrap_or(LineEnd::Closed));
+                    }
+                    line.send(&answer.unwrap_or_else(Answer::Failed));
                 }
                 Err(ended) => return Ok(ended),
             }

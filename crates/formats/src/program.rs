@@ -5,6 +5,7 @@
 
 mod fio;
 mod found;
+mod hdr;
 mod hey;
 mod k6;
 mod memtier;
@@ -19,7 +20,8 @@ mod wrk;
 
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
-/// Reads everything that `figures` asks for. Where the plan and the parser give one metric, the plan counts.
+/// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
+/// `HdrHistogram`.
 ///
 /// Fails where a figure is missing, not finite or ambiguous.
 pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, FiguresError> {
@@ -28,6 +30,16 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
         Some(parser) => parse(parser, &output.stdout)
             .map_err(|problem| parser_error(parser, &problem, output))?,
     };
+    if let Some(log) = &figures.histogram {
+        let error =
+            |problem: String| FiguresError::new("log of HdrHistogram", problem, output, &log.from);
+        let text = output.text(&log.from).ok_or_else(|| error("it is not there".to_owned()))?;
+        let logged = hdr::read(log, text).map_err(error)?;
+        read.metrics.extend(logged.metrics);
+        read.latency = logged.latency;
+        read.transactions = read.transactions.or(logged.transactions);
+        read.window = read.window.or(logged.window);
+    }
     read.metrics.extend(figures.read_own(output)?);
     Ok(read)
 }

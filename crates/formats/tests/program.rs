@@ -36,7 +36,7 @@ const READABLE: &[(Parser, &str)] = &[
 ];
 
 fn parse(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
-    let figures = Figures { parser: Some(parser), own: Vec::new() };
+    let figures = Figures { parser: Some(parser), ..Figures::default() };
     let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
     read(&figures, &output).map_err(|error| error.to_string())
 }
@@ -350,7 +350,7 @@ proptest! {
             text.splice(start..end, instead.into_bytes());
         }
         for parser in [at.0, parser] {
-            let figures = Figures { parser: Some(parser), own: Vec::new() };
+            let figures = Figures { parser: Some(parser), ..Figures::default() };
             let output = Output { stdout: Text::of(&text), ..Output::default() };
             match read(&figures, &output) {
                 Ok(read) => prop_assert!(read.metrics.values().all(|it| it.is_finite() && *it >= 0.0)),

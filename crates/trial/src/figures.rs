@@ -6,8 +6,10 @@
 //! metrics = { parser = "wrk" }
 //! metrics = [{ name = "rps", unit = "per_s", regex = 'Requests/sec:\s+(\S+)' }]
 //! metrics = { parser = "fio", own = [{ name = "p9999", unit = "ns", json = "/jobs/0/read/clat_ns/percentile/99.990000" }] }
+//! metrics = { histogram = { from = { file = "/tmp/out.hlog" }, unit = "us" } }
 //! ```
 
+mod histogram_log;
 mod lookup;
 mod parser;
 mod place;
@@ -21,6 +23,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::histogram_log::HistogramLog;
 pub use self::lookup::{Lookup, OwnFigure, OwnFigureError, Pattern, Source};
 pub use self::parser::{Parser, ParserRow, UnknownParser};
 pub use self::place::TextPlace;
@@ -37,6 +40,9 @@ pub struct Figures {
     /// The parser of a known program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parser: Option<Parser>,
+    /// The log of `HdrHistogram` that it writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<HistogramLog>,
     /// Figures beside those of the parser, in the plan's order; each name once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<OwnFigure>,
@@ -46,12 +52,12 @@ impl Figures {
     /// The figures of `--metric` options, with the parser of the command if it is a known program.
     pub fn of_options(command: &[String], options: &[String]) -> Result<Self, OwnFigureError> {
         let own = options.iter().map(|option| short::parse(option)).collect::<Result<_, _>>()?;
-        Self { parser: Parser::of_command(command), own }.checked()
+        Self { parser: Parser::of_command(command), own, ..Self::default() }.checked()
     }
 
     /// Whether nothing is to be read.
     pub const fn is_empty(&self) -> bool {
-        self.parser.is_none() && self.own.is_empty()
+        self.parser.is_none() && self.histogram.is_none() && self.own.is_empty()
     }
 
     /// The metrics of the plan's own figures.
@@ -62,8 +68,9 @@ impl Figures {
     /// The files that the program writes figures to, each once.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = Vec::new();
-        for figure in &self.own {
-            if let Source::File(path) = &figure.from
+        let logs = self.histogram.iter().map(|log| &log.from);
+        for from in logs.chain(self.own.iter().map(|figure| &figure.from)) {
+            if let Source::File(path) = from
                 && !files.contains(&path.as_str())
             {
                 files.push(path);
@@ -98,6 +105,7 @@ struct FiguresVisitor;
 #[serde(deny_unknown_fields)]
 struct FiguresTable {
     parser: Option<Parser>,
+    histogram: Option<HistogramLog>,
     #[serde(default)]
     own: Vec<OwnFigure>,
 }
@@ -111,13 +119,13 @@ impl<'de> Visitor<'de> for FiguresVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Figures, A::Error> {
         let own = Vec::<OwnFigure>::deserialize(SeqAccessDeserializer::new(list))?;
-        Figures { parser: None, own }.checked().map_err(serde::de::Error::custom)
+        Figures { own, ..Figures::default() }.checked().map_err(serde::de::Error::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Figures, A::Error> {
-        let FiguresTable { parser, own } =
+        let FiguresTable { parser, histogram, own } =
             FiguresTable::deserialize(MapAccessDeserializer::new(table))?;
-        Figures { parser, own }.checked().map_err(serde::de::Error::custom)
+        Figures { parser, histogram, own }.checked().map_err(serde::de::Error::custom)
     }
 }
 

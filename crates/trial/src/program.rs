@@ -291,7 +291,7 @@ mod tests {
             ProgramCommand::plain(words.iter().map(|word| (*word).to_owned()).collect())
         };
         let plain = |words: &[&str]| Program {
-            figures: Figures { parser: Parser::of_command(words), own: Vec::new() },
+            figures: Figures { parser: Parser::of_command(words), ..Figures::default() },
             ..Program::plain(command(words))
         };
         assert_eq!(plain(&["./mine"]).check(None).unwrap_err().0, "metrics");

@@ -75,6 +75,45 @@ fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
     assert!(!shared.expect(0, &["redis get"]).out.contains("redis-server"));
 }
 
+/// The log is the one of the Java library's own test, which says that 48,761 samples are in it.
+#[test]
+fn a_log_of_hdrhistogram_is_the_distribution_of_its_trial_and_one_of_before_is_not() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    place.write("java", include_str!("../../../formats/tests/program/hdr-java.hlog"));
+    let (from, log) = (place.path("java"), place.path("out.hlog"));
+    let (from, log) = (from.display(), log.display());
+    let plan = |script: &str| {
+        format!(
+            "schema = 1\nname = \"log\"\n[[workload]]\nkind = \"command\"\nname = \"logs\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
+             metrics = {{ histogram = {{ from = {{ file = \"{log}\" }}, unit = \"ns\" }} }}\n\
+             [method]\ndesign = \"blocks\"\nrepetitions = {{ min = 2, max = 2 }}\n"
+        )
+    };
+    place.write("plan.toml", &plan(&format!("sleep 0.2; cat {from} > {log}")));
+    place.run(&["run", "plan.toml", "--on", "lab", "-o", "log.db"]).expect(0, &["logs"]);
+    let report = place.run(&["report", "log.db", "--json"]).expect(0, &[]).out.clone();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    for run in report["runs"].as_array().unwrap() {
+        let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
+        // The 99.9th percentile by that library is 1.7459 s, with two digits.
+        assert!((metric("latency_ns_p999") / 1.7459e9 - 1.0).abs() < 0.005, "{run:#}");
+        assert!((metric("latency_ns_max") / 1.7962e9 - 1.0).abs() < 0.005, "{run:#}");
+        // Its intervals cover 62 s.
+        assert!((metric("transactions_per_s") / (48_761.0 / 62.0) - 1.0).abs() < 0.02, "{run:#}");
+    }
+    place.run(&["report", "log.db"]).expect(0, &["99.9th percentile of round-trip time"]);
+    place.write("plan.toml", &plan("sleep 0.2"));
+    place
+        .run(&["run", "plan.toml", "--on", "lab", "-o", "old.db"])
+        .expect(1, &["log of HdrHistogram: it is not there", "is older than the program"]);
+    place.write("plan.toml", &plan(&format!("echo 1.0,2.0 > {log}")));
+    let broken = place.run(&["run", "plan.toml", "--on", "lab", "-o", "broken.db"]);
+    broken.expect(1, &["log of HdrHistogram: line 1 is no interval: `1.0,2.0`"]);
+}
+
 #[test]
 fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
     if needs_root() || needs_program("wrk") || Command::new("nginx").arg("-v").output().is_err() {

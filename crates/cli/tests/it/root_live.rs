@@ -1,20 +1,18 @@
 //! `latput tune --live`: traffic that latput does not know of goes on while settings take turns.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Child;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use latput_linux::Namespace;
 use latput_testkit::{isolate, needs_root};
 
+use crate::live_traffic::{GONE, HUGE, METRICS_PORT, SLOW, Traffic};
 use crate::root_settings::Lab;
-use crate::{Place, agents_of, kill, tell, wait_until};
+use crate::{Place, agents_of, kill, needs_program, tell, wait_until};
 
 /// Address of host `b`, which has the live traffic.
 const B: &str = "198.18.0.2";
@@ -31,165 +29,6 @@ fn plan(factors: &str, goal: &str, workload: &str) -> String {
     )
 }
 
-/// Requests and responses between the hosts of a lab, and the server's own count of them over HTTP.
-struct Traffic {
-    stop: Arc<AtomicBool>,
-    /// Nothing is sent while this is raised.
-    pause: Arc<AtomicBool>,
-    /// What the endpoint does.
-    endpoint: Arc<AtomicU64>,
-    /// Requests that the server has answered.
-    requests: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// The endpoint counts, answers too much, too late, or is closed.
-const COUNTS: u64 = 0;
-const HUGE: u64 = 1;
-const SLOW: u64 = 2;
-const GONE: u64 = 3;
-const PORT: u16 = 7000;
-const METRICS_PORT: u16 = 7001;
-
-impl Traffic {
-    fn start() -> Self {
-        let [stop, pause] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let (endpoint, requests) = (Arc::new(AtomicU64::new(COUNTS)), Arc::new(AtomicU64::new(0)));
-        let listener = bound(PORT);
-        let metrics = bound(METRICS_PORT);
-        let mut threads = Vec::new();
-        let serving = (Arc::clone(&stop), Arc::clone(&requests));
-        threads.push(thread::spawn(move || serve(&listener, &serving.0, &serving.1)));
-        let telling = (Arc::clone(&stop), Arc::clone(&endpoint));
-        let counted = Arc::clone(&requests);
-        threads
-            .push(thread::spawn(move || tell_metrics(metrics, &telling.0, &telling.1, &counted)));
-        let a = Namespace::open_pinned("latput-a").unwrap();
-        for _ in 0..4 {
-            let connect = || TcpStream::connect((B, PORT)).unwrap();
-            let stream = a.run_in(connect).unwrap();
-            let (stop, pause) = (Arc::clone(&stop), Arc::clone(&pause));
-            threads.push(thread::spawn(move || ask(stream, &stop, &pause)));
-        }
-        Self { stop, pause, endpoint, requests, threads }
-    }
-
-    /// Tells the number of requests again and again, in a way of the test's own.
-    fn tell(&mut self, mut how: impl FnMut(u64) + Send + 'static) {
-        let (stop, requests) = (Arc::clone(&self.stop), Arc::clone(&self.requests));
-        self.threads.push(thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                how(requests.load(Ordering::Relaxed));
-                thread::sleep(Duration::from_millis(20));
-            }
-        }));
-    }
-}
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
-    }
-}
-
-fn bound(port: u16) -> TcpListener {
-    let b = Namespace::open_pinned("latput-b").unwrap();
-    let listener = b.run_in(|| TcpListener::bind((B, port)).unwrap()).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    listener
-}
-
-/// The connections that come, one by one, until `stop`.
-fn accepted<'a>(
-    listener: &'a TcpListener,
-    stop: &'a AtomicBool,
-) -> impl Iterator<Item = TcpStream> + 'a {
-    std::iter::from_fn(move || {
-        while !stop.load(Ordering::Relaxed) {
-            match listener.accept() {
-                Ok((stream, _)) => return Some(stream),
-                Err(_) => thread::sleep(Duration::from_millis(2)),
-            }
-        }
-        None
-    })
-}
-
-fn serve(listener: &TcpListener, stop: &AtomicBool, requests: &AtomicU64) {
-    thread::scope(|scope| {
-        for mut stream in accepted(listener, stop) {
-            stream.set_nonblocking(false).unwrap();
-            stream.set_nodelay(true).unwrap();
-            scope.spawn(move || {
-                let mut buffer = [0; 200];
-                while read_exact(&mut stream, &mut buffer, stop) {
-                    requests.fetch_add(1, Ordering::Relaxed);
-                    let _gone = stream.write_all(&buffer);
-                }
-            });
-        }
-    });
-}
-
-/// Some 200 requests per second and connection, each after the answer to the one before.
-fn ask(mut stream: TcpStream, stop: &AtomicBool, pause: &AtomicBool) {
-    stream.set_nodelay(true).unwrap();
-    let mut buffer = [7; 200];
-    while !stop.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(5));
-        if !pause.load(Ordering::Relaxed) {
-            let _gone = stream.write_all(&buffer);
-            if !read_exact(&mut stream, &mut buffer, stop) {
-                return;
-            }
-        }
-    }
-}
-
-/// Whether it was filled before `stop` and the other end's close.
-fn read_exact(stream: &mut TcpStream, buffer: &mut [u8], stop: &AtomicBool) -> bool {
-    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => return false,
-            Ok(count) => filled += count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                if stop.load(Ordering::Relaxed) {
-                    return false;
-                }
-            }
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
-fn tell_metrics(listener: TcpListener, stop: &AtomicBool, mode: &AtomicU64, requests: &AtomicU64) {
-    let mut listener = Some(listener);
-    while !stop.load(Ordering::Relaxed) {
-        if mode.load(Ordering::Relaxed) == GONE {
-            listener = None;
-        }
-        let Some(Ok((mut stream, _))) = listener.as_ref().map(TcpListener::accept) else {
-            thread::sleep(Duration::from_millis(2));
-            continue;
-        };
-        stream.set_nonblocking(false).unwrap();
-        let _asked = stream.read(&mut [0; 1024]);
-        let body = match mode.load(Ordering::Relaxed) {
-            HUGE => "x 1\n".repeat(2 << 20),
-            SLOW => {
-                thread::sleep(Duration::from_millis(700));
-                String::new()
-            }
-            _ => format!("requests_total {}\n", requests.load(Ordering::Relaxed)),
-        };
-        let _closed = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes());
-    }
-}
-
 /// What host `b` has in force.
 fn queue_length() -> u64 {
     let b = Namespace::open_pinned("latput-b").unwrap();
@@ -202,7 +41,7 @@ fn lab_with<'a>(place: &'a Place, plan: &str) -> (Lab<'a>, Traffic) {
     let lab = Lab::up(place);
     lab.b(&["set", "lat0", "gro=on"]).expect(0, &[]);
     place.write("plan.toml", plan);
-    (lab, Traffic::start())
+    (lab, Traffic::between("latput-a", "latput-b", B))
 }
 
 fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -242,6 +81,43 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
             .is_ok_and(|mut all| all.next().is_none())
     );
     drop(traffic);
+}
+
+#[test]
+fn without_any_right_observing_answers_and_setting_is_refused() {
+    if needs_root() || needs_program("setpriv") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    let (lab, traffic) = lab_with(&place, &plan(HARMFUL, "", "slice = \"200ms\""));
+    let before = told_by_sysfs(&lab);
+    assert!(before.contains("gro_flush_timeout:0"), "{before}");
+    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
+    for words in [&["lat0"][..], &["plan.toml", "lat0"]] {
+        let tune = [&["tune"], words, &["--live", "--slice", "200ms", "-o", "nobody.db"]].concat();
+        let ran = lab.b_behind(&nobody, &[&tune[..], &["--observe", "--port", "7000"]].concat());
+        let answers = ["tcp_rtt_ns_p99: two slices of today differ by", "could be proven in 1 min"];
+        ran.expect(0, &answers);
+        // What would need more rights is named with what it is needed for.
+        ran.expect(
+            0,
+            &["CAP_NET_ADMIN is missing: no knob", "CAP_BPF and CAP_PERFMON are missing"],
+        );
+        assert_eq!(told_by_sysfs(&lab), before);
+        lab.b_behind(&nobody, &tune).expect(3, &["CAP_NET_ADMIN"]);
+        assert_eq!(told_by_sysfs(&lab), before);
+    }
+    assert_eq!(told_by_sysfs(&lab), before);
+    drop(traffic);
+}
+
+/// Every value of sysfs that a knob could be, by `grep`.
+fn told_by_sysfs(lab: &Lab<'_>) -> String {
+    let script = "cd /sys/class/net/lat0 && grep -r . mtu tx_queue_len gro_flush_timeout napi_defer_hard_irqs threaded \
+                  queues/*/[rx]ps_* queues/*/byte_queue_limits/limit_*; ip link show lat0; tc qdisc show dev lat0";
+    lab.b_sh(script)
 }
 
 #[test]

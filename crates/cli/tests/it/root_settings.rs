@@ -38,6 +38,11 @@ impl<'a> Lab<'a> {
         self.place.run(&words)
     }
 
+    /// What a shell prints as host `b`.
+    pub(crate) fn b_sh(&self, script: &str) -> String {
+        self.place.run(&["lab", "exec", "b", "--", "sh", "-c", script]).out
+    }
+
     /// Runs `ip` as a host.
     pub(crate) fn ip(&self, host: &str, args: &[&str]) -> Ran {
         self.place.run(&[&["lab", "exec", host, "--", "ip"], args].concat())

@@ -77,6 +77,13 @@ impl Hosts {
         Ran::from(self.command(args).output().unwrap())
     }
 
+    /// Runs a command on the server, by ssh.
+    pub(crate) fn ssh(&self, words: &[&str]) -> Ran {
+        let mut command = Command::new("ssh");
+        command.arg("root@198.18.9.1").args(words).env("PATH", &self.path);
+        Ran::from(command.stdin(Stdio::null()).output().unwrap())
+    }
+
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let said = std::fs::File::create(self.place.path("stderr")).unwrap();
         self.command(args).stdout(Stdio::null()).stderr(said).spawn().unwrap()

@@ -101,6 +101,10 @@ fn missing() -> Vec<String> {
     ];
     let missing = hindered.into_iter().filter(|(capability, _)| !capability.is_effective());
     missing
-        .map(|(capability, hinders)| format!("{} is missing: {hinders}", capability.name()))
+        .map(|(capability, hinders)| {
+            let name = capability.name();
+            let verb = if name.contains(" and ") { "are" } else { "is" };
+            format!("{name} {verb} missing: {hinders}")
+        })
         .collect()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
@@ -77,11 +78,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Runs a program to its end. `started` is called with the time and whether it is contained.
 pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
+    let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
+    let files = start.files.iter().take(MOST_FILES);
+    let before: Vec<_> = files.clone().map(|path| state_of(&folder.join(path))).collect();
     let mut ended = outcome(start, shared, started);
     if !matches!(ended.ending, Ending::NotStarted { .. }) {
-        let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
-        let read = |path: &String| (path.clone(), read_file(&folder.join(path), start.keep));
-        ended.files = start.files.iter().take(MOST_FILES).map(read).collect();
+        let read = |(path, before): (&String, Option<FileState>)| {
+            (path.clone(), read_file(&folder.join(path), before, start.keep))
+        };
+        ended.files = files.zip(before).map(read).collect();
     }
     shared.over.store(true, Ordering::Release);
     ended
@@ -266,7 +271,17 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
     TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECT_WITHIN).is_ok()
 }
 
-fn read_file(path: &Path, keep: usize) -> Result<KeptOutput, String> {
+/// What differs after a file was written: device, inode, length, and when it was modified.
+type FileState = (u64, u64, u64, i64, i64);
+
+/// `None` where there is no file.
+fn state_of(path: &Path) -> Option<FileState> {
+    let it = path.metadata().ok()?;
+    Some((it.dev(), it.ino(), it.len(), it.mtime(), it.mtime_nsec()))
+}
+
+/// What a program has written to a file, whose state was `before` when the program began.
+fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<KeptOutput, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
     let name = path.display();
     let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
@@ -276,6 +291,9 @@ fn read_file(path: &Path, keep: usize) -> Result<KeptOutput, String> {
     let file = std::fs::File::from(file.map_err(|errno| failed(errno.into()))?);
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(format!("`{name}` is no file"));
+    }
+    if before.is_some() && state_of(path) == before {
+        return Err(format!("`{name}` is older than the program"));
     }
     keeper.read(file).map_err(failed)?;
     Ok(keeper.kept())

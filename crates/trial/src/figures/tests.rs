@@ -22,7 +22,7 @@ fn option(text: &str) -> Result<OwnFigure, OwnFigureError> {
 }
 
 fn read(figure: &str, text: &str) -> Result<f64, String> {
-    let figures = Figures { parser: None, own: vec![option(figure).unwrap()] };
+    let figures = Figures { own: vec![option(figure).unwrap()], ..Figures::default() };
     let read = figures.read_own(&stdout(text));
     read.map(|read| read.into_values().next().unwrap()).map_err(|error| error.to_string())
 }
@@ -60,8 +60,31 @@ fn a_plan_says_its_figures_in_each_form() {
 }
 
 #[test]
+fn a_log_of_hdrhistogram_stands_alone_or_beside_other_figures() {
+    let plan = plan(
+        r#"metrics = { parser = "wrk", histogram = { from = { file = "/tmp/a.hlog" }, unit = "us", tag = "READ" } }"#,
+    );
+    let figures = plan.unwrap();
+    assert_eq!(figures.files(), ["/tmp/a.hlog"]);
+    assert!(!figures.is_empty());
+    let kept = serde_json::to_string(&figures).unwrap();
+    assert_eq!(serde_json::from_str::<Figures>(&kept).unwrap(), figures);
+}
+
+#[test]
 fn what_a_plan_cannot_mean_is_refused_with_the_remedy() {
     for (text, expected) in [
+        (r#"metrics = { histogram = { from = "stdout" } }"#, "missing field `unit`"),
+        (r#"metrics = { histogram = { unit = "us" } }"#, "missing field `from`"),
+        (r#"metrics = { histogram = { from = "stdout", unit = "MB/s" } }"#, "is no unit of time"),
+        (
+            r#"metrics = { histogram = { from = { file = "" }, unit = "us" } }"#,
+            "the file `` cannot be used",
+        ),
+        (
+            r#"metrics = { histogram = { from = "stdout", unit = "us", tag = "" } }"#,
+            "the tag `` cannot be used",
+        ),
         (r#"metrics = { parser = "wrk3" }"#, "did you mean `wrk`"),
         (r#"metrics = { parsers = "wrk" }"#, "unknown field `parsers`"),
         (r#"metrics = "wrk""#, "a table such as { parser"),
@@ -201,11 +224,11 @@ fn a_cut_makes_no_number_of_two_halves() {
 #[test]
 fn figures_of_a_built_in_metric_replace_what_latput_would_count() {
     let figures = Figures {
-        parser: None,
         own: vec![
             option("transactions_per_s=/rps (\\S+)/").unwrap(),
             option("figures_stored=/rps (\\S+)/").unwrap(),
         ],
+        ..Figures::default()
     };
     let metrics = figures.read_own(&stdout("rps 12.5k")).unwrap();
     let mut observation = Observation::default();

@@ -28,9 +28,12 @@ pub(super) fn read(
                     .collect(),
             };
             latput_formats::program::read(&program.figures, &output).map_err(|error| {
+                let unread = ended.files.values().filter_map(|kept| kept.as_ref().err());
+                let why: Vec<String> =
+                    std::iter::once(error.to_string()).chain(unread.cloned()).collect();
                 Error::Program {
                     host: host.clone(),
-                    problem: format!("`{}`: {error}", program.command.in_words()),
+                    problem: format!("`{}`: {}", program.command.in_words(), why.join("; ")),
                     is_transient: true,
                 }
             })

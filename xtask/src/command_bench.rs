@@ -1,0 +1,244 @@
+//! `cargo xtask bench-command`: does a program that runs as a plan's `command` give the rate that latput's own traffic of the same
+//! kind gives? netperf's `TCP_RR` and sockperf's ping-pong beside `tcp_rr`, in one plan, in blocks of random order.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use latput_stats::paired;
+use serde_json::Value;
+
+use crate::lab_run;
+use crate::workspace::{Workspace, find_on_path};
+
+const CONFIDENCE: f64 = 0.95;
+/// An interval of the ratio of rates that is wider than from this to its inverse shows no agreement.
+const CLOSE: f64 = 0.9;
+
+/// How often, how long, and which programs.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Blocks; in each, every program and its counterpart run once.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    blocks: u32,
+    /// Seconds of one run.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// The order of runs.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// netperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netperf: Option<PathBuf>,
+    /// netserver, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netserver: Option<PathBuf>,
+    /// sockperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    sockperf: Option<PathBuf>,
+    /// Run the lab's processes and NAPI threads under `SCHED_FIFO`, on a machine that has other work.
+    #[arg(long)]
+    realtime: bool,
+    /// This latput instead of one built for it.
+    #[arg(long)]
+    latput: Option<PathBuf>,
+}
+
+/// A foreign program and the workload of latput that is to agree with it.
+struct Pair {
+    program: &'static str,
+    /// Bytes of a request and of its answer.
+    bytes: u32,
+    server: String,
+    command: String,
+}
+
+/// A ratio is judged by the rate only: what it costs and its latency are shown beside it.
+const RATE: &str = "transactions_per_s";
+const SHOWN: [&str; 3] = [RATE, "latency_ns_mean", "sut_service_demand_us"];
+
+/// Runs the plan on the lab and prints the ratios. The exit code tells of a rate that does not agree.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let pairs = pairs(options);
+    ensure!(!pairs.is_empty(), "there is no program to compare with: neither netperf nor sockperf");
+    let latput = match &options.latput {
+        Some(path) => path.clone(),
+        None => workspace.build_latput()?,
+    };
+    let folder = workspace.target.join("bench-command");
+    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    std::fs::write(folder.join("plan.toml"), plan(&pairs, options)?)
+        .context("cannot write the plan")?;
+    let _unless_there_is_none = std::fs::remove_file(folder.join("results.db"));
+    let run = ["run", "plan.toml", "--on", "lab", "-o", "results.db"];
+    lab_run::measure(&latput, &folder, &run, options.realtime)?;
+    let (table, agrees) = compare(&pairs, &report(&latput, &folder)?);
+    print!("{table}");
+    Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Those whose programs are there; the others are named.
+fn pairs(options: &Options) -> Vec<Pair> {
+    let find = |name: &str, named: &Option<PathBuf>| {
+        let found = match named {
+            Some(named) => std::fs::canonicalize(named).ok(),
+            None => find_on_path(name),
+        };
+        if found.is_none() {
+            println!("skipped: {name} is not there");
+        }
+        found.map(|path| path.display().to_string())
+    };
+    let netperf = find("netperf", &options.netperf).zip(find("netserver", &options.netserver));
+    // For latencies netperf would take the time of each transaction.
+    let netperf = netperf.map(|(netperf, netserver)| Pair {
+        program: "netperf",
+        bytes: 1,
+        server: format!("{netserver} -D -4 -L {{sut}} -p 12865"),
+        command: format!(
+            "{netperf} -4 -H {{sut}} -p {{port}} -t TCP_RR -l {{duration_s}} -- -r 1,1 \
+             -k THROUGHPUT,THROUGHPUT_UNITS"
+        ),
+    });
+    let sockperf = find("sockperf", &options.sockperf).map(|sockperf| Pair {
+        program: "sockperf",
+        // The least that it sends.
+        bytes: 14,
+        server: format!("{sockperf} server --tcp -i {{sut}} -p 11111"),
+        command: format!(
+            "{sockperf} ping-pong --tcp -i {{sut}} -p {{port}} -m 14 -t {{duration_s}} --tcp-avoid-nodelay"
+        ),
+    });
+    netperf.into_iter().chain(sockperf).collect()
+}
+
+fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
+    let Options { blocks, seconds, seed, .. } = options;
+    let mut plan = "schema = 1\nname = \"a command beside tcp_rr\"\n\n".to_owned();
+    for Pair { program, bytes, server, command } in pairs {
+        let port = server.rsplit(' ').next().context("a server ends in its port")?;
+        let _infallible = write!(
+            plan,
+            "[[workload]]\nkind = \"tcp_rr\"\nname = \"tcp_rr beside {program}\"\nrequest_bytes = {bytes}\nresponse_bytes = {bytes}\n\n\
+             [[workload]]\nkind = \"command\"\nname = \"{program}\"\nserver = {{ command = {server:?}, ready = {{ tcp = {port} }} }}\n\
+             command = {command:?}\n\n"
+        );
+    }
+    let _infallible = write!(
+        plan,
+        "[method]\ndesign = \"blocks\"\nseed = {seed}\nrepetitions = {{ min = {blocks}, max = {blocks} }}\nduration = \"{seconds}s\"\nwarmup = \"200ms\"\n"
+    );
+    Ok(plan)
+}
+
+fn report(latput: &Path, folder: &Path) -> Result<Value> {
+    let told = Command::new(latput)
+        .args(["report", "results.db", "--json"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start latput")?;
+    ensure!(told.status.success(), "`latput report` ended with {}", told.status);
+    serde_json::from_slice(&told.stdout).context("cannot read the report")
+}
+
+/// The table, and whether every rate agrees: the interval of the ratio holds 1, and is no wider than the goal.
+fn compare(pairs: &[Pair], report: &Value) -> (String, bool) {
+    let mut table = format!(
+        "\n{:<10} {:<22} {:>28}  goal: holds 1, within [{CLOSE}, {:.3}]\n",
+        "program",
+        "figure",
+        format!("command/tcp_rr [{:.0} %]", CONFIDENCE * 100.0),
+        1.0 / CLOSE
+    );
+    let mut agrees = true;
+    for (idx, pair) in pairs.iter().enumerate() {
+        for figure in SHOWN {
+            let values = in_blocks(report, 2 * idx, figure);
+            if values.is_empty() && figure != RATE {
+                continue; // the program does not tell it
+            }
+            let ratio = paired::ratio(&values, CONFIDENCE);
+            let is_held = ratio.as_ref().is_some_and(|it| {
+                (it.low..=it.high).contains(&1.0) && it.low >= CLOSE && it.high <= 1.0 / CLOSE
+            });
+            let text = ratio.map_or_else(
+                || "unknown".to_owned(),
+                |it| format!("{:.3} [{:.3}, {:.3}] {}", it.value, it.low, it.high, it.runs),
+            );
+            let verdict = match (figure, is_held) {
+                (RATE, true) => "held",
+                (RATE, false) => "MISSED",
+                _ => "-",
+            };
+            agrees &= figure != RATE || is_held;
+            let _infallible =
+                writeln!(table, "{:<10} {figure:<22} {text:>28}  {verdict}", pair.program);
+        }
+    }
+    (table, agrees)
+}
+
+/// A figure of a workload and of the next one, by block.
+fn in_blocks(report: &Value, workload: usize, figure: &str) -> Vec<(f64, f64)> {
+    let runs = report["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let value = |run: &Value| run["metrics"][figure].as_f64();
+    let is_of = |run: &&Value, workload: usize| run["workload"].as_u64() == Some(workload as u64);
+    let ours = runs.iter().filter(|run| is_of(run, workload));
+    let both = ours.filter_map(|ours| {
+        let mut same = runs.iter().filter(|run| run["block"] == ours["block"]);
+        Some((value(ours)?, value(same.find(|run| is_of(run, workload + 1))?)?))
+    });
+    both.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> Pair {
+        Pair { program: "p", bytes: 1, server: "s -p 7".to_owned(), command: "c {port}".to_owned() }
+    }
+
+    /// Runs of both workloads in blocks of other speed, the command `ratio` times as fast.
+    fn runs(ratios: &[f64]) -> Value {
+        let run = |block: usize, workload: u32, rate: f64| serde_json::json!({"block": block, "workload": workload, "metrics": {RATE: rate}});
+        let of_block = |(block, ratio): (usize, &f64)| {
+            let rate = 100.0 * (block + 1) as f64;
+            [run(block, 1, rate * ratio), run(block, 0, rate)]
+        };
+        let runs: Vec<Value> = ratios.iter().enumerate().flat_map(of_block).collect();
+        serde_json::json!({ "runs": runs })
+    }
+
+    #[test]
+    fn rates_agree_where_a_narrow_interval_holds_1() {
+        for (ratios, agrees) in [
+            (&[1.01, 0.99, 1.02, 0.98][..], true),
+            (&[1.05, 1.05, 1.06, 1.05], false), // another rate
+            (&[1.5, 0.5, 1.4, 0.6], false),     // nothing is known
+            (&[], false),
+        ] {
+            let (table, found) = compare(&[pair()], &runs(ratios));
+            assert_eq!(found, agrees, "{table}");
+        }
+    }
+
+    #[test]
+    fn a_plan_names_each_program_with_its_port() {
+        let options = Options {
+            blocks: 3,
+            seconds: 1,
+            seed: 1,
+            netperf: None,
+            netserver: None,
+            sockperf: None,
+            realtime: false,
+            latput: None,
+        };
+        let plan: toml::Value = toml::from_str(&plan(&[pair()], &options).unwrap()).unwrap();
+        assert_eq!(plan["workload"][1]["server"]["ready"]["tcp"].as_integer(), Some(7));
+    }
+}
