@@ -1,10 +1,13 @@
 //! What a plan found on several pairs of hosts: a setting that helps on one pair and not on its twin is not recommended.
 
+mod plan;
+
 use latput_stats::paired::Center;
 use latput_stats::{Agreement, Estimate};
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Results, Row};
 
+pub use self::plan::confirming_plan;
 use crate::goal::{Goal, Optimize};
 use crate::recommend::{eliminated, objective_center};
 use crate::summary::confirmation;
