@@ -34,6 +34,7 @@ mod root_commands;
 mod root_confirm;
 mod root_effect;
 mod root_fleet;
+mod root_fleet_confirm;
 mod root_hosts;
 mod root_hung;
 mod root_identity;

@@ -185,7 +185,7 @@ mod tests {
         empty.settings[1].by_role.clear();
         refused(&plan, &empty, 1, "changes no knob");
         let program = "schema = 1\ngoal = \"latency\"\n[factors]\nmtu = [1400, 1500]\n[[workload]]\nkind = \"command\"\n\
-                       command = [\"true\"]\nparser = \"redis-benchmark\"\n";
+                       command = \"redis-benchmark -t get --csv\"\n";
         let (plan, found) = run(program);
         refused(&plan, &found, 1, "somebody's own");
     }
