@@ -227,7 +227,7 @@ fn results_of_somebody_else_can_run_no_program_on_the_pairs() {
     let plan = PLAN.replace(
         "kind = \"tcp_stream\"",
         "kind = \"command\"\ncommand = \"sh -c 'sleep 0.05; echo 5'\"\n\
-         metrics = { own = [{ name = \"n\", output = '([0-9]+)', better = \"higher\" }] }",
+         metrics = { own = [{ name = \"n\", regex = '([0-9]+)', better = \"higher\" }] }",
     );
     let plan =
         plan.replace("maximize throughput_bps", "maximize n").replace("message_bytes = 4096", "");

@@ -7,6 +7,7 @@ use latput_experiment::session::{self, Checked, Run};
 use latput_experiment::{ResultsDb, Testbed};
 use latput_knobs::Setting;
 use latput_trial::observation::Role;
+use latput_trial::today::first_difference;
 use latput_trial::{Plan, Results};
 use latput_units::Nanos;
 
@@ -255,7 +256,7 @@ impl SeenPairs {
             self.first = Some((word.to_owned(), today));
             return Ok(());
         };
-        match difference(&today, first) {
+        match first_difference(&today, first) {
             None => Ok(()),
             Some(what) => Err(PairFailure::usage(format!(
                 "its values of today are others than those of {other} ({what}), so that ratios to them cannot be compared: \
@@ -264,24 +265,6 @@ impl SeenPairs {
             ))),
         }
     }
-}
-
-/// The first value in which two differ: `sut.mtu=9000, there 1500`.
-fn difference(today: &BTreeMap<Role, Setting>, other: &BTreeMap<Role, Setting>) -> Option<String> {
-    let keys = |of: &BTreeMap<Role, Setting>| -> Vec<_> {
-        of.iter().flat_map(|(role, set)| set.keys().map(|knob| (*role, *knob))).collect()
-    };
-    let value = |of: &BTreeMap<Role, Setting>, (role, knob)| {
-        of.get(&role)
-            .and_then(|set| set.get(&knob))
-            .map_or("several values".to_owned(), ToString::to_string)
-    };
-    let all = keys(today).into_iter().chain(keys(other));
-    let mut differing = all.filter(|key| value(today, *key) != value(other, *key));
-    differing.next().map(|key| {
-        let (role, knob) = key;
-        format!("{}.{knob}={}, there {}", role.name(), value(today, key), value(other, key))
-    })
 }
 
 #[cfg(test)]
