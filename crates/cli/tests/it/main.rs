@@ -47,6 +47,7 @@ mod root_service;
 mod root_settings;
 mod root_ssh_faults;
 mod root_today;
+mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
