@@ -122,7 +122,7 @@ impl Drop for Tuned {
 /// Whether TuneD says that all values of the profile are in force.
 fn verifies() -> bool {
     let ran = Ran::from(Command::new("tuned-adm").arg("verify").output().unwrap());
-    let word = if ran.code == Some(0) { "Verification succe" } else { "Verification failed" };
+    let word = if ran.code == Some(0) { "succeeded" } else { "Verification failed" };
     assert!(ran.out.contains(word), "{ran:?}");
     ran.code == Some(0)
 }
