@@ -221,6 +221,8 @@ mod tests {
         agrees("fleet-apply", rollout);
         let pairs = serde_json::to_value(schemars::schema_for!(fleet::PairsDocument)).unwrap();
         agrees("fleet-pairs", pairs);
+        let confirm = serde_json::to_value(schemars::schema_for!(fleet::ConfirmDocument)).unwrap();
+        agrees("fleet-confirm", confirm);
         agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
         let said =
             serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchSaid))

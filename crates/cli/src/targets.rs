@@ -40,6 +40,11 @@ pub(crate) struct HostArgs {
 }
 
 impl HostArgs {
+    /// For hosts that no flag says more of than what to take along.
+    pub(crate) fn bringing(bring: Option<PathBuf>) -> Self {
+        Self { bring, ..Self::default() }
+    }
+
     /// What a word names, for this plan. No host has said anything yet.
     pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<NamedTestbed<'_>, CliError> {
         let source = if plan.live().is_some() {
@@ -212,6 +217,11 @@ impl NamedTestbed<'_> {
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = Permitted { ways, lab, guest, programs, ..Permitted::default() };
         context.leave_rights_to_broker(&permitted, &outputs)
+    }
+
+    /// What it is called: the testbed's name in results.
+    pub(crate) fn word(&self) -> &str {
+        &self.word
     }
 
     /// How its hosts are reached; empty where latput makes them.

@@ -30,6 +30,8 @@ pub struct Discovered {
     pub warnings: Vec<String>,
     /// The same hosts as a testbed file.
     pub file: String,
+    /// What tells the network namespace of each from every other.
+    pub namespaces: [String; 2],
 }
 
 const ROLES: [Role; 2] = [Role::Sut, Role::Generator];
@@ -73,6 +75,7 @@ pub fn discover(
         said: said(&ends, &pair, &others),
         warnings: warnings(&ends, &pair, targets),
         file: file(targets, &hosts, bring),
+        namespaces: [0, 1].map(|end| views[end].namespace.clone()),
         hosts,
     })
 }

@@ -286,6 +286,27 @@ impl ResultsDb {
         }
     }
 
+    /// The newest run of exactly this plan that ended by its own rules.
+    pub fn finished(&self, plan: &str) -> Result<Option<Results>, Error> {
+        let newest: Option<i64> = self.sql(self.db.query_row(
+            "SELECT max(id) FROM run WHERE plan = ?1 AND finished = 1",
+            [plan],
+            |row| row.get(0),
+        ))?;
+        newest.map(|run| self.load_chosen(Some(run))).transpose()
+    }
+
+    /// The text of a run's plan, with the flags that it was started with: of the run of this number, or without a number of
+    /// the newest.
+    pub fn plan_text(&self, run: Option<i64>) -> Result<String, Error> {
+        let run = run.map_or_else(|| self.newest(), Ok)?;
+        let found =
+            self.db.query_row("SELECT plan FROM run WHERE id = ?1", [run], |row| row.get(0));
+        self.sql(found.optional())?.ok_or_else(|| {
+            self.error(format!("it has no run {run}: leave out --run for the newest"))
+        })
+    }
+
     /// Starts a run; `header` is the results without rows.
     pub fn begin(
         &self,

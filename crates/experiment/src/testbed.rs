@@ -47,6 +47,8 @@ pub struct Testbed {
     pub kind: TestbedKind,
     /// Remarks for every result of this testbed.
     pub notes: Vec<String>,
+    /// What tells the network namespace of each of its hosts from every other, where it was asked for.
+    pub namespaces: Vec<String>,
     /// The lab, removed when the testbed is dropped.
     lab: Option<HeldLab>,
 }
@@ -131,6 +133,7 @@ impl Testbed {
             name: simulator.name(),
             kind: TestbedKind::Simulator(simulator),
             notes: Vec::new(),
+            namespaces: Vec::new(),
             lab: None,
         })
     }
@@ -141,6 +144,7 @@ impl Testbed {
             name: format!("vm:{spec}"),
             kind: TestbedKind::Guest(spec),
             notes: Vec::new(),
+            namespaces: Vec::new(),
             lab: None,
         }
     }
@@ -154,6 +158,7 @@ impl Testbed {
             name: peer.to_string(),
             kind: TestbedKind::ThirdParty(peer, address),
             notes: Vec::new(),
+            namespaces: Vec::new(),
             lab: None,
         })
     }
@@ -190,7 +195,13 @@ impl Testbed {
         }
         let roles = [Role::Generator, Role::Sut];
         let hosts = places.iter().zip(roles).map(|(place, role)| place.host(role)).collect();
-        Ok(Self { name: "lab".to_owned(), kind: TestbedKind::Hosts(hosts), notes, lab: Some(lab) })
+        Ok(Self {
+            name: "lab".to_owned(),
+            kind: TestbedKind::Hosts(hosts),
+            notes,
+            namespaces: Vec::new(),
+            lab: Some(lab),
+        })
     }
 
     /// Both ends on this host's loopback, each on its own CPUs if there are two. It needs no root
@@ -218,7 +229,13 @@ impl Testbed {
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
-        Self { name: LOOPBACK.to_owned(), kind: TestbedKind::Hosts(hosts), notes, lab: None }
+        Self {
+            name: LOOPBACK.to_owned(),
+            kind: TestbedKind::Hosts(hosts),
+            notes,
+            namespaces: Vec::new(),
+            lab: None,
+        }
     }
 
     /// Two hosts, with the interfaces that were found between them.
@@ -227,6 +244,7 @@ impl Testbed {
             name: found.name.clone(),
             kind: TestbedKind::Hosts(found.hosts.to_vec()),
             notes: found.said.iter().chain(&found.warnings).cloned().collect(),
+            namespaces: found.namespaces.to_vec(),
             lab: None,
         }
     }
@@ -234,7 +252,7 @@ impl Testbed {
     /// One host with live traffic.
     pub fn alone(name: &str, host: HostSpec) -> Self {
         let kind = TestbedKind::Hosts(vec![host]);
-        Self { name: name.to_owned(), kind, notes: Vec::new(), lab: None }
+        Self { name: name.to_owned(), kind, notes: Vec::new(), namespaces: Vec::new(), lab: None }
     }
 
     /// The hosts of a testbed file.
@@ -283,6 +301,7 @@ impl Testbed {
             name: file.to_owned(),
             kind: TestbedKind::Hosts(hosts),
             notes: Vec::new(),
+            namespaces: Vec::new(),
             lab: None,
         })
     }

@@ -44,6 +44,15 @@ pub struct ListedHost {
     pub setting: Setting,
 }
 
+/// Two hosts between which traffic flows, as a list has them: their words are not understood yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPair {
+    /// Its group.
+    pub group: String,
+    /// The words of the system under test and of the host that makes the traffic.
+    pub words: [String; 2],
+}
+
 /// A host of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetHost {
@@ -80,7 +89,10 @@ struct InventoryFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupTable {
+    #[serde(default)]
     hosts: Vec<HostEntry>,
+    #[serde(default)]
+    pairs: Vec<Vec<String>>,
     interface: Option<String>,
     driver: Option<String>,
     #[serde(default)]
@@ -104,15 +116,8 @@ struct HostTable {
 
 /// Reads an inventory file: `schema = 1` and tables `[group.NAME]`.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
-    let file: InventoryFile =
-        toml::from_str(text).map_err(|error| InventoryError::new(error.to_string()))?;
-    if file.schema != SCHEMA {
-        let problem = format!("schema must be {SCHEMA}, not {}", file.schema);
-        return Err(InventoryError::new(problem));
-    }
     let mut hosts = Vec::new();
-    for (group, table) in file.group {
-        check_name(&group)?;
+    for (group, table) in groups(text)? {
         let values = table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar(value)?)));
         let values = values.collect::<Result<Vec<_>, String>>();
         let setting = values.and_then(setting_of);
@@ -134,6 +139,34 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
         }
     }
     counted(hosts)
+}
+
+/// Reads the pairs of hosts of an inventory file: `pairs` of its groups.
+pub fn parse_pairs(text: &str) -> Result<Vec<ListedPair>, InventoryError> {
+    let mut pairs = Vec::new();
+    for (group, table) in groups(text)? {
+        for words in table.pairs {
+            let words = words.try_into().map_err(|words: Vec<String>| {
+                let count = words.len();
+                InventoryError::new(format!(
+                    "group `{group}`: a pair of `pairs` has {count} hosts: write two, [\"ssh://server\", \"ssh://client\"]"
+                ))
+            })?;
+            pairs.push(ListedPair { group: group.clone(), words });
+        }
+    }
+    Ok(pairs)
+}
+
+fn groups(text: &str) -> Result<BTreeMap<String, GroupTable>, InventoryError> {
+    let file: InventoryFile =
+        toml::from_str(text).map_err(|error| InventoryError::new(error.to_string()))?;
+    if file.schema != SCHEMA {
+        let problem = format!("schema must be {SCHEMA}, not {}", file.schema);
+        return Err(InventoryError::new(problem));
+    }
+    file.group.keys().try_for_each(|group| check_name(group))?;
+    Ok(file.group)
 }
 
 /// Reads one word a line. Empty lines and those that begin with `#` are left out.
@@ -296,6 +329,28 @@ mod tests {
         let many = vec!["'ssh://a'"; HOSTS_MOST + 1].join(",");
         let said = parse(&format!("schema = 1\n[group.a]\nhosts = [{many}]")).unwrap_err();
         assert!(said.problem.contains("at most 10000"), "{said}");
+    }
+
+    #[test]
+    fn pairs_are_read_beside_hosts_and_are_none_of_them() {
+        let text = format!(
+            "{GOOD}\n[group.x]\npairs = [['ssh://s1', 'ssh://c1'], ['ssh://s2', 'ssh://c2']]\n"
+        );
+        let pairs = parse_pairs(&text).unwrap();
+        let words: Vec<String> = pairs.iter().map(|pair| pair.words.join(",")).collect();
+        assert_eq!(words, ["ssh://s1,ssh://c1", "ssh://s2,ssh://c2"]);
+        assert!(pairs.iter().all(|pair| pair.group == "x"));
+        assert_eq!(parse(&text).unwrap().len(), parse(GOOD).unwrap().len());
+        assert_eq!(parse_pairs(GOOD).unwrap(), []);
+        for (pairs, problem) in [
+            ("[['ssh://a']]", "has 1 hosts: write two"),
+            ("[['ssh://a', 'ssh://b', 'ssh://c']]", "has 3 hosts"),
+            ("['ssh://a']", "invalid type"),
+        ] {
+            let said = parse_pairs(&format!("schema = 1\n[group.a]\npairs = {pairs}")).unwrap_err();
+            assert!(said.problem.contains(problem), "{pairs}: {said}");
+        }
+        assert!(parse_pairs("schema = 2").is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod stages;
 pub mod twins;
 
 pub use guard::Guards;
-pub use inventory::{FleetHost, InventoryError, ListedHost};
+pub use inventory::{FleetHost, InventoryError, ListedHost, ListedPair};
 pub use judge::{Answered, Difference, HostState, Judged, judge};
 pub use look::{HostLook, InterfaceLook};
 pub use stages::{StageStep, stages};

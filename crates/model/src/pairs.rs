@@ -1,10 +1,14 @@
 //! What a plan found on several pairs of hosts: a setting that helps on one pair and not on its twin is not recommended.
 
+mod plan;
+
 use latput_stats::paired::Center;
 use latput_stats::{Agreement, Estimate};
 use latput_trial::results::LabelledSetting;
+use latput_trial::today::first_difference;
 use latput_trial::{Results, Row};
 
+pub use self::plan::confirming_plan;
 use crate::goal::{Goal, Optimize};
 use crate::recommend::{eliminated, objective_center};
 use crate::summary::confirmation;
@@ -132,15 +136,13 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
     let text = first.goal.as_ref().ok_or_else(|| format!("{} has no goal", name(first)))?;
     for other in files {
         let differs = if other.goal != first.goal {
-            "goal"
+            "goal".to_owned()
         } else if other.workloads != first.workloads {
-            "workload"
+            "workload".to_owned()
         } else if other.confidence.to_bits() != first.confidence.to_bits() {
-            "confidence"
-        } else if other.settings.first().map(|it| &it.by_role)
-            != first.settings.first().map(|it| &it.by_role)
-        {
-            "first setting, which all others are compared with"
+            "confidence".to_owned()
+        } else if let Some(what) = first_settings_differ(first, other) {
+            format!("first setting, which all others are compared with ({what})")
         } else {
             continue;
         };
@@ -154,6 +156,14 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
         return Err(format!("{} has no setting, or an invalid confidence", name(first)));
     }
     Goal::parse_kept(text).map_err(|error| error.to_string())
+}
+
+fn first_settings_differ(one: &Results, other: &Results) -> Option<String> {
+    match [one, other].map(|results| results.settings.first()) {
+        [Some(one), Some(other)] => first_difference(&one.by_role, &other.by_role),
+        [None, None] => None,
+        _ => Some("one has none".to_owned()),
+    }
 }
 
 /// Where each of the results has a setting; `None` if one lacks it.
@@ -228,6 +238,8 @@ fn judged(
 
 #[cfg(test)]
 mod tests {
+    use latput_knobs::{Knob, Qdisc, Setting, Value};
+    use latput_trial::observation::Role;
     use latput_units::Rng;
 
     use super::*;
@@ -313,12 +325,36 @@ mod tests {
         let other = files().into_iter().map(|it| Results { settings: Vec::new(), ..it });
         refused(&other.collect::<Vec<_>>(), "has no setting");
         let mut other = files();
+        other[1].settings[0].by_role = setting("mtu=9000");
+        refused(
+            &other,
+            "another first setting, which all others are compared with (sut.mtu=several values, there 9000)",
+        );
+        let mut other = files();
         other[1].settings[1].label = "x".to_owned();
         other[1].settings[2].label = "y".to_owned();
         refused(&other, "no setting but the first");
         let mut other = files();
         other[1].rows.retain(|row| row.block == 0);
         refused(&other, "fewer than two blocks");
+    }
+
+    fn setting(text: &str) -> std::collections::BTreeMap<Role, Setting> {
+        let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
+        [(Role::Sut, Setting::from([(knob, value)]))].into()
+    }
+
+    /// As each kernel numbers the disciplines that somebody has set.
+    #[test]
+    fn disciplines_that_only_kernels_number_are_the_same_first_setting() {
+        let mut files = vec![pair(0, [1.1, 1.3]), pair(1, [1.1, 1.3])];
+        for (file, number) in files.iter_mut().zip(1u16..) {
+            let qdisc = Qdisc::of_kind("fq_codel").with_handle(number);
+            file.settings[0].by_role =
+                [(Role::Sut, Setting::from([(Knob::Qdisc, Value::Qdisc(qdisc))]))].into();
+        }
+        assert_ne!(files[0].settings[0].by_role, files[1].settings[0].by_role);
+        assert_eq!(PairsSummary::of(&files).unwrap().recommended, Some(1));
     }
 
     #[test]

@@ -168,12 +168,16 @@ impl Plan {
         levels.fold(1, u64::saturating_mul)
     }
 
-    /// Whether settings can take turns while traffic flows: there are several, no change of their
-    /// knobs disturbs traffic, and no workload ends by a count.
+    /// Whether settings can take turns while traffic flows: there are several, and they
+    /// [may](Self::may_take_turns).
     pub fn is_cheap_to_change(&self) -> bool {
-        let targets = self.factors.iter().flat_map(|factor| &factor.targets);
-        self.combinations() > 1
-            && targets.clone().all(|target| target.knob.spec().tier == Tier::Hitless)
+        self.combinations() > 1 && self.may_take_turns()
+    }
+
+    /// Whether no change of its knobs disturbs traffic, and no workload ends by a count.
+    pub fn may_take_turns(&self) -> bool {
+        let mut targets = self.factors.iter().flat_map(|factor| &factor.targets);
+        targets.all(|target| target.knob.spec().tier == Tier::Hitless)
             && self
                 .workloads
                 .iter()

@@ -56,6 +56,25 @@ pub fn has(today: &BTreeMap<Role, Setting>, setting: &BTreeMap<Role, Setting>) -
     setting.iter().all(|(role, set)| set.iter().all(|(knob, value)| has(role, knob, value)))
 }
 
+/// The first value in which the settings of two testbeds differ: `sut.mtu=9000, there 1500`. Values are alike if they
+/// read alike: each kernel numbers its queue disciplines itself.
+pub fn first_difference(
+    here: &BTreeMap<Role, Setting>,
+    there: &BTreeMap<Role, Setting>,
+) -> Option<String> {
+    let keys = [here, there].into_iter().flat_map(|by_role| {
+        by_role.iter().flat_map(|(role, set)| set.keys().map(|knob| (*role, *knob)))
+    });
+    let value = |by_role: &BTreeMap<Role, Setting>, role: Role, knob: Knob| {
+        let value = by_role.get(&role).and_then(|set| set.get(&knob));
+        value.map_or_else(|| "several values".to_owned(), ToString::to_string)
+    };
+    keys.into_iter().find_map(|(role, knob)| {
+        let (ours, theirs) = (value(here, role, knob), value(there, role, knob));
+        (ours != theirs).then(|| format!("{}.{knob}={ours}, there {theirs}", role.name()))
+    })
+}
+
 /// What is another value now than it was, in sentences.
 pub fn differences(before: &[HostToday], now: &[HostToday]) -> Vec<String> {
     let value = |hosts: &[HostToday], host: &str, key| {

@@ -89,7 +89,7 @@ pub(crate) fn all(
         interval: None,
         stop: &context.stop,
     };
-    let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks } =
+    let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks, .. } =
         session::check(&run)?;
     tell(
         context,

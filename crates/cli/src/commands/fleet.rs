@@ -1,5 +1,6 @@
 //! `latput fleet`: reads, compares and sets the interfaces of many hosts side by side.
 
+mod confirm;
 mod crew;
 mod hosts;
 mod look;
@@ -35,7 +36,8 @@ Examples:
   latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
-  latput fleet pairs pair1.db pair2.db pair3.db             is the winner one on every pair?
+  latput fleet confirm latput-results.db -i inventory.toml  is the winner one on every pair of hosts?
+  latput fleet pairs pair1.db pair2.db pair3.db             the same of results that are there
 
 inventory.toml:
   schema = 1
@@ -63,6 +65,8 @@ enum Action {
     Apply(rollout::Args),
     /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
     Pairs(pairs::Args),
+    /// Measure what a run recommends on three pairs of hosts or more: is it a winner on all of them?
+    Confirm(confirm::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
     Look(look::Args),
@@ -96,6 +100,7 @@ impl Args {
             Action::Drift(args) => args.run(context, "drift"),
             Action::Apply(args) => args.run(context),
             Action::Pairs(args) => args.run(context),
+            Action::Confirm(args) => args.run(context),
             Action::Look(args) => args.run(),
         }
     }

@@ -232,15 +232,15 @@ struct PairsSettingPart {
 /// The ratio on one pair, with its interval.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct PairRatio {
+pub(crate) struct PairRatio {
     /// The objective's ratio to the first setting's.
-    ratio: f64,
+    pub(crate) ratio: f64,
     /// The lower end of its interval.
-    low: f64,
+    pub(crate) low: f64,
     /// The upper end.
-    high: f64,
+    pub(crate) high: f64,
     /// The confidence of the interval.
-    confidence: f64,
+    pub(crate) confidence: f64,
 }
 
 impl PairsDocument {
@@ -257,7 +257,7 @@ impl PairsDocument {
             ratio: setting.ratio,
             p_value: setting.p_value,
             inconsistency: setting.inconsistency,
-            pairs: setting.ratios.iter().map(pair_ratio).collect(),
+            pairs: setting.ratios.iter().map(PairRatio::of).collect(),
         };
         Self {
             schema: 1,
@@ -271,7 +271,56 @@ impl PairsDocument {
     }
 }
 
-fn pair_ratio(ratio: &Estimate) -> PairRatio {
-    let Estimate { value, low, high, confidence, .. } = *ratio;
-    PairRatio { ratio: value, low, high, confidence }
+impl PairRatio {
+    pub(crate) fn of(ratio: &Estimate) -> Self {
+        let Estimate { value, low, high, confidence, .. } = *ratio;
+        Self { ratio: value, low, high, confidence }
+    }
+}
+
+/// The output of `latput fleet confirm`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfirmDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The results that recommend the setting.
+    pub(crate) results: String,
+    /// The setting's label there.
+    pub(crate) setting: String,
+    /// The goal.
+    pub(crate) goal: String,
+    /// The confidence of the verdict.
+    pub(crate) confidence: f64,
+    /// `confirmed` (proven better than today's on every pair), `unstable` (the pairs differ by more than their intervals),
+    /// `worse` (proven worse, or short of a limit, on a pair) or `unproven`; `null` while a pair is missing.
+    pub(crate) verdict: Option<String>,
+    /// The reason, or what is missing.
+    pub(crate) why: String,
+    /// The objective's ratio to today's over the pairs that have ended, weighted by their errors; `null` of fewer than two.
+    pub(crate) ratio: Option<f64>,
+    /// The chance that their ratios lie so far apart if all are one (Welch's test of Cochran's Q).
+    pub(crate) p_value: Option<f64>,
+    /// The share of the scatter between pairs that their errors do not explain (I^2), 0 to 1.
+    pub(crate) inconsistency: Option<f64>,
+    /// Every pair, in the order in which they were named.
+    pub(crate) pairs: Vec<ConfirmPairPart>,
+}
+
+/// A pair of hosts.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfirmPairPart {
+    /// Its hosts, the system under test first, or its testbed file.
+    pub(crate) pair: String,
+    /// Its results file.
+    pub(crate) file: String,
+    /// `done`, `cut-short` (some trials are kept), `failed` (none is, or it cannot be compared) or `not-run`.
+    pub(crate) outcome: String,
+    /// Why it is not done; else empty.
+    pub(crate) why: String,
+    /// The trials that it has.
+    pub(crate) trials: usize,
+    /// The ratio on it; `null` where it is not done, or is the only one.
+    pub(crate) ratio: Option<PairRatio>,
 }

@@ -109,3 +109,76 @@ fn a_winner_that_only_some_pairs_have_is_unstable_and_not_recommended() {
     pairs(&["pair0.db", "pair0.db"]).expect(2, &["given twice"]);
     pairs(&["pair0.db", "none.db"]).expect(1, &["none.db"]);
 }
+
+const PAIRS: [&str; 3] =
+    ["netns://no-s1,netns://no-c1", "netns://no-s2,netns://no-c2", "netns://no-s3,netns://no-c3"];
+
+#[test]
+fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place.write("same.toml", &PLAN.replace("9000", "1499"));
+    place.write("no-goal.toml", &PLAN.replace("goal = \"maximize throughput_bps\"", ""));
+    for (plan, results) in
+        [("plan.toml", "a.db"), ("same.toml", "same.db"), ("no-goal.toml", "no.db")]
+    {
+        place.run(&["run", plan, "--on", "sim:server-10g", "-o", results]).expect(0, &[]);
+    }
+    place.write("hosts.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a']\n");
+    place.write("odd.toml", "schema = 1\n[group.a]\npairs = [['ssh://a']]\n");
+    place.write(
+        "two.toml",
+        "schema = 1\n[group.a]\npairs = [['ssh://a', 'ssh://b'], ['ssh://c', 'ssh://d']]\n",
+    );
+    let words = |results: &'static str, more: &[&'static str]| {
+        [&["fleet", "confirm", results], &PAIRS[..], more].concat()
+    };
+    for (args, code, said) in [
+        (vec!["fleet", "confirm"], 2, &["RESULTS"][..]),
+        (vec!["fleet", "confirm", "a.db"], 2, &["0 pairs of hosts", "HOST,HOST"]),
+        (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1]], 2, &["2 pairs", "fleet pairs"]),
+        (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], PAIRS[0]], 2, &["given twice"]),
+        (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], "lab"], 2, &["`lab` is no pair"]),
+        (vec!["fleet", "confirm", "a.db", "-i", "hosts.toml"], 2, &["hosts.toml", "pairs = [["]),
+        (vec!["fleet", "confirm", "a.db", "-i", "odd.toml"], 2, &["odd.toml", "write two"]),
+        (vec!["fleet", "confirm", "a.db", "-i", "two.toml"], 2, &["2 pairs"]),
+        (vec!["fleet", "confirm", "a.db", "-i", "two.toml", "--group", "b"], 2, &["no group"]),
+        (vec!["fleet", "confirm", "a.db", "-i", "none.toml"], 2, &["none.toml"]),
+        (words("a.db", &["-i", "two.toml"]), 2, &["cannot be used with"]),
+        (words("none.db", &[]), 1, &["none.db"]),
+        (words("plan.toml", &[]), 1, &["plan.toml", "not a results file"]),
+        (words("same.db", &[]), 2, &["no setting is proven better", "--setting"]),
+        (words("no.db", &[]), 2, &["no goal"]),
+        (words("no.db", &["--setting", "9000"]), 2, &["no.db", "no goal"]),
+        (words("a.db", &["--setting", "1500"]), 2, &["the others are compared with"]),
+        (words("a.db", &["--setting", "7us"]), 2, &["7us", "there are"]),
+        (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
+        (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),
+        (words("a.db", &["-o", "none/x"]), 2, &["none/x", "no folder"]),
+    ] {
+        place.run(&args).expect(code, said);
+        assert!(!place.path("latput-pairs").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn pairs_that_are_not_reached_are_each_named_and_nothing_is_decided() {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
+    let args = [&["fleet", "confirm", "a.db"], &PAIRS[..]].concat();
+    let ran = place.run(&args);
+    ran.expect(6, &["no verdict: 3 of 3 pairs are missing", "run the same command again"]);
+    for pair in PAIRS {
+        assert!(ran.out.contains(&format!("{pair}: failed: ")), "{ran:#?}");
+    }
+    let ran = place.run(&[&args[..], &["--json"]].concat());
+    ran.expect(6, &[]);
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let schema = include_str!("../../../../docs/schema/fleet-confirm.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&found), "{found}");
+    assert_eq!(found["verdict"], serde_json::Value::Null);
+    assert_eq!(found["pairs"][2]["pair"], PAIRS[2]);
+    assert_eq!(found["pairs"][2]["outcome"], "failed");
+}

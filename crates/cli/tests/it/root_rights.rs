@@ -103,9 +103,12 @@ fn who_has_read_a_results_file_of_others_holds_no_right_but_to_files() {
     ] {
         assert_eq!(held(&place, args), DAC_OVERRIDE, "{args:?}");
     }
-    for args in
-        [&["apply", "a.db"][..], &["fleet", "verify", "--from", "a.db", "--hosts-from", "echo lo"]]
-    {
+    let pairs = ["netns://a,netns://b", "netns://c,netns://d", "netns://e,netns://f"];
+    for args in [
+        &["apply", "a.db"][..],
+        &["fleet", "verify", "--from", "a.db", "--hosts-from", "echo lo"],
+        &["fleet", "confirm", "a.db", pairs[0], pairs[1], pairs[2]],
+    ] {
         assert_eq!(held(&place, args), NONE, "{args:?}");
     }
 }

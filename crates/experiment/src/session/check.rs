@@ -16,12 +16,14 @@ use crate::runner::{TrialRunner, Wanted};
 use crate::unsupported::{By, without_unsupported};
 
 /// A run that would start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// The design of its trials.
     pub design: Design,
     /// Number of settings, with the hosts' own values; of a search those that it chooses from.
     pub settings: u64,
+    /// The first setting, which has the hosts' own values; `None` where they are not known.
+    pub first: Option<LabelledSetting>,
     /// Number of workloads.
     pub workloads: u64,
     /// The fewest and the most trials. Settings that take turns in slices have their time, not their number.
@@ -93,6 +95,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     Ok(Checked {
         design,
         settings: settings.len() as u64,
+        first: first_of(&plan, &today),
         workloads,
         trials,
         time: (shortest, longest),
@@ -113,6 +116,7 @@ fn on_live(
     Checked {
         design: Design::Blocks,
         settings,
+        first: None,
         workloads: 1,
         trials,
         time,

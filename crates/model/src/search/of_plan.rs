@@ -20,7 +20,7 @@ use crate::goal::{Goal, Optimize};
 /// Settings in one block.
 const BLOCK: usize = 4;
 /// Fewest fresh runs of the winner and of today's setting.
-const FEWEST_CONFIRMATIONS: u32 = 6;
+pub const FEWEST_CONFIRMATIONS: u32 = 6;
 /// Share of all settings that is tried without a budget: 15 %.
 const ONE_IN: (usize, usize) = (3, 20);
 /// The smallest effect that matters, as a ratio minus 1.

@@ -374,6 +374,9 @@ fn share_of(value: &Toml) -> Option<f64> {
     }
 }
 
+/// What a share may be off after its percentage was divided: 99.9 / 100 is above 0.999.
+const SHARE_ROUNDING: f64 = 1e-12;
+
 fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError> {
     let defaults = Method::default();
     let time = |field: &Option<Spanned<Toml>>, default, name, range: Range<Nanos>| {
@@ -388,8 +391,9 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     };
     let share = |field: &Option<Spanned<Toml>>, default, name, low: f64, high: f64| {
         let Some(field) = field else { return Ok(default) };
-        if let Some(share) = share_of(field.get_ref()).filter(|it| (low..=high).contains(it)) {
-            return Ok(share);
+        let allowed = low - SHARE_ROUNDING..=high + SHARE_ROUNDING;
+        if let Some(share) = share_of(field.get_ref()).filter(|share| allowed.contains(share)) {
+            return Ok(share.clamp(low, high));
         }
         let percent = |share: f64| latput_units::text::percent(share).replace(' ', "");
         let problem =
@@ -507,6 +511,23 @@ mod tests {
         assert!(plan.method.repetitions_min >= 5);
         let goal = plan.goal.unwrap();
         assert_eq!(goal, "minimize latency_ns_p99 where throughput_bps >= 0.95 today");
+    }
+
+    #[test]
+    fn the_bounds_of_a_share_are_allowed_as_the_message_writes_them() {
+        let method = |line: &str| {
+            let text = format!("schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n{line}\n");
+            Plan::parse("plan.toml", &text).map(|plan| plan.method)
+        };
+        for (text, share) in [("\"50%\"", 0.5), ("\"99.9%\"", 0.999), ("0.999", 0.999)] {
+            let found = method(&format!("confidence = {text}")).unwrap().confidence;
+            assert_eq!(found.to_bits(), f64::to_bits(share), "{text}");
+        }
+        for (text, share) in [("\"0.1%\"", 0.001), ("\"50%\"", 0.5)] {
+            let found = method(&format!("half_width = {text}")).unwrap().half_width;
+            assert_eq!(found.to_bits(), f64::to_bits(share), "{text}");
+        }
+        assert!(method("confidence = \"99.91%\"").is_err() && method("confidence = 0.49").is_err());
     }
 
     #[test]

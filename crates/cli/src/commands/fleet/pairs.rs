@@ -53,7 +53,7 @@ impl Args {
         }
         if context.json {
             output::print_json(&PairsDocument::new(&self.files, &summary, |setting| {
-                why(&self.files, setting)
+                why_of(&self.files, setting)
             }))?;
         } else {
             output::print(&text(&self.files, &summary))?;
@@ -70,7 +70,8 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
     );
     for setting in &summary.settings {
         let label = latput_report::printable(&setting.label);
-        let _ = writeln!(text, "\n{:<10} {label}: {}", setting.verdict.name(), why(files, setting));
+        let _ =
+            writeln!(text, "\n{:<10} {label}: {}", setting.verdict.name(), why_of(files, setting));
         for (file, ratio) in files.iter().zip(&setting.ratios) {
             let _ = writeln!(
                 text,
@@ -91,7 +92,7 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
 }
 
 /// The reason of a verdict, in words.
-fn why(files: &[String], setting: &PairsSetting) -> String {
+pub(super) fn why_of(files: &[String], setting: &PairsSetting) -> String {
     match &setting.verdict {
         PairsVerdict::Stable => {
             format!("proven better on every pair, {:.3} in all", setting.ratio)

@@ -106,7 +106,7 @@ impl WantedArgs {
 const DRIVER: &str = "driver";
 
 /// The recommended setting, if it is proven better than today's.
-fn proven(results: &Results) -> Result<usize, CliError> {
+pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
     let summary = Summary::of(results);
     let Some(advice) = summary.recommendation else {
         return Err(nothing_recommended(results, &summary));

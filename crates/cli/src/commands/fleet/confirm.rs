@@ -1,0 +1,216 @@
+//! `latput fleet confirm`: measures a winner beside today's setting on several pairs of hosts, and says whether it is one on
+//! all of them.
+
+mod measure;
+mod verdict;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_experiment::ResultsDb;
+use latput_experiment::broker::message::Permitted;
+use latput_fleet::inventory;
+use latput_linux::files;
+use latput_model::pairs::confirming_plan;
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Plan, Results};
+
+use self::measure::{Confirming, PairRun};
+use self::verdict::Judgement;
+use self::words::{NamedPair, named_pairs};
+use super::wanted::proven;
+use crate::commands::report::{file_of, setting_of};
+use crate::context::Context;
+use crate::document::fleet::ConfirmDocument;
+use crate::exit::CliError;
+use crate::output;
+use crate::precision::Precision;
+use crate::targets::HostArgs;
+
+/// Measure what a run recommends beside today's setting on three pairs of hosts or more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet confirm latput-results.db ssh://root@s1,ssh://root@c1 ssh://root@s2,ssh://root@c2 ssh://root@s3,ssh://root@c3
+  latput fleet confirm latput-results.db -i inventory.toml --group web
+  latput fleet confirm latput-results.db rack1.toml rack2.toml rack3.toml --setting 50us --repetitions 10..30
+
+inventory.toml:
+  schema = 1
+  [group.web]
+  pairs = [[\"ssh://root@s1\", \"ssh://root@c1\"], [\"ssh://root@s2\", \"ssh://root@c2\"], [\"ssh://root@s3\", \"ssh://root@c3\"]]
+
+The pairs are measured one after the other, each as by `latput run`, with the workloads and the goal of RESULTS.
+The setting is `confirmed` if every pair proves it better than its own setting of today, and the pairs agree: their
+ratios differ by no more than their intervals tell. `unstable`: the pairs differ. `worse`: a pair proves it worse, or
+short of a limit. `unproven`: some pair does not prove it. Exit code 0 confirmed, 7 worse, 1 unstable or unproven,
+6 where pairs are missing: the same command resumes, and a pair that has ended is not measured again.")]
+pub(super) struct Args {
+    /// The results file of `latput tune` or `latput run`, `FILE` or `FILE#RUN`.
+    #[arg(value_name = "RESULTS")]
+    results: String,
+    /// A pair of hosts, `HOST,HOST`: the system under test, then the one that makes the traffic; or a testbed file. 3 to 64.
+    #[arg(value_name = "PAIR", conflicts_with = "inventory")]
+    pairs: Vec<String>,
+    /// The pairs: a file of groups (.toml), each with `pairs`.
+    #[arg(short, long, value_name = "FILE")]
+    inventory: Option<PathBuf>,
+    /// Only the pairs of this group. May be repeated.
+    #[arg(long, value_name = "NAME", requires = "inventory")]
+    group: Vec<String>,
+    /// A setting other than the recommended one of the results file, by label or a unique part of it.
+    #[arg(long, value_name = "SETTING")]
+    setting: Option<String>,
+    /// The folder of the pairs' results files; it is made.
+    #[arg(short, long, default_value = "latput-pairs", value_name = "FOLDER")]
+    output: PathBuf,
+    #[command(flatten)]
+    precision: Precision,
+    /// Allow changes that take the link of a pair's interface down and up.
+    #[arg(long)]
+    allow_link_reset: bool,
+    /// The static latput to take along to hosts that have none of this version; without it this program.
+    #[arg(long, value_name = "FILE")]
+    bring: Option<PathBuf>,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let hosts = HostArgs::bringing(self.bring.clone());
+        let pairs = named_pairs(&self.words()?, &hosts, &self.output)?;
+        let (file, _) = file_of(&self.results);
+        self.leave_rights(&pairs, file, context)?;
+        let confirming = self.confirming()?;
+        output::remark(&format!(
+            "latput: setting `{}` of {} beside today's on {} pairs",
+            latput_report::printable(&confirming.label),
+            self.results,
+            pairs.len()
+        ));
+        make_folder(&self.output)?;
+        let runs = confirming.on_all(pairs, context);
+        let judgement = Judgement::of(&runs).map_err(CliError::usage)?;
+        if context.json {
+            let document = self.document(&confirming, &runs, &judgement);
+            output::print_json(&document)?;
+        } else {
+            output::print(&judgement.text(&confirming, &runs))?;
+        }
+        Ok(judgement.code(&runs).into())
+    }
+
+    /// The pairs, a word each.
+    fn words(&self) -> Result<Vec<String>, CliError> {
+        let Some(path) = &self.inventory else { return Ok(self.pairs.clone()) };
+        let text = files::read_text(path, files::TEXT_BYTES_MOST)
+            .map_err(|error| CliError::usage(error.to_string()))?;
+        let wrong =
+            |why: &dyn std::fmt::Display| CliError::usage(format!("{}: {why}", path.display()));
+        let listed = inventory::parse_pairs(&text).map_err(|error| wrong(&error))?;
+        let is_meant = |group: &String| self.group.is_empty() || self.group.contains(group);
+        let words = listed.into_iter().filter(|pair| is_meant(&pair.group));
+        let words: Vec<String> = words.map(|pair| pair.words.join(",")).collect();
+        if words.is_empty() {
+            let pairs = "`pairs = [[\"ssh://server\", \"ssh://client\"]]`";
+            return Err(wrong(&format!("no group that is meant has pairs: write {pairs}")));
+        }
+        Ok(words)
+    }
+
+    /// Gives up the rights of this process before a results file is read. The broker starts latput on these hosts.
+    fn leave_rights(
+        &self,
+        pairs: &[NamedPair<'_>],
+        results: &Path,
+        context: &Context,
+    ) -> Result<(), CliError> {
+        let ways = pairs.iter().flat_map(|pair| pair.place.ways()).collect();
+        let permitted = Permitted { ways, ..Permitted::default() };
+        // A folder that is not there yet is made by who owns the one around it.
+        let outputs: Vec<&Path> = if self.output.exists() {
+            pairs.iter().map(|pair| pair.file.as_path()).collect()
+        } else {
+            vec![&self.output]
+        };
+        let outputs: Vec<&Path> = outputs.into_iter().chain([results]).collect();
+        context.leave_rights_to_broker(&permitted, &outputs)
+    }
+
+    /// Reads what is to be confirmed.
+    fn confirming(&self) -> Result<Confirming, CliError> {
+        let (path, run) = file_of(&self.results);
+        let wrong = |why: String| CliError::usage(format!("{}: {why}", self.results));
+        let db = ResultsDb::open(path)?;
+        let results = db.load_chosen(run)?;
+        if self.setting.is_none() && results.is_imported() {
+            return Err(wrong(
+                "it was imported from a report, and anybody can have edited it: look at its settings, and name one with \
+                 --setting"
+                    .to_owned(),
+            ));
+        }
+        let chosen = match &self.setting {
+            Some(name) => setting_of(&results, name)?,
+            None => proven(&results)?,
+        };
+        let text = db.plan_text(run)?;
+        let kept = Plan::parse("its plan", &text).map_err(|error| wrong(error.to_string()))?;
+        let mut plan = confirming_plan(&kept, &results, chosen).map_err(wrong)?;
+        self.precision.apply(&mut plan.method)?;
+        plan.method.allow_link_reset = self.allow_link_reset;
+        let labelled = &results.settings[chosen];
+        let plan_text = self.plan_text(&text, &results, labelled);
+        Ok(Confirming { label: labelled.label.clone(), plan, plan_text })
+    }
+
+    /// The text of the plan, with what is confirmed and the flags: a pair's run is resumed only under exactly the same.
+    fn plan_text(&self, text: &str, results: &Results, labelled: &LabelledSetting) -> String {
+        let values = labelled.by_role.iter().flat_map(|(role, set)| {
+            set.iter().map(|(knob, value)| format!("# {}.{knob}={value}\n", role.name()))
+        });
+        let goal = results.goal.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
+        let reset = if self.allow_link_reset { "# --allow-link-reset\n" } else { "" };
+        format!(
+            "{}\n# fleet confirm\n{}# --goal {goal}\n# {} {}\n{reset}{}",
+            text.trim_end(),
+            values.collect::<String>(),
+            results.confidence,
+            results.half_width,
+            self.precision.plan_lines()
+        )
+    }
+
+    fn document(
+        &self,
+        confirming: &Confirming,
+        runs: &[PairRun],
+        judgement: &Judgement,
+    ) -> ConfirmDocument {
+        ConfirmDocument {
+            schema: 1,
+            results: self.results.clone(),
+            setting: confirming.label.clone(),
+            goal: confirming.plan.goal.clone().unwrap_or_default(),
+            confidence: confirming.plan.method.confidence,
+            verdict: judgement.verdict().map(str::to_owned),
+            why: judgement.why(runs),
+            ratio: judgement.ratio(),
+            p_value: judgement.p_value(),
+            inconsistency: judgement.inconsistency(),
+            pairs: judgement.parts(runs),
+        }
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), CliError> {
+    let made =
+        fs::create_dir(folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) });
+    made.map_err(|error| {
+        CliError::usage(format!(
+            "{}: the pairs' results files have no folder: {error}: name another with -o",
+            folder.display()
+        ))
+    })
+}

@@ -1,0 +1,304 @@
+//! The runs of the pairs: all are looked at before the first is measured, and each is kept in a file of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use latput_experiment::session::{self, Checked, Run};
+use latput_experiment::{ResultsDb, Testbed};
+use latput_knobs::Setting;
+use latput_trial::observation::Role;
+use latput_trial::today::first_difference;
+use latput_trial::{Plan, Results};
+use latput_units::Nanos;
+
+use super::words::{NamedPair, twice};
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+use crate::progress::Shown;
+
+/// What is confirmed.
+#[derive(Debug)]
+pub(super) struct Confirming {
+    /// The setting, as its results call it.
+    pub(super) label: String,
+    /// Its plan: this setting and today's.
+    pub(super) plan: Plan,
+    /// The text that tells this plan from others.
+    pub(super) plan_text: String,
+}
+
+/// A pair, and what became of it.
+#[derive(Debug)]
+pub(super) struct PairRun {
+    /// Its hosts in a word.
+    pub(super) word: String,
+    /// Its results file.
+    pub(super) file: PathBuf,
+    pub(super) state: PairState,
+}
+
+#[derive(Debug)]
+pub(super) enum PairState {
+    /// It can be measured.
+    Ready(Testbed),
+    /// It was measured to the end, now or earlier.
+    Done(Results),
+    /// Some of its trials are there.
+    CutShort(PairFailure, usize),
+    /// No trial of it is there, or it cannot be compared.
+    Failed(PairFailure),
+    /// It was not begun.
+    NotRun,
+}
+
+/// Why a pair has no results that count.
+#[derive(Debug)]
+pub(super) struct PairFailure {
+    pub(super) why: String,
+    pub(super) code: Code,
+}
+
+impl From<CliError> for PairFailure {
+    fn from(error: CliError) -> Self {
+        Self { why: error.message(), code: error.code }
+    }
+}
+
+impl From<latput_experiment::Error> for PairFailure {
+    fn from(error: latput_experiment::Error) -> Self {
+        CliError::from(error).into()
+    }
+}
+
+impl PairFailure {
+    fn usage(why: String) -> Self {
+        Self { why, code: Code::Usage }
+    }
+}
+
+/// What is known of the pairs that were looked at.
+#[derive(Debug, Default)]
+struct SeenPairs {
+    /// The pair whose values of today the others must have, and these.
+    first: Option<(String, BTreeMap<Role, Setting>)>,
+    /// The pair of each network namespace.
+    namespaces: BTreeMap<String, String>,
+}
+
+impl Confirming {
+    /// Measures every pair that has not ended yet, one after the other: they may share switches.
+    pub(super) fn on_all(&self, pairs: Vec<NamedPair<'_>>, context: &Context) -> Vec<PairRun> {
+        let mut seen = SeenPairs::default();
+        let mut longest = Nanos::ZERO;
+        let mut runs = Vec::new();
+        for pair in pairs {
+            let (word, file) = (pair.place.word().to_owned(), pair.file.clone());
+            let looked = if context.stop.is_raised() {
+                Ok(PairState::NotRun)
+            } else {
+                self.look(pair, &mut seen, &mut longest, context)
+            };
+            let state = looked.unwrap_or_else(|failure| {
+                tell(&word, &failure);
+                PairState::Failed(failure)
+            });
+            runs.push(PairRun { word, file, state });
+        }
+        let ready = runs.iter().filter(|run| matches!(run.state, PairState::Ready(_))).count();
+        if ready > 0 {
+            let minutes = longest.as_secs_f64() / 60.0;
+            output::remark(&format!(
+                "latput: {ready} of {} pairs are to be measured, in at most about {minutes:.1} min",
+                runs.len()
+            ));
+        }
+        let mut is_over = false;
+        for run in &mut runs {
+            if let PairState::Ready(testbed) = &run.state {
+                is_over |= context.stop.is_raised();
+                run.state = if is_over {
+                    PairState::NotRun
+                } else {
+                    output::remark(&format!("latput: measuring {}", run.word));
+                    self.measure(&run.word, &run.file, testbed, context)
+                };
+                // A host that is not as it was needs hands before others are changed.
+                is_over |= run.failure().is_some_and(|failure| failure.code == Code::Stranded);
+            }
+        }
+        runs
+    }
+
+    /// What is there of a pair, or whether it could be measured. Nothing is set.
+    fn look(
+        &self,
+        pair: NamedPair<'_>,
+        seen: &mut SeenPairs,
+        longest: &mut Nanos,
+        context: &Context,
+    ) -> Result<PairState, PairFailure> {
+        let word = pair.place.word().to_owned();
+        if let Some(results) = self.kept(&word, &pair.file)? {
+            let today = results.settings.first().map(|first| first.by_role.clone());
+            seen.has_today(&word, today, &pair.file)?;
+            return Ok(PairState::Done(results));
+        }
+        let testbed = pair.place.open(context)?;
+        seen.is_new(&word, &testbed.namespaces)?;
+        let checked = session::check(&self.run(&testbed, context))?;
+        let Checked { settings, first, time, .. } = checked;
+        if settings < 2 {
+            return Err(PairFailure::usage(
+                "it has the setting already: put its values of before in force (`latput undo`), or name another pair"
+                    .to_owned(),
+            ));
+        }
+        seen.has_today(&word, first.map(|first| first.by_role), &pair.file)?;
+        *longest = longest.saturating_add(time.1);
+        Ok(PairState::Ready(testbed))
+    }
+
+    /// The results of an earlier call that ended.
+    fn kept(&self, word: &str, file: &Path) -> Result<Option<Results>, PairFailure> {
+        if !file.exists() {
+            return Ok(None);
+        }
+        ResultsDb::check(file)?;
+        if file.metadata().is_ok_and(|meta| meta.len() == 0) {
+            return Ok(None);
+        }
+        let found = ResultsDb::open(file)?.finished(&self.plan_text)?;
+        let found = found.filter(|results| results.testbed == word);
+        if found.is_some() {
+            output::remark(&format!("latput: {word}: measured earlier ({})", file.display()));
+        }
+        Ok(found)
+    }
+
+    fn measure(&self, word: &str, file: &Path, testbed: &Testbed, context: &Context) -> PairState {
+        let ended = ResultsDb::create(file).and_then(|mut db| {
+            session::run(&self.run(testbed, context), &mut db, &mut Shown::new())
+        });
+        match ended {
+            Err(error) => {
+                let failure = PairFailure::from(error);
+                tell(word, &failure);
+                PairState::Failed(failure)
+            }
+            Ok(ended) => match ended.cause {
+                None => PairState::Done(ended.results),
+                Some(cause) => {
+                    let failure = PairFailure::from(cause);
+                    tell(word, &failure);
+                    PairState::CutShort(failure, ended.results.rows.len())
+                }
+            },
+        }
+    }
+
+    fn run<'a>(&'a self, testbed: &'a Testbed, context: &'a Context) -> Run<'a> {
+        Run {
+            plan: &self.plan,
+            plan_text: &self.plan_text,
+            testbed,
+            shard: None,
+            interval: None,
+            stop: &context.stop,
+        }
+    }
+}
+
+fn tell(word: &str, failure: &PairFailure) {
+    output::remark(&format!("latput: {word}: {}", failure.why));
+}
+
+impl PairRun {
+    /// Why it has no results that count; `None` also where it was not begun.
+    pub(super) fn failure(&self) -> Option<&PairFailure> {
+        match &self.state {
+            PairState::CutShort(failure, _) | PairState::Failed(failure) => Some(failure),
+            PairState::Ready(_) | PairState::Done(_) | PairState::NotRun => None,
+        }
+    }
+
+    /// Its results, if they are whole.
+    pub(super) fn results(&self) -> Option<&Results> {
+        match &self.state {
+            PairState::Done(results) => Some(results),
+            _ => None,
+        }
+    }
+}
+
+impl SeenPairs {
+    /// Refuses a pair with a host that an earlier pair has under another name.
+    fn is_new(&mut self, word: &str, namespaces: &[String]) -> Result<(), PairFailure> {
+        for namespace in namespaces {
+            if let Some(other) = self.namespaces.get(namespace) {
+                return Err(PairFailure::usage(twice(word, other)));
+            }
+        }
+        let of_pair = namespaces.iter().map(|namespace| (namespace.clone(), word.to_owned()));
+        self.namespaces.extend(of_pair);
+        Ok(())
+    }
+
+    /// Refuses a pair with other values of today than the first one: its ratios would be to something else.
+    fn has_today(
+        &mut self,
+        word: &str,
+        today: Option<BTreeMap<Role, Setting>>,
+        file: &Path,
+    ) -> Result<(), PairFailure> {
+        let Some(today) = today else { return Ok(()) };
+        let Some((other, first)) = &self.first else {
+            self.first = Some((word.to_owned(), today));
+            return Ok(());
+        };
+        match first_difference(&today, first) {
+            None => Ok(()),
+            Some(what) => Err(PairFailure::usage(format!(
+                "its values of today are others than those of {other} ({what}), so that ratios to them cannot be compared: \
+                 set them alike, or leave one pair out; if it was measured earlier, move {} away",
+                file.display()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn today(text: &str) -> Option<BTreeMap<Role, Setting>> {
+        let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
+        Some(BTreeMap::from([(Role::Sut, Setting::from([(knob, value)]))]))
+    }
+
+    #[test]
+    fn a_pair_with_other_values_of_today_is_named_with_the_first_that_differs() {
+        let mut seen = SeenPairs::default();
+        let file = Path::new("x.db");
+        assert!(seen.has_today("a,b", None, file).is_ok());
+        assert!(seen.has_today("c,d", today("mtu=1500"), file).is_ok());
+        assert!(seen.has_today("e,f", today("mtu=1500"), file).is_ok());
+        let failure = seen.has_today("g,h", today("mtu=9000"), file).unwrap_err();
+        for words in ["those of c,d", "sut.mtu=9000, there 1500", "x.db"] {
+            assert!(failure.why.contains(words), "{}", failure.why);
+        }
+        let failure = seen.has_today("g,h", Some(BTreeMap::new()), file).unwrap_err();
+        assert!(failure.why.contains("sut.mtu=several values, there 1500"), "{}", failure.why);
+    }
+
+    #[test]
+    fn a_host_under_another_name_is_told_by_its_namespace() {
+        let mut seen = SeenPairs::default();
+        let both = |one: &str, other: &str| [one.to_owned(), other.to_owned()];
+        assert!(seen.is_new("a,b", &both("boot 1", "boot 2")).is_ok());
+        assert!(seen.is_new("c,d", &[]).is_ok());
+        let failure = seen.is_new("e,f", &both("boot 3", "boot 2")).unwrap_err();
+        assert!(failure.why.contains("`e,f` and `a,b` have a host in common"), "{}", failure.why);
+        assert!(seen.is_new("g,h", &both("boot 3", "boot 4")).is_ok(), "it was refused as a whole");
+    }
+}

@@ -1,0 +1,271 @@
+//! What the pairs say of the setting.
+
+use std::fmt::Write as _;
+
+use latput_model::pairs::PairsSetting;
+use latput_model::{PairsSummary, PairsVerdict};
+use latput_units::text::percent;
+
+use super::super::pairs::why_of;
+use super::measure::{Confirming, PairRun, PairState};
+use crate::document::fleet::{ConfirmPairPart, PairRatio};
+use crate::exit::Code;
+
+/// What the pairs that have ended say together.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    /// The setting on these pairs; `None` of fewer than two.
+    setting: Option<PairsSetting>,
+    /// The words of these pairs.
+    words: Vec<String>,
+    /// Whether they are all.
+    is_whole: bool,
+}
+
+impl Judgement {
+    /// Judges the pairs. The error says why they cannot be compared.
+    pub(super) fn of(runs: &[PairRun]) -> Result<Self, String> {
+        let done = runs.iter().filter_map(|run| Some((run.word.clone(), run.results()?.clone())));
+        let (words, results): (Vec<String>, Vec<_>) = done.unzip();
+        let is_whole = words.len() == runs.len();
+        let setting = if results.len() < 2 {
+            None
+        } else {
+            PairsSummary::of(&results)?.settings.into_iter().next()
+        };
+        Ok(Self { setting, words, is_whole })
+    }
+
+    /// `confirmed`, `unstable`, `worse` or `unproven`; `None` while a pair is missing.
+    pub(super) fn verdict(&self) -> Option<&'static str> {
+        self.whole().map(|setting| match &setting.verdict {
+            PairsVerdict::Stable => "confirmed",
+            other => other.name(),
+        })
+    }
+
+    fn whole(&self) -> Option<&PairsSetting> {
+        self.setting.as_ref().filter(|_| self.is_whole)
+    }
+
+    /// The reason of the verdict, or what is missing.
+    pub(super) fn why(&self, runs: &[PairRun]) -> String {
+        match self.whole() {
+            Some(setting) => why_of(&self.words, setting),
+            None => {
+                let missing = runs.len() - self.words.len();
+                format!(
+                    "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
+                    runs.len()
+                )
+            }
+        }
+    }
+
+    /// The ratio over all pairs that have ended.
+    pub(super) fn ratio(&self) -> Option<f64> {
+        self.setting.as_ref().map(|setting| setting.ratio)
+    }
+
+    /// The chance that their ratios lie so far apart if all are one.
+    pub(super) fn p_value(&self) -> Option<f64> {
+        self.setting.as_ref().map(|setting| setting.p_value)
+    }
+
+    /// The share of their scatter that their errors do not explain.
+    pub(super) fn inconsistency(&self) -> Option<f64> {
+        self.setting.as_ref().map(|setting| setting.inconsistency)
+    }
+
+    /// The exit code.
+    pub(super) fn code(&self, runs: &[PairRun]) -> Code {
+        let is_stranded =
+            |run: &PairRun| run.failure().is_some_and(|failure| failure.code == Code::Stranded);
+        if runs.iter().any(is_stranded) {
+            return Code::Stranded;
+        }
+        match self.whole().map(|setting| &setting.verdict) {
+            None => Code::Partial,
+            Some(PairsVerdict::Stable) => Code::Done,
+            Some(PairsVerdict::Worse(..)) => Code::Worse,
+            Some(PairsVerdict::Unstable | PairsVerdict::Unproven(_)) => Code::Failed,
+        }
+    }
+
+    /// Every pair, for JSON.
+    pub(super) fn parts(&self, runs: &[PairRun]) -> Vec<ConfirmPairPart> {
+        let part = |run: &PairRun| ConfirmPairPart {
+            pair: run.word.clone(),
+            file: run.file.display().to_string(),
+            outcome: outcome(run).to_owned(),
+            why: run.failure().map(|failure| failure.why.clone()).unwrap_or_default(),
+            trials: match &run.state {
+                PairState::Done(results) => results.rows.len(),
+                PairState::CutShort(_, trials) => *trials,
+                _ => 0,
+            },
+            ratio: self.ratio_of(run),
+        };
+        runs.iter().map(part).collect()
+    }
+
+    fn ratio_of(&self, run: &PairRun) -> Option<PairRatio> {
+        let place = self.words.iter().position(|word| *word == run.word)?;
+        Some(PairRatio::of(self.setting.as_ref()?.ratios.get(place)?))
+    }
+
+    /// All of it, for people.
+    pub(super) fn text(&self, confirming: &Confirming, runs: &[PairRun]) -> String {
+        let goal = confirming.plan.goal.as_deref().unwrap_or_default();
+        let mut text = format!(
+            "{}: ratio of `{}` to today's setting on each pair\n",
+            latput_report::printable(goal),
+            latput_report::printable(&confirming.label)
+        );
+        for run in runs {
+            let said = match (self.ratio_of(run), run.failure()) {
+                (Some(ratio), _) => format!(
+                    "{:.3} ({:.3} to {:.3} at {})",
+                    ratio.ratio,
+                    ratio.low,
+                    ratio.high,
+                    percent(ratio.confidence)
+                ),
+                (None, Some(failure)) => format!("{}: {}", outcome(run), failure.why),
+                (None, None) => outcome(run).to_owned(),
+            };
+            let _ = writeln!(text, "  {}: {}", run.word, latput_report::printable(&said));
+        }
+        let verdict = self.verdict().unwrap_or("no verdict");
+        let _ = writeln!(text, "{verdict}: {}", self.why(runs));
+        text
+    }
+}
+
+fn outcome(run: &PairRun) -> &'static str {
+    match run.state {
+        PairState::Done(_) => "done",
+        PairState::CutShort(..) => "cut-short",
+        PairState::Failed(_) => "failed",
+        PairState::Ready(_) | PairState::NotRun => "not-run",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use latput_experiment::session::{self, Run};
+    use latput_experiment::{ResultsDb, Testbed};
+    use latput_load::Stop;
+    use latput_model::pairs::confirming_plan;
+    use latput_trial::{Plan, Results};
+
+    use super::super::measure::PairFailure;
+    use super::*;
+    use crate::progress::Shown;
+
+    /// A run of two MTUs on a simulated system. Large frames help bulk where the link is fast.
+    fn simulated(system: &str, seed: u64, goal: &str, mtus: [u32; 2]) -> (Plan, Results) {
+        let text = format!(
+            "schema = 1\ngoal = \"{goal}\"\n[factors]\nmtu = [{}, {}]\n[[workload]]\nkind = \"tcp_stream\"\n[method]\n\
+             repetitions = {{ min = 6, max = 6 }}\nwarmup = \"5ms\"\nduration = \"50ms\"\nseed = {seed}\n",
+            mtus[0], mtus[1]
+        );
+        let plan = Plan::parse("plan.toml", &text).unwrap();
+        let testbed = Testbed::simulator(system, &plan).unwrap();
+        let stop = Stop::new();
+        let run = Run {
+            plan: &plan,
+            plan_text: &text,
+            testbed: &testbed,
+            shard: None,
+            interval: None,
+            stop: &stop,
+        };
+        let mut db = ResultsDb::in_memory().unwrap();
+        let ended = session::run(&run, &mut db, &mut Shown::new()).unwrap();
+        (plan, ended.results)
+    }
+
+    fn pair(word: &str, state: PairState) -> PairRun {
+        PairRun { word: word.to_owned(), file: PathBuf::from("x.db"), state }
+    }
+
+    fn failed(code: Code) -> PairFailure {
+        PairFailure { why: "it is down".to_owned(), code }
+    }
+
+    fn runs(systems: [&str; 3], goal: &str, mtus: [u32; 2]) -> (Confirming, Vec<PairRun>) {
+        let mut of_pairs = Vec::new();
+        let mut plan = None;
+        for (number, system) in (0..).zip(systems) {
+            let (its_plan, results) = simulated(system, number, goal, mtus);
+            plan = Some(confirming_plan(&its_plan, &results, 1).unwrap());
+            of_pairs.push(pair(&format!("s{number},c{number}"), PairState::Done(results)));
+        }
+        let label = format!("mtu={}", mtus[1]);
+        (Confirming { label, plan: plan.unwrap(), plan_text: String::new() }, of_pairs)
+    }
+
+    #[track_caller]
+    fn check(
+        systems: [&str; 3],
+        goal: &str,
+        mtus: [u32; 2],
+        (verdict, code, why): (&str, Code, &str),
+    ) {
+        let (confirming, runs) = runs(systems, goal, mtus);
+        let judgement = Judgement::of(&runs).unwrap();
+        let text = judgement.text(&confirming, &runs);
+        assert_eq!(judgement.verdict(), Some(verdict), "{text}");
+        assert_eq!(judgement.code(&runs), code);
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with(verdict) && last.contains(why), "{text}");
+        assert!(text.lines().skip(1).take(3).all(|line| line.contains(" to ")), "{text}");
+        assert!(judgement.parts(&runs).iter().all(|part| part.ratio.is_some()));
+    }
+
+    const FAST: &str = "server-10g";
+
+    #[test]
+    fn each_verdict_has_its_exit_code_and_its_reason() {
+        let more = "maximize throughput_bps";
+        check(
+            [FAST; 3],
+            more,
+            [1500, 9000],
+            ("confirmed", Code::Done, "proven better on every pair"),
+        );
+        let other = [FAST, FAST, "hs22-ixgbe"];
+        check(other, more, [1500, 9000], ("unstable", Code::Failed, "the pairs differ"));
+        let less = "minimize throughput_bps";
+        check([FAST; 3], less, [1500, 9000], ("worse", Code::Worse, "s0,c0: "));
+        check([FAST; 3], more, [1500, 1499], ("unproven", Code::Failed, "does not prove it"));
+    }
+
+    #[test]
+    fn while_a_pair_is_missing_there_is_no_verdict_and_what_is_there_is_told() {
+        let (confirming, mut runs) = runs([FAST; 3], "maximize throughput_bps", [1500, 9000]);
+        for (state, outcome, code) in [
+            (PairState::NotRun, "not-run", Code::Partial),
+            (PairState::Failed(failed(Code::Failed)), "failed", Code::Partial),
+            (PairState::CutShort(failed(Code::Failed), 3), "cut-short", Code::Partial),
+            (PairState::CutShort(failed(Code::Stranded), 3), "cut-short", Code::Stranded),
+        ] {
+            runs[1].state = state;
+            let judgement = Judgement::of(&runs).unwrap();
+            assert_eq!((judgement.verdict(), judgement.code(&runs)), (None, code));
+            let parts = judgement.parts(&runs);
+            assert_eq!(parts[1].outcome, outcome);
+            assert!(parts[0].ratio.is_some() && parts[1].ratio.is_none());
+            let text = judgement.text(&confirming, &runs);
+            assert!(text.contains("no verdict: 1 of 3 pairs are missing"), "{text}");
+            assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
+        }
+        runs[0].state = PairState::NotRun;
+        let judgement = Judgement::of(&runs).unwrap();
+        assert!(judgement.ratio().is_none(), "one pair is no comparison");
+        assert!(judgement.parts(&runs).iter().all(|part| part.ratio.is_none()));
+    }
+}

@@ -1,0 +1,201 @@
+//! A profile of `export-settings --format tuned`, set and verified by the real TuneD.
+//!
+//! Its daemon has a network, a bus and folders of the test's own, and no profile but ours: it could otherwise choose one for
+//! this machine. TuneD leaves interfaces that lie under `/sys/devices/virtual` alone, and here there are no others, so one
+//! function of its plugin is told that `eth0` is not virtual.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::two_hosts::ip;
+use crate::{Place, Ran, needs_program, wait_until};
+
+const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen>
+<policy context="default"><allow user="*"/><allow own="*"/>
+<allow send_type="method_call"/><allow send_type="signal"/>
+<allow send_requested_reply="true" send_type="method_return"/>
+<allow send_requested_reply="true" send_type="error"/>
+<allow receive_type="method_call"/><allow receive_type="method_return"/>
+<allow receive_type="error"/><allow receive_type="signal"/>
+</policy></busconfig>
+"#;
+/// Starts TuneD's daemon, with `eth0` as an interface that is not virtual if it is told so.
+const START: &str = r#"
+import runpy, sys
+import tuned.plugins.plugin_net as net
+def init_devices(self):
+    self._devices_supported = True
+    self._free_devices = {"eth0"}
+    self._assigned_devices = set()
+if sys.argv[1] == "hardware":
+    net.NetTuningPlugin._init_devices = init_devices
+sys.argv = ["tuned", "--no-socket", "--profile", "latput-eth0"]
+runpy.run_path("/usr/sbin/tuned", run_name="__main__")
+"#;
+const PROFILE: &str = "/etc/tuned/latput-eth0/tuned.conf";
+const APPLIED: &str = "static tuning from profile 'latput-eth0' applied";
+
+/// TuneD's daemon and its bus; they end with this.
+struct Tuned {
+    place: Place,
+    bus: Child,
+    daemon: Option<Child>,
+}
+
+impl Tuned {
+    /// A veth `eth0`, folders of TuneD that hold nothing, and a bus; `None` where something is missing, which is said.
+    fn prepare() -> Option<Self> {
+        let programs = ["tuned-adm", "dbus-daemon", "ip", "ethtool"];
+        if needs_root() || programs.into_iter().any(needs_program) {
+            return None;
+        }
+        isolate();
+        for folder in ["/etc/tuned", "/usr/lib/tuned"] {
+            let mounted = Command::new("mount").args(["-t", "tmpfs", "none", folder]).status();
+            assert!(mounted.unwrap().success());
+        }
+        fs::create_dir("/run/dbus").unwrap();
+        fs::create_dir("/etc/tuned/latput-eth0").unwrap();
+        fs::write("/etc/tuned/tuned-main.conf", "daemon = 1\ndynamic_tuning = 0\n").unwrap();
+        ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
+        ip(&["link", "set", "eth0", "up"]);
+        ip(&["link", "set", "eth1", "up"]);
+        let place = Place::new();
+        place.write("bus.conf", BUS);
+        place.write("start.py", START);
+        let config = format!("--config-file={}", place.path("bus.conf").display());
+        let mut bus = Command::new("dbus-daemon");
+        bus.args([&config, "--nofork", "--nopidfile"]).stdin(Stdio::null());
+        let bus = bus.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the bus", || {
+            fs::exists("/proc/thread-self/root/run/dbus/system_bus_socket").unwrap()
+        });
+        Some(Self { place, bus, daemon: None })
+    }
+
+    /// Starts the daemon, and waits until it has done what it will do.
+    fn start(&mut self, kind: &str) {
+        let said = File::create(self.place.path("tuned")).unwrap();
+        let mut daemon = Command::new("/usr/bin/python3"); // Debian's, which has TuneD's modules
+        daemon.arg(self.place.path("start.py")).arg(kind).stdin(Stdio::null());
+        daemon.stdout(said.try_clone().unwrap()).stderr(said);
+        let mut daemon = daemon.spawn().unwrap();
+        wait_until("TuneD to have applied the profile or to end", || {
+            self.said().contains(APPLIED) || daemon.try_wait().unwrap().is_some()
+        });
+        self.daemon = Some(daemon);
+        assert!(self.said().contains(APPLIED), "{}", self.said());
+        let active = Command::new("tuned-adm").arg("active").output().unwrap();
+        Ran::from(active).expect(0, &["Current active profile: latput-eth0"]);
+    }
+
+    /// Ends the daemon, which puts everything back.
+    fn stop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.place.path("tuned")).unwrap()
+    }
+
+    fn export(&self, knobs: &[&str]) {
+        let words = [&["export-settings", "eth0"], knobs, &["--format", "tuned", "-o", PROFILE]];
+        self.place.run(&words.concat()).expect(0, &[]);
+    }
+}
+
+impl Drop for Tuned {
+    fn drop(&mut self) {
+        for child in self.daemon.iter_mut().chain([&mut self.bus]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether TuneD says that all values of the profile are in force.
+fn verifies() -> bool {
+    let ran = Ran::from(Command::new("tuned-adm").arg("verify").output().unwrap());
+    let word = if ran.code == Some(0) { "succeeded" } else { "Verification failed" };
+    assert!(ran.out.contains(word), "{ran:?}");
+    ran.code == Some(0)
+}
+
+/// MTU, length of the queue, GRO and TSO of `eth0`, as `ip` and `ethtool` say them.
+fn values() -> [String; 4] {
+    let said =
+        |words: &[&str]| Ran::from(Command::new(words[0]).args(&words[1..]).output().unwrap()).out;
+    let link = said(&["ip", "-o", "link", "show", "eth0"]);
+    let features = said(&["ethtool", "-k", "eth0"]);
+    let link = |name: &str| {
+        let mut words = link.split([' ', '\\']).skip_while(|word| *word != name);
+        words.nth(1).unwrap().to_owned()
+    };
+    let feature = |name: &str| {
+        let line = features.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim_start_matches(':').trim().to_owned()
+    };
+    [
+        link("mtu"),
+        link("qlen"),
+        feature("generic-receive-offload"),
+        feature("tcp-segmentation-offload"),
+    ]
+}
+
+fn run(words: &[&str]) {
+    let ran = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    Ran::from(ran).expect(0, &[]);
+}
+
+#[test]
+fn tuned_sets_what_was_exported_verifies_it_and_sees_each_value_that_is_another() {
+    let Some(mut tuned) = Tuned::prepare() else { return };
+    let before = values();
+    tuned.export(&["mtu=1400", "txqueuelen=700", "gro=on", "tso=off"]);
+    tuned.start("hardware");
+    let wanted = ["1400", "700", "on", "off"].map(str::to_owned);
+    assert_eq!(values(), wanted, "{}", tuned.said());
+    assert_ne!(before, wanted);
+    assert!(verifies(), "{}", tuned.said());
+    let queue = |length| ["ip", "link", "set", "eth0", "txqueuelen", length];
+    for (other, right) in [
+        (
+            &["ip", "link", "set", "eth0", "mtu", "1401"][..],
+            &["ip", "link", "set", "eth0", "mtu", "1400"][..],
+        ),
+        (&queue("701"), &queue("700")),
+        (&["ethtool", "-K", "eth0", "gro", "off"], &["ethtool", "-K", "eth0", "gro", "on"]),
+        (&["ethtool", "-K", "eth0", "tso", "on"], &["ethtool", "-K", "eth0", "tso", "off"]),
+    ] {
+        run(other);
+        assert!(!verifies(), "{other:?}: {}", tuned.said());
+        run(right);
+        assert!(verifies(), "{right:?}: {}", tuned.said());
+    }
+    tuned.stop();
+    assert_eq!(values(), before, "it puts back what it has set");
+}
+
+#[test]
+fn tuned_leaves_a_virtual_interface_alone_and_does_not_verify_what_an_interface_lacks() {
+    let Some(mut tuned) = Tuned::prepare() else { return };
+    let before = values();
+    tuned.export(&["mtu=1400", "txqueuelen=700"]);
+    tuned.start("as it is");
+    assert_eq!(values(), before, "{}", tuned.said());
+    tuned.stop();
+    // A veth has no interrupt moderation.
+    tuned.export(&["mtu=1400", "rx-usecs=50us"]);
+    tuned.start("hardware");
+    assert_eq!(values()[0], "1400", "{}", tuned.said());
+    assert!(!verifies(), "{}", tuned.said());
+    tuned.stop();
+    assert_eq!(values(), before);
+}
