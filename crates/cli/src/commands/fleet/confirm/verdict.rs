@@ -50,16 +50,14 @@ impl Judgement {
 
     /// The reason of the verdict, or what is missing.
     pub(super) fn why(&self, runs: &[PairRun]) -> String {
-        match self.whole() {
-            Some(setting) => why_of(&self.words, setting),
-            None => {
-                let missing = runs.len() - self.words.len();
-                format!(
-                    "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
-                    runs.len()
-                )
-            }
+        if let Some(setting) = self.whole() {
+            return why_of(&self.words, setting);
         }
+        let missing = runs.len() - self.words.len();
+        format!(
+            "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
+            runs.len()
+        )
     }
 
     /// The ratio over all pairs that have ended.
