@@ -271,9 +271,9 @@ impl SeenPairs {
 mod tests {
     use super::*;
 
-    fn today(text: &str) -> Option<BTreeMap<Role, Setting>> {
+    fn today(text: &str) -> BTreeMap<Role, Setting> {
         let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
-        Some(BTreeMap::from([(Role::Sut, Setting::from([(knob, value)]))]))
+        BTreeMap::from([(Role::Sut, Setting::from([(knob, value)]))])
     }
 
     #[test]
@@ -281,9 +281,9 @@ mod tests {
         let mut seen = SeenPairs::default();
         let file = Path::new("x.db");
         assert!(seen.has_today("a,b", None, file).is_ok());
-        assert!(seen.has_today("c,d", today("mtu=1500"), file).is_ok());
-        assert!(seen.has_today("e,f", today("mtu=1500"), file).is_ok());
-        let failure = seen.has_today("g,h", today("mtu=9000"), file).unwrap_err();
+        assert!(seen.has_today("c,d", Some(today("mtu=1500")), file).is_ok());
+        assert!(seen.has_today("e,f", Some(today("mtu=1500")), file).is_ok());
+        let failure = seen.has_today("g,h", Some(today("mtu=9000")), file).unwrap_err();
         for words in ["those of c,d", "sut.mtu=9000, there 1500", "x.db"] {
             assert!(failure.why.contains(words), "{}", failure.why);
         }
