@@ -13,9 +13,8 @@ use latput_calibrate::{
 };
 use latput_sim::Profile;
 
-pub use self::parts::{FitHeldOut, PartOfFits};
 pub use self::plan::{FitPlan, PlanError};
-pub use self::validate::{HeldOut, Split, errors_held_out};
+pub use self::validate::{FitHeldOut, HeldOut, PartOfFits, Split, errors_held_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, SimulatedFigure};
 use crate::files::{scale_of, table_of};

@@ -2,38 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::validate::folds;
-use super::{Cells, FitPlan, HeldOut};
+use super::validate::{FitHeldOut, PartOfFits, folds};
+use super::{Cells, FitPlan};
 use crate::parts::{JoinError, fingerprint, in_places};
 use crate::system::Systems;
-
-/// The part `number`, from 1, of `count`: the fits whose place, counted from 0, leaves `number` - 1 when divided by `count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartOfFits {
-    /// Its number, counted from 1.
-    pub number: u32,
-    /// How many parts there are.
-    pub count: u32,
-}
-
-impl PartOfFits {
-    /// All fits in one process.
-    pub const WHOLE: Self = Self { number: 1, count: 1 };
-
-    pub(super) fn has(self, place: usize) -> bool {
-        place % self.count.max(1) as usize + 1 == self.number as usize
-    }
-}
-
-/// A fit without some cells, and what it predicts there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FitHeldOut {
-    /// Its place among all fits of the validation, counted from 0.
-    pub place: usize,
-    /// Its predictions.
-    pub figures: Vec<HeldOut>,
-}
 
 /// What one process writes. As TOML, whose numbers come back to the last bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,6 @@ use latput_sim::Profile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{FitHeldOut, PartOfFits};
 use super::{CellFit, Cells, FitPlan, Residual};
 use crate::kind::Scale;
 use crate::row::CsvRow;
@@ -19,6 +18,34 @@ use crate::row::CsvRow;
 const FOLDS: usize = 2;
 /// Candidate values of `steal_after_ns` in microseconds; 0 means at once.
 const STEAL_AFTER_US: [u64; 6] = [0, 5, 10, 20, 100, 500];
+
+/// The part `number`, from 1, of `count`: the fits whose place, counted from 0, leaves `number` - 1 when divided by `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartOfFits {
+    /// Its number, counted from 1.
+    pub number: u32,
+    /// How many parts there are.
+    pub count: u32,
+}
+
+impl PartOfFits {
+    /// All fits in one process.
+    pub const WHOLE: Self = Self { number: 1, count: 1 };
+
+    fn has(self, place: usize) -> bool {
+        place % self.count.max(1) as usize + 1 == self.number as usize
+    }
+}
+
+/// A fit without some cells, and what it predicts there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitHeldOut {
+    /// Its place among all fits of the validation, counted from 0.
+    pub place: usize,
+    /// Its predictions.
+    pub figures: Vec<HeldOut>,
+}
 
 /// The cells that a fit left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
