@@ -373,6 +373,18 @@ mod tests {
         assert!(fit.belief(6).mean < fit.belief(10).mean - 0.3);
     }
 
+    #[test]
+    fn an_axis_that_changes_nothing_is_smoother_than_one_that_does() {
+        let axis = || Axis { levels: 5, is_ordered: true, apart: None, is_disruptive: false };
+        let space = Space::new(vec![axis(), axis()], BTreeSet::new()).unwrap();
+        let run = |setting: usize| sample(setting, 0, valley(2 * space.levels(setting)[1]));
+        let runs: Vec<RunSample> = (0..25).map(run).collect();
+        let [idle, busy] = Surrogate::fit(&space, &runs, None).scales().lengths[..] else {
+            panic!("two axes")
+        };
+        assert!(idle > 1.4 * busy, "{idle} and {busy}");
+    }
+
     fn valley(setting: usize) -> f64 {
         0.02 * (setting as f64 - 5.0).powi(2)
     }
