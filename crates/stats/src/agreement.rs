@@ -4,10 +4,13 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use crate::paired::Center;
 
+/// The error of a place without scatter, as a share of the largest: far below it, and large enough to be divided by.
+const EXACT: f64 = 1e-6;
+
 /// How far averages of the same thing, each with its own error, lie apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
-    /// Their average with the inverse squares of their errors as weights; without any scatter the plain one.
+    /// Their average with the inverse squares of their errors as weights; of exact ones that differ the plain one.
     pub log: f64,
     /// The chance that they lie at least so far apart if all are of one figure.
     pub p_value: f64,
@@ -31,13 +34,19 @@ impl Agreement {
         }
         let count = centers.len() as f64;
         let plain = centers.iter().map(|it| it.log).sum::<f64>() / count;
-        // No scatter, as in the simulator, is proof. It must not be divided by.
-        if centers.iter().any(|it| it.error == 0.0) {
-            let is_one = centers.iter().all(|it| (it.log - centers[0].log).abs() < 1e-12);
-            let (p_value, inconsistency) = if is_one { (1.0, 0.0) } else { (0.0, 1.0) };
-            return Some(Self { log: plain, p_value, inconsistency });
+        let mut exact = centers.iter().filter(|it| it.error == 0.0);
+        let errors = || centers.iter().map(|it| it.error);
+        let largest = errors().fold(0.0, f64::max);
+        if let Some(first) = exact.next() {
+            let is_one = exact.all(|it| (it.log - first.log).abs() < 1e-12);
+            // No scatter, as in the simulator, is proof.
+            if !is_one || largest == 0.0 {
+                let (p_value, inconsistency) = if is_one { (1.0, 0.0) } else { (0.0, 1.0) };
+                return Some(Self { log: plain, p_value, inconsistency });
+            }
         }
-        let weights: Vec<f64> = centers.iter().map(|it| it.error.powi(-2)).collect();
+        // An exact place, such as one whose link is paced, is held against the errors of the others.
+        let weights: Vec<f64> = errors().map(|error| error.max(EXACT * largest).powi(-2)).collect();
         let sum: f64 = weights.iter().sum();
         let weighted = || centers.iter().zip(&weights);
         let log = weighted().map(|(it, weight)| it.log * weight).sum::<f64>() / sum;
@@ -114,9 +123,12 @@ mod tests {
         let exact = |log| center(log, 0.0, 4);
         let p = |centers: &[_]| Agreement::of(centers).unwrap().p_value;
         assert!((p(&[exact(0.1), exact(0.1)]) - 1.0).abs() < 1e-12);
-        assert!(p(&[exact(0.1), center(0.2, 0.1, 4)]).abs() < 1e-12);
+        assert!(p(&[exact(0.1), exact(0.2), center(0.2, 0.1, 4)]).abs() < 1e-12);
+        // Beside a place with scatter it is Student's t of that: 1 with 4 degrees of freedom, two-sided 0.3739 by its closed form.
+        assert!((p(&[exact(0.1), center(0.2, 0.1, 4)]) - 0.3739).abs() < 1e-4);
+        assert!(p(&[exact(0.1), center(0.6, 0.01, 4), center(0.1, 0.01, 4)]) < 1e-3);
         let log = Agreement::of(&[exact(0.1), exact(0.1), center(0.4, 0.1, 4)]).unwrap().log;
-        assert!((log - 0.2).abs() < 1e-12, "{log}: no weight can be told");
+        assert!((log - 0.1).abs() < 1e-9, "{log}");
         let same = Agreement::of(&[center(0.1, 0.1, 4); 3]).unwrap();
         assert!(same.inconsistency <= 0.0 && (same.p_value - 1.0).abs() < 1e-12, "{same:?}");
         assert_eq!(Agreement::of(&[exact(0.1)]), None);

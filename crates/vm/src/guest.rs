@@ -147,7 +147,7 @@ impl Guest {
         format!("Linux {release}{with} on QEMU {qemu}, {spec}")
     }
 
-    /// The folder that [`Line::open`] and [`crate::attach`] find it by.
+    /// The folder that [`Line::open`] finds it by.
     pub fn folder(&self) -> &Path {
         &self.folder.files.0
     }
