@@ -4,6 +4,9 @@
 //! any gap). A request waits for the next poll, and the next request follows at once. So a round trip takes as long as the timer, where that is
 //! longer than the way itself, and another timer is another time: netem's delay, made by the knob that is on
 //! trial. Three more settings differ from today's by some nanoseconds.
+//!
+//! A 99th percentile is some 140 us longer than the timer on the machine that the timers were chosen on. So the effect is
+//! near its name, and the table has what was measured.
 
 use std::time::{Duration, Instant};
 
@@ -42,9 +45,9 @@ const RATE: &str = "maximize rate";
 const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.5 today";
 
 const CASES: [Case; 6] = [
-    Case::new("p99 -10 %", P99, "latency_ns_p99", [200, 180], None),
-    Case::new("p99 -20 %", P99, "latency_ns_p99", [200, 160], Some(0.7)),
-    Case::new("p99 -30 %", P99, "latency_ns_p99", [200, 140], Some(0.95)),
+    Case::new("p99 -10 %", P99, "latency_ns_p99", [200, 166], None),
+    Case::new("p99 -20 %", P99, "latency_ns_p99", [200, 132], Some(0.7)),
+    Case::new("p99 -30 %", P99, "latency_ns_p99", [200, 98], Some(0.95)),
     Case::new("rate +11 %", RATE, "transactions_per_s", [200, 180], Some(0.9)),
     Case::new("demand, a longer timer", DEMAND, "sut_service_demand_us", [20, 30], Some(0.8)),
     Case::new("none", P99, "latency_ns_p99", [200, 200], None),
