@@ -1,5 +1,7 @@
-//! `cargo xtask bench-command`: does a program that runs as a plan's `command` give the rate that latput's own traffic of the same
-//! kind gives? netperf's `TCP_RR` and sockperf's ping-pong beside `tcp_rr`, in one plan, in blocks of random order.
+//! `cargo xtask bench-command`: compares the rate of a plan's `command` with the rate of latput's own traffic.
+//!
+//! The commands are netperf's `TCP_RR` and sockperf's ping-pong. latput's workload is `tcp_rr`. One plan has all of them. Each
+//! block runs them in random order.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +11,9 @@ use anyhow::{Context, Result, ensure};
 use latput_stats::paired;
 use serde_json::Value;
 
+use crate::foreign::ForeignPaths;
 use crate::lab_run;
-use crate::workspace::{Workspace, find_on_path};
+use crate::workspace::Workspace;
 
 const CONFIDENCE: f64 = 0.95;
 /// An interval of the ratio of rates that is wider than from this to its inverse shows no agreement.
@@ -28,15 +31,8 @@ pub struct Options {
     /// The order of runs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// netperf, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    netperf: Option<PathBuf>,
-    /// netserver, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    netserver: Option<PathBuf>,
-    /// sockperf, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    sockperf: Option<PathBuf>,
+    #[command(flatten)]
+    foreign: ForeignPaths,
     /// Run the lab's processes and NAPI threads under `SCHED_FIFO`, on a machine that has other work.
     #[arg(long)]
     realtime: bool,
@@ -80,34 +76,25 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
 
 /// Those whose programs are there; the others are named.
 fn pairs(options: &Options) -> Vec<Pair> {
-    let find = |name: &str, named: &Option<PathBuf>| {
-        let found = match named {
-            Some(named) => std::fs::canonicalize(named).ok(),
-            None => find_on_path(name),
-        };
-        if found.is_none() {
-            println!("skipped: {name} is not there");
-        }
-        found.map(|path| path.display().to_string())
-    };
-    let netperf = find("netperf", &options.netperf).zip(find("netserver", &options.netserver));
     // For latencies netperf would take the time of each transaction.
-    let netperf = netperf.map(|(netperf, netserver)| Pair {
+    let netperf = options.foreign.netperf().map(|(netperf, netserver)| Pair {
         program: "netperf",
         bytes: 1,
-        server: format!("{netserver} -D -4 -L {{sut}} -p 12865"),
+        server: format!("{} -D -4 -L {{sut}} -p 12865", netserver.display()),
         command: format!(
-            "{netperf} -4 -H {{sut}} -p {{port}} -t TCP_RR -l {{duration_s}} -- -r 1,1 \
-             -k THROUGHPUT,THROUGHPUT_UNITS"
+            "{} -4 -H {{sut}} -p {{port}} -t TCP_RR -l {{duration_s}} -- -r 1,1 \
+             -k THROUGHPUT,THROUGHPUT_UNITS",
+            netperf.display()
         ),
     });
-    let sockperf = find("sockperf", &options.sockperf).map(|sockperf| Pair {
+    let sockperf = options.foreign.sockperf().map(|sockperf| Pair {
         program: "sockperf",
         // The least that it sends.
         bytes: 14,
-        server: format!("{sockperf} server --tcp -i {{sut}} -p 11111"),
+        server: format!("{} server --tcp -i {{sut}} -p 11111", sockperf.display()),
         command: format!(
-            "{sockperf} ping-pong --tcp -i {{sut}} -p {{port}} -m 14 -t {{duration_s}} --tcp-avoid-nodelay"
+            "{} ping-pong --tcp -i {{sut}} -p {{port}} -m 14 -t {{duration_s}} --tcp-avoid-nodelay",
+            sockperf.display()
         ),
     });
     netperf.into_iter().chain(sockperf).collect()
@@ -232,9 +219,7 @@ mod tests {
             blocks: 3,
             seconds: 1,
             seed: 1,
-            netperf: None,
-            netserver: None,
-            sockperf: None,
+            foreign: ForeignPaths::default(),
             realtime: false,
             latput: None,
         };

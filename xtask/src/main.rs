@@ -10,6 +10,7 @@ mod ci;
 mod command_bench;
 mod dist;
 mod fleet;
+mod foreign;
 mod fuzz;
 mod kills;
 mod lab_run;

@@ -12,13 +12,14 @@ mod nginx;
 mod program;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use latput_units::Rng;
 
-use crate::workspace::{Workspace, find_on_path};
+use crate::foreign::{ForeignPaths, find};
+use crate::workspace::Workspace;
 use lab::{Lab, Running};
 use load::Load;
 use program::{Bench, Kind, Program};
@@ -39,18 +40,11 @@ pub struct Options {
     /// The order of runs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// netperf, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    netperf: Option<PathBuf>,
-    /// netserver, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    netserver: Option<PathBuf>,
+    #[command(flatten)]
+    foreign: ForeignPaths,
     /// iperf3, if it is not the one on PATH.
     #[arg(long, value_name = "PATH")]
     iperf3: Option<PathBuf>,
-    /// sockperf, if it is not the one on PATH.
-    #[arg(long, value_name = "PATH")]
-    sockperf: Option<PathBuf>,
     /// neper's `tcp_rr`, if it is not the one on PATH.
     #[arg(long, value_name = "PATH")]
     neper: Option<PathBuf>,
@@ -102,34 +96,18 @@ fn find_programs(options: &Options) -> Vec<Program> {
     };
     let found = |name, named: &Option<PathBuf>| find(name, named.as_deref());
     let iperf3 = found("iperf3", &options.iperf3);
-    let sockperf = found("sockperf", &options.sockperf);
+    let sockperf = options.foreign.sockperf();
     let neper = options.neper.as_deref().and_then(|named| find("tcp_rr", Some(named)));
     if neper.is_none() {
         println!("skipped: neper: name its tcp_rr with --neper");
     }
-    programs.extend(ends(
-        Kind::Netperf,
-        found("netperf", &options.netperf),
-        found("netserver", &options.netserver),
-    ));
+    let (netperf, netserver) = options.foreign.netperf().unzip();
+    programs.extend(ends(Kind::Netperf, netperf, netserver));
     programs.extend(ends(Kind::Iperf3, iperf3.clone(), iperf3));
     programs.extend(ends(Kind::Sockperf, sockperf.clone(), sockperf));
     programs.extend(ends(Kind::Neper, neper.clone(), neper));
     programs.extend(ends(Kind::Wrk, found("wrk", &options.wrk), found("nginx", &options.nginx)));
     programs
-}
-
-/// The program named by the user, or else the one on PATH; absolute, since it is started elsewhere.
-fn find(name: &str, named: Option<&Path>) -> Option<PathBuf> {
-    let found = match named {
-        Some(named) => std::fs::canonicalize(named).ok(),
-        None => find_on_path(name),
-    };
-    if found.is_none() {
-        let place = named.map_or_else(|| "on PATH".into(), |named| named.display().to_string());
-        println!("skipped: {name} is not there ({place})");
-    }
-    found
 }
 
 /// Those that serve one run after the other.

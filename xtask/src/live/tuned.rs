@@ -60,13 +60,9 @@ impl Tuner<'_> {
         let [plan, results, page] = [plan, results, page].map(|path| path.display().to_string());
         let host = format!("netns://latput-{host}%{INTERFACE}");
         let deadline = Instant::now() + RUN_WITHIN;
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let tune = words(&["tune", &plan, &host, "-o", &results, "--report", &page]);
-        self.lab.start_latput(&tune)?.finish(&self.lab.stop, deadline)?;
-        let report = self.lab.start_latput(&words(&["report", &results, "--json"]))?;
-        let report = report.finish(&self.lab.stop, deadline)?;
-        let report = serde_json::from_str(&report).context("the report is no JSON")?;
+        let tune = ["tune", &plan, &host, "-o", &results, "--report", &page];
+        self.lab.run_latput(&tune, deadline)?;
+        let report = self.lab.report(&results, deadline)?;
         for note in report_notes(&report) {
             println!("  {note}");
         }

@@ -106,6 +106,18 @@ impl Lab {
         Running::start(command)
     }
 
+    /// Runs latput itself to its end and gives what it prints.
+    pub fn run_latput(&self, words: &[&str], deadline: Instant) -> Result<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        self.start_latput(&words)?.finish(&self.stop, deadline)
+    }
+
+    /// The document of a results file.
+    pub fn report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
+        let text = self.run_latput(&["report", results, "--json"], deadline)?;
+        serde_json::from_str(&text).context("the report is no JSON")
+    }
+
     /// Sleeps unless asked to stop.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;

@@ -104,14 +104,8 @@ impl Case {
         let [plan, results, testbed] =
             [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + OVERHEAD;
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let run = words(&["run", &plan, "--on", &testbed, "-o", &results]);
-        lab.start_latput(&run)?.finish(&lab.stop, deadline)?;
-        let report = lab.start_latput(&words(&["report", &results, "--json"]))?;
-        let report = report.finish(&lab.stop, deadline)?;
-        let report = serde_json::from_str(&report).context("the report is no JSON")?;
-        came_of(&report, self.metric)
+        lab.run_latput(&["run", &plan, "--on", &testbed, "-o", &results], deadline)?;
+        came_of(&lab.report(&results, deadline)?, self.metric)
     }
 }
 

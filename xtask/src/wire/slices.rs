@@ -44,10 +44,7 @@ pub fn compare(lab: &Lab, repetitions: u32) -> Result<Slices> {
     );
     std::fs::write(&plan, format!("{PLAN}{method}")).context("cannot write the plan")?;
     let _unless_there_is_none = std::fs::remove_file(&results);
-    let latput = |words: &[&str]| {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        lab.start_latput(&words)?.finish(&lab.stop, Instant::now() + ENDS_WITHIN)
-    };
+    let latput = |words: &[&str]| lab.run_latput(words, Instant::now() + ENDS_WITHIN);
     let capture = Capture::start(lab, SERVER)?;
     let testbed = lab.testbed.display().to_string();
     latput(&["run", &plan, "--on", &testbed, "-o", &results])?;

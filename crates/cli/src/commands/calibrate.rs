@@ -83,10 +83,12 @@ impl Args {
         keep_only_files(self.held_out.iter().chain([&self.output]).map(PathBuf::as_path))?;
         let given = self.given()?;
         let Given { plan, cells, systems } = &given;
-        let fits = parts::fits_count(plan, cells);
-        if let Some(shard) = self.shard.filter(|shard| shard.count() as usize > fits) {
-            let problem = format!("--shard {shard}: there are {fits} fits: take fewer shards");
-            return Err(CliError::usage(problem));
+        if let Some(shard) = self.shard {
+            let fits = parts::fits_count(plan, cells);
+            if shard.count() as usize > fits {
+                let problem = format!("--shard {shard}: there are {fits} fits: take fewer shards");
+                return Err(CliError::usage(problem));
+            }
         }
         let joined = self.joined(&given)?;
         let part = self.shard.map_or(PartOfFits::WHOLE, |shard| PartOfFits {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use latput_linux::Namespace;
 
 /// Requests and responses between two namespaces, and the server's own count of them over HTTP.
-pub(crate) struct Traffic {
+pub(crate) struct RequestTraffic {
     stop: Arc<AtomicBool>,
     /// Nothing is sent while this is raised.
     pub(crate) pause: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub(crate) const PORT: u16 = 7000;
 /// The port of the endpoint.
 pub(crate) const METRICS_PORT: u16 = 7001;
 
-impl Traffic {
+impl RequestTraffic {
     /// Starts a server at `address`, which `server` has, and four clients in `client`: names of pinned namespaces.
     pub(crate) fn between(client: &str, server: &str, address: &'static str) -> Self {
         let [stop, pause] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -67,7 +67,7 @@ impl Traffic {
     }
 }
 
-impl Drop for Traffic {
+impl Drop for RequestTraffic {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());

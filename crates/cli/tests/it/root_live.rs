@@ -10,7 +10,7 @@ use std::time::Duration;
 use latput_linux::Namespace;
 use latput_testkit::{isolate, needs_root};
 
-use crate::live_traffic::{GONE, HUGE, METRICS_PORT, SLOW, Traffic};
+use crate::live_traffic::{GONE, HUGE, METRICS_PORT, RequestTraffic, SLOW};
 use crate::root_settings::Lab;
 use crate::{Place, agents_of, kill, needs_program, tell, wait_until};
 
@@ -37,11 +37,11 @@ fn queue_length() -> u64 {
 }
 
 /// A lab whose host `b` takes packets in polls that can be deferred, with a plan and live traffic.
-fn lab_with<'a>(place: &'a Place, plan: &str) -> (Lab<'a>, Traffic) {
+fn lab_with<'a>(place: &'a Place, plan: &str) -> (Lab<'a>, RequestTraffic) {
     let lab = Lab::up(place);
     lab.b(&["set", "lat0", "gro=on"]).expect(0, &[]);
     place.write("plan.toml", plan);
-    (lab, Traffic::between("latput-a", "latput-b", B))
+    (lab, RequestTraffic::between("latput-a", "latput-b", B))
 }
 
 fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {

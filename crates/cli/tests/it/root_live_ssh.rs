@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::live_traffic::Traffic;
+use crate::live_traffic::RequestTraffic;
 use crate::two_hosts::{Hosts, ip};
 use crate::{agents_of, descendants_of, interrupt, is_gone, kill, needs_program, tell, wait_until};
 
@@ -76,7 +76,7 @@ fn a_link_that_stays_down_ends_in_an_exit_code_that_names_the_host_though_it_is_
 /// A run whose first blocks have ended, with another setting in force.
 struct Run {
     hosts: Hosts,
-    traffic: Traffic,
+    traffic: RequestTraffic,
     child: Child,
     /// What other programs tell of the host before latput came.
     before: String,
@@ -96,7 +96,7 @@ impl Run {
         }
         let hosts = Hosts::with_sshds()?.with_own_boots();
         ip(&["netns", "exec", "server", "ethtool", "-K", "eth0", "gro", "on"]);
-        let traffic = Traffic::between("client", "server", "198.18.9.1");
+        let traffic = RequestTraffic::between("client", "server", "198.18.9.1");
         hosts.place.write("plan.toml", plan);
         let (before, sshd) = (told(), pids());
         let words = ["tune", "plan.toml", "ssh://root@198.18.9.1%eth0", "-o", "kept.db"];
