@@ -1,9 +1,7 @@
 //! The context of every command: the output format and the stop flag.
 
-use std::path::{Path, PathBuf};
-
 use latput_experiment::broker::{self, message::Permitted};
-use latput_linux::confine;
+use latput_linux::confine::{self, Files};
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::filter::Targets;
@@ -43,13 +41,13 @@ impl Context {
         Ok(Self { json, stop })
     }
 
-    /// Gives up the rights of this process, but for writing `outputs`, and leaves them to a broker that does what is
+    /// Gives up the rights of this process, but for using `files`, and leaves them to a broker that does what is
     /// `permitted`. Nothing is given up by a process without rights. To be called before a stranger's byte is read, and
     /// before a thread is started.
     pub(crate) fn leave_rights_to_broker(
         &self,
         permitted: &Permitted,
-        outputs: &[&Path],
+        files: &Files<'_>,
     ) -> Result<(), CliError> {
         let stop = self.stop.clone();
         let on_loss = move || {
@@ -58,7 +56,7 @@ impl Context {
             );
             stop.raise();
         };
-        let barriers = broker::start(permitted, outputs, on_loss)?;
+        let barriers = broker::start(permitted, files, on_loss)?;
         if barriers.is_some_and(|barriers| !barriers.close_files()) {
             output::remark(
                 "latput: warning: this process, which reads what hosts say, has no capability, but is still user 0, and \
@@ -79,12 +77,9 @@ fn log_filter() -> Result<Targets, CliError> {
     })
 }
 
-/// Gives up the rights that a command on files has no use for: all but reading files, and writing in the folders of `files`.
-/// To be called before the first file is opened, and before a thread is started.
-pub(crate) fn keep_only_files<'a>(
-    files: impl IntoIterator<Item = &'a Path>,
-) -> Result<(), CliError> {
-    let files: Vec<&Path> = files.into_iter().collect();
-    let folders = confine::folders_of(&files);
-    Ok(confine::keep_files(&folders.iter().map(PathBuf::as_path).collect::<Vec<_>>())?)
+/// Gives up the rights that a command on files has no use for: all but those of one user to these files. To be called before
+/// the first file is opened, and before a thread is started.
+pub(crate) fn keep_only_files(files: &Files<'_>) -> Result<(), CliError> {
+    confine::keep_files(files)?;
+    Ok(())
 }

@@ -9,6 +9,7 @@ use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
 use latput_experiment::testbed::TestbedKind;
+use latput_linux::confine::Files;
 use latput_linux::route::Route;
 use latput_linux::{confine, files};
 use latput_peers::Peer;
@@ -200,7 +201,11 @@ impl NamedTestbed<'_> {
         if let TestbedSource::Testbed(Testbed { kind: TestbedKind::Simulator(_), .. }) =
             &self.source
         {
-            return if confine::has_capabilities() { keep_only_files(outputs) } else { Ok(()) };
+            return if confine::has_capabilities() {
+                keep_only_files(&Files::of([], outputs))
+            } else {
+                Ok(())
+            };
         }
         let mut ways = self.ways();
         let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
@@ -216,7 +221,7 @@ impl NamedTestbed<'_> {
         ways.extend(is_here.then(own_way));
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = Permitted { ways, lab, guest, programs, ..Permitted::default() };
-        context.leave_rights_to_broker(&permitted, &outputs)
+        context.leave_rights_to_broker(&permitted, &Files::of([], outputs))
     }
 
     /// What it is called: the testbed's name in results.

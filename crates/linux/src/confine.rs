@@ -3,13 +3,12 @@
 //! Capabilities are not all that user 0 has: it owns the files of sysfs and `/proc/sys`, and may write them without any.
 //! So a process that needs nothing of the host becomes another user, and Landlock closes the files to it.
 
+mod file_user;
 mod landlock;
 
-use std::collections::BTreeSet;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -20,6 +19,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
+pub use self::file_user::Files;
 use self::landlock::{Access, Ruleset};
 use crate::error::Error;
 
@@ -73,11 +73,11 @@ fn give_up_all_as(user: u32) -> Result<Barriers, Error> {
     // Reads of /proc stay: a thread counts its open files.
     let has_landlock =
         Ruleset::new(Access::all()).allow(Path::new("/proc"), Access::reads()).enforce()?;
-    drop_from_bounding_set(CapabilitySet::empty())?;
+    drop_from_bounding_set()?;
     if is_root {
         become_nobody(user)?;
     }
-    keep_only(CapabilitySet::empty())?;
+    keep_none()?;
     Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
 }
 
@@ -101,7 +101,7 @@ pub fn open_as_nobody(path: &Path) -> std::io::Result<OwnedFd> {
         if geteuid().is_root() {
             become_nobody(NOBODYS).map_err(refused)?;
         }
-        keep_only(CapabilitySet::empty()).map_err(refused)?;
+        keep_none().map_err(refused)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty())?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
@@ -116,88 +116,43 @@ pub fn open_as_nobody(path: &Path) -> std::io::Result<OwnedFd> {
     })
 }
 
-/// Keeps of this process's rights only those to read files and to write beneath `folders`. To be called before another
-/// thread is started, and before a stranger's file is opened.
-///
-/// `CAP_DAC_OVERRIDE` stays, so that root's report of a user's file in the user's folder goes on working; Landlock
-/// bounds what it can write.
-pub fn keep_files(folders: &[&Path]) -> Result<(), Error> {
-    require_one_thread()?;
-    set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
-    let ruleset = Ruleset::new(Access::writes().and(Access::specials()).and(Access::execute()));
-    let ruleset =
-        folders.iter().fold(ruleset, |ruleset, folder| ruleset.allow(folder, Access::writes()));
-    ruleset.enforce()?;
-    drop_from_bounding_set(CapabilitySet::DAC_OVERRIDE)?;
-    keep_only(CapabilitySet::DAC_OVERRIDE)
-}
-
 /// Whether this process has a capability, or may take one.
 pub fn has_capabilities() -> bool {
     own_capabilities().is_ok_and(|sets| !(sets.permitted | sets.effective).is_empty())
 }
 
-/// Keeps of this process's rights only those to read files, and to write the files of `outputs` and what lies beside
-/// them. It runs no program, and signals no other process. To be called before another thread is started, and before the
-/// first byte of a stranger is read.
+/// Keeps of this process's rights only those of one user to files. It writes nothing but `files` and what lies beside them. It
+/// runs no program, and signals no other process. To be called before another thread is started, and before the first
+/// byte of a stranger is read.
 ///
-/// User 0 becomes another user for all but files. For files it is the owner of the outputs, so that they need no
-/// capability. Where several users own them it stays user 0 for files, and keeps `CAP_DAC_OVERRIDE`.
-pub fn keep_outputs(outputs: &[&Path]) -> Result<Barriers, Error> {
+/// User 0 becomes another user for all but files. For files it becomes one who may use all of them without a
+/// capability: the owner of the outputs if possible.
+///
+/// # Errors
+///
+/// No one user may use all files; or the system's.
+pub fn keep_files(files: &Files<'_>) -> Result<Barriers, Error> {
     require_one_thread()?;
     set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
-    let folders = folders_of(outputs);
-    let owner = owner_of(outputs, &folders);
+    let sets = own_capabilities()?;
+    let may_become = sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID);
+    let user = if geteuid().is_root() && may_become { Some(files.user()?) } else { None };
     let denied = Access::writes().and(Access::specials()).and(Access::execute());
     let ruleset = Ruleset::new(denied.and(Access::device_ioctl()));
+    let folders = files.folders();
     let ruleset =
         folders.iter().fold(ruleset, |ruleset, folder| ruleset.allow(folder, Access::writes()));
     let has_landlock = ruleset.enforce()?;
-    let kept = match owner {
-        Some(_) => CapabilitySet::empty(),
-        None => CapabilitySet::DAC_OVERRIDE,
-    };
-    drop_from_bounding_set(kept)?;
-    if geteuid().is_root() {
-        become_controller(owner.unwrap_or((0, 0)), kept)?;
+    drop_from_bounding_set()?;
+    if let Some(user) = user {
+        become_controller(user)?;
     }
-    keep_only(kept)?;
+    keep_none()?;
     Ok(Barriers { is_other_user: !geteuid().is_root(), has_landlock })
 }
 
-/// The folders of files, also of those that the names are links to.
-pub fn folders_of(files: &[&Path]) -> BTreeSet<PathBuf> {
-    let folder = |file: &Path| match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    // A name may be a link's: the file beside which SQLite writes is elsewhere.
-    let both =
-        |file: &&Path| [Some(folder(file)), file.canonicalize().ok().map(|file| folder(&file))];
-    files.iter().flat_map(both).flatten().collect()
-}
-
-/// The one user, with a group, who owns the folders and what is there of the files, may write both, and can reach them;
-/// user 0 where there is none. `None` where no user is all that.
-fn owner_of(files: &[&Path], folders: &BTreeSet<PathBuf>) -> Option<(u32, u32)> {
-    let all = folders.iter().map(PathBuf::as_path).chain(files.iter().copied());
-    let all: Vec<Metadata> = all.filter_map(|path| fs::metadata(path).ok()).collect();
-    let Some(first) = all.first() else { return Some((0, 0)) };
-    let user = first.uid();
-    let above = folders.iter().filter_map(|folder| folder.canonicalize().ok());
-    let above: BTreeSet<PathBuf> = above
-        .flat_map(|folder| folder.ancestors().map(Path::to_owned).collect::<Vec<_>>())
-        .collect();
-    let is_open = |folder: &PathBuf| {
-        let search = |meta: &Metadata| if meta.uid() == user { 0o100 } else { 0o001 };
-        fs::metadata(folder).is_ok_and(|meta| meta.mode() & search(&meta) != 0)
-    };
-    let is_theirs = all.iter().all(|meta| meta.uid() == user && meta.mode() & 0o200 != 0);
-    (is_theirs && above.iter().all(is_open)).then_some((user, first.gid()))
-}
-
 /// The user whose files the calling thread makes and may write. It differs from the effective user after
-/// [`keep_outputs`].
+/// [`keep_files`].
 pub(crate) fn file_user() -> u32 {
     // SAFETY: the call takes a number. This one is no user, so nothing is changed and the one in force is returned.
     let user = unsafe { libc::setfsuid(u32::MAX) };
@@ -214,18 +169,14 @@ fn require_one_thread() -> Result<(), Error> {
     Err(Error::Other(format!("rights are given up by one thread, and there are {threads}")))
 }
 
-/// Empties the bounding set except for `kept`, where the process may.
-fn drop_from_bounding_set(kept: CapabilitySet) -> Result<(), Error> {
+/// Empties the bounding set, where the process may.
+fn drop_from_bounding_set() -> Result<(), Error> {
     let sets = own_capabilities()?;
     if !sets.effective.contains(CapabilitySet::SETPCAP) {
         return Ok(()); // with no_new_privs no program gives a capability anyway
     }
     for number in 0..u64::BITS {
-        let capability = CapabilitySet::from_bits_retain(1 << number);
-        if kept.contains(capability) {
-            continue;
-        }
-        match remove_capability_from_bounding_set(capability) {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}
             Err(Errno::INVAL) => break, // the kernel has no more
             Err(errno) => {
@@ -256,13 +207,9 @@ fn become_nobody(user: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Becomes a user that owns nothing, who has the files of `owner`.
-fn become_controller((user, group): (u32, u32), kept: CapabilitySet) -> Result<(), Error> {
-    let sets = own_capabilities()?;
+/// Becomes a user that owns nothing, and for files this one. The process must be allowed to become any user.
+fn become_controller((user, group): (u32, u32)) -> Result<(), Error> {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    if !sets.effective.contains(needed) {
-        return Ok(());
-    }
     let failed = |errno| Error::system("become a user without rights", errno);
     leave_groups().map_err(failed)?;
     set_keep_capabilities(true).map_err(failed)?;
@@ -275,7 +222,7 @@ fn become_controller((user, group): (u32, u32), kept: CapabilitySet) -> Result<(
         unsafe { libc::setfsgid(group) };
         set_thread_res_uid(other_user, other_user, other_user).map_err(failed)?;
         let sets = own_capabilities()?;
-        let effective = sets.permitted & (needed | kept);
+        let effective = sets.permitted & needed;
         set_capabilities(None, CapabilitySets { effective, ..sets }).map_err(failed)?;
         // SAFETY: the call takes a number.
         unsafe { libc::setfsuid(user) };
@@ -295,19 +242,15 @@ fn leave_groups() -> Result<(), Errno> {
     }
 }
 
-/// Gives up all capabilities except those of `kept` that the process has, and sees that they are gone.
-fn keep_only(kept: CapabilitySet) -> Result<(), Error> {
+/// Gives up all capabilities, and sees that they are gone.
+fn keep_none() -> Result<(), Error> {
     let failed = |errno| Error::system("give up capabilities", errno);
-    let has = own_capabilities()?;
-    let sets = CapabilitySets {
-        effective: has.effective & kept,
-        permitted: has.permitted & kept,
-        inheritable: CapabilitySet::empty(),
-    };
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     clear_ambient_capability_set().map_err(failed)?;
     set_capabilities(None, sets).map_err(failed)?;
     let left = own_capabilities()?;
-    if kept.contains(left.permitted | left.effective | left.inheritable) {
+    if left == sets {
         return Ok(());
     }
     Err(Error::Other(format!("capabilities are left that were given up: {left:?}")))

@@ -71,6 +71,15 @@ pub enum Error {
         /// Its namespace file.
         path: PathBuf,
     },
+    /// The files of a command belong to several users.
+    #[error(
+        "no one user may use all these files: {refusals}. latput reads what others may have written with the rights of \
+         one user, not with root's right to all files: copy the files to a folder of one user"
+    )]
+    FilesOfSeveralUsers {
+        /// Each user who was tried, and what it may not use.
+        refusals: String,
+    },
     /// Anything else, in a sentence.
     #[error("{0}")]
     Other(String),
@@ -107,9 +116,9 @@ impl Error {
     /// The outcome where it kept something from being changed.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::NoInterface { .. } | Self::InterfaceName { .. } => {
-                ChangeOutcome::Refused(Refusal::Usage)
-            }
+            Self::NoInterface { .. }
+            | Self::InterfaceName { .. }
+            | Self::FilesOfSeveralUsers { .. } => ChangeOutcome::Refused(Refusal::Usage),
             _ => ChangeOutcome::refused(self.is_permission()),
         }
     }

@@ -6,14 +6,16 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use latput_linux::confine;
+use latput_linux::confine::{self, Files};
 use latput_testkit::needs_root;
+use tempfile::TempDir;
 
 /// Runs `work` in a forked child; the test fails if that panics or returns what is wrong.
 fn in_a_child(work: impl FnOnce() -> Result<(), String>) {
@@ -104,40 +106,6 @@ fn without_rights_no_file_of_the_host_is_written_and_nothing_is_run() {
     });
 }
 
-#[test]
-fn who_keeps_files_reads_all_and_writes_beneath_its_folders_only() {
-    if needs_root() {
-        return;
-    }
-    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // A user's folder, which root enters by CAP_DAC_OVERRIDE.
-    let users = own.path().join("users");
-    fs::create_dir(&users).unwrap();
-    std::os::unix::fs::chown(&users, Some(65_534), Some(65_534)).unwrap();
-    fs::set_permissions(&users, fs::Permissions::from_mode(0o700)).unwrap();
-    in_a_child(|| {
-        confine::keep_files(&[&users]).map_err(|error| error.to_string())?;
-        let dac_override = "0000000000000002";
-        for name in ["CapPrm:", "CapEff:", "CapBnd:"] {
-            if status_line(name) != dac_override {
-                return Err(format!("{name} {}", status_line(name)));
-            }
-        }
-        File::open("/etc/shadow").map_err(|error| error.to_string())?;
-        let (part, whole) = (users.join("part"), users.join("whole"));
-        fs::write(&part, "x").map_err(|error| error.to_string())?;
-        fs::rename(&part, &whole).map_err(|error| error.to_string())?;
-        if !has_landlock() {
-            return Ok(());
-        }
-        let elsewhere = other.path().join("new").display().to_string();
-        let mut create = OpenOptions::new();
-        create.write(true).create_new(true).custom_flags(libc::O_CLOEXEC);
-        is_denied(&elsewhere, &mut create)?;
-        is_denied("/proc/sys/kernel/core_pattern", OpenOptions::new().write(true))
-    });
-}
-
 /// No set of capabilities, another user than 0 but for files, and no way back.
 fn is_without_rights(owner: &str) -> Result<(), String> {
     for name in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
@@ -159,27 +127,43 @@ fn is_without_rights(owner: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A folder of this user, who is not root.
+fn folder_of(user: u32, mode: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), Some(user), Some(user)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    folder
+}
+
+/// A file of this user, who is not root.
+fn file_of(user: u32, mode: u32, path: &Path) -> PathBuf {
+    fs::write(path, "read me").unwrap();
+    chown(path, Some(user), Some(user)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    path.to_owned()
+}
+
 #[test]
-fn who_keeps_outputs_has_no_capability_and_writes_as_their_owner_and_nowhere_else() {
+fn who_keeps_files_has_no_capability_and_writes_as_their_owner_and_nowhere_else() {
     if needs_root() {
         return;
     }
-    let (own, users, other) =
-        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::os::unix::fs::chown(users.path(), Some(1234), Some(1234)).unwrap();
+    let (own, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));
+    let other = tempfile::tempdir().unwrap();
     let ours = own.path().join("out");
     let theirs = users.path().join("out");
     let error = |error: std::io::Error| error.to_string();
     for (output, owner) in [(&ours, "0"), (&theirs, "1234")] {
         in_a_child(|| {
-            let barriers = confine::keep_outputs(&[output]).map_err(|error| error.to_string())?;
+            let files = Files::of([], [output.as_path()]);
+            let barriers = confine::keep_files(&files).map_err(|error| error.to_string())?;
             is_without_rights(owner)?;
             latput_linux::files::replace(output, b"x").map_err(|error| error.to_string())?;
             latput_linux::files::FileLock::take(&output.with_extension("lock"))
                 .map_err(|error| error.to_string())?
                 .map_err(|holder| format!("locked by {holder}"))?;
             let written = fs::metadata(output).map_err(error)?;
-            if std::os::unix::fs::MetadataExt::uid(&written).to_string() != owner {
+            if written.uid().to_string() != owner {
                 return Err("the output has another owner".to_owned());
             }
             if !barriers.has_landlock {
@@ -200,33 +184,60 @@ fn who_keeps_outputs_has_no_capability_and_writes_as_their_owner_and_nowhere_els
     }
 }
 
-/// Several owners: only root's right over all files reaches both, and Landlock bounds it.
+/// The user of a command on files is whoever may use all of them; user 0 may not enter another's folder without a
+/// capability.
 #[test]
-fn who_keeps_outputs_of_two_users_keeps_one_capability() {
+fn the_user_for_files_is_one_who_may_use_them_all() {
     if needs_root() {
         return;
     }
-    let (own, users) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::os::unix::fs::chown(users.path(), Some(1234), Some(1234)).unwrap();
-    let outputs = [own.path().join("a"), users.path().join("b")];
-    in_a_child(|| {
-        confine::keep_outputs(&[&outputs[0], &outputs[1]]).map_err(|error| error.to_string())?;
-        for name in ["CapPrm:", "CapEff:"] {
-            if status_line(name) != "0000000000000002" {
-                return Err(format!("{name} {}", status_line(name)));
+    let (roots, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));
+    let open = folder_of(1234, 0o755);
+    let private = file_of(1234, 0o600, &users.path().join("private"));
+    let public = file_of(1234, 0o644, &open.path().join("public"));
+    let of_root_in_theirs = file_of(0, 0o644, &users.path().join("of-root"));
+    let output = roots.path().join("out");
+    let missing = users.path().join("none");
+    for (reads, outputs, owner) in [
+        (vec![&private], vec![], "1234"),
+        (vec![&of_root_in_theirs], vec![], "1234"),
+        (vec![&public], vec![&output], "0"),
+        (vec![&public, &private], vec![&private], "1234"),
+        (vec![&missing], vec![], "1234"),
+        (vec![], vec![], "0"),
+    ] {
+        in_a_child(|| {
+            let files = Files::of(
+                reads.iter().map(|path| path.as_path()),
+                outputs.iter().map(|path| path.as_path()),
+            );
+            confine::keep_files(&files).map_err(|error| error.to_string())?;
+            is_without_rights(owner)?;
+            for path in reads.iter().filter(|path| path.exists()) {
+                fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             }
-        }
-        for output in &outputs {
-            fs::write(output, "x").map_err(|error| error.to_string())?;
-        }
-        is_denied("/proc/sys/kernel/core_pattern", OpenOptions::new().write(true))
-            .or_else(|problem| if has_landlock() { Err(problem) } else { Ok(()) })
-    });
+            Ok(())
+        });
+    }
 }
 
-/// Whether the kernel has Landlock: it then tells its version.
-fn has_landlock() -> bool {
-    let number = libc::SYS_landlock_create_ruleset;
-    // SAFETY: with this flag the kernel reads no attributes.
-    unsafe { libc::syscall(number, std::ptr::null::<u8>(), 0_usize, 1_u32) > 0 }
+#[test]
+fn files_that_no_one_user_may_use_are_refused_by_name_and_nothing_is_given_up() {
+    if needs_root() {
+        return;
+    }
+    let (roots, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));
+    let private = file_of(1234, 0o600, &users.path().join("private"));
+    let output = roots.path().join("out");
+    in_a_child(|| {
+        let files = Files::of([private.as_path()], [output.as_path()]);
+        let error = confine::keep_files(&files).err().ok_or("it is not refused")?.to_string();
+        let by_root = format!("user 0 may not use {}", private.display());
+        let by_user = format!("user 1234 may not use {}", roots.path().display());
+        if !error.contains(&by_root) || !error.contains(&by_user) || !error.contains("copy") {
+            return Err(error);
+        }
+        fs::read(&private).map_err(|error| format!("root's own rights are lost: {error}"))?;
+        Ok(())
+    });
 }

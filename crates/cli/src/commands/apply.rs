@@ -16,6 +16,7 @@ use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitte
 use latput_experiment::broker::process::Process;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
 use latput_knobs::Setting;
+use latput_linux::confine::Files;
 use latput_load::Stop;
 use latput_model::Summary;
 use latput_report::shell_word;
@@ -169,9 +170,8 @@ impl Args {
                 permitted.ways.push(way);
             }
         }
-        let outputs: Vec<&Path> =
-            std::iter::once(self.file.as_path()).chain(self.hosts.save()).collect();
-        context.leave_rights_to_broker(&permitted, &outputs)
+        let files = Files::of([self.file.as_path()], self.hosts.save());
+        context.leave_rights_to_broker(&permitted, &files)
     }
 
     /// The setting to apply; `None`, with the reason told, if the run recommends no change.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use latput_calibrate::{Combination, FittedCost};
 use latput_experiment::Shard;
+use latput_linux::confine::Files;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};
 use latput_reproduce::calibrate::{
     Cells, Fit, FitHeldOut, FitPlan, HeldOut, PartOfFits, calibrate, errors_held_out,
@@ -80,7 +81,9 @@ impl Args {
                 "--held-out: nothing is held out without --validate or --merge",
             ));
         }
-        keep_only_files(self.held_out.iter().chain([&self.output]).map(PathBuf::as_path))?;
+        let reads = self.cells.iter().chain(&self.plan).chain(&self.profile).chain(&self.merge);
+        let outputs = self.held_out.iter().chain([&self.output]);
+        keep_only_files(&Files::of(reads.map(PathBuf::as_path), outputs.map(PathBuf::as_path)))?;
         let given = self.given()?;
         let Given { plan, cells, systems } = &given;
         if let Some(shard) = self.shard {

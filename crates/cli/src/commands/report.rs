@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
+use latput_linux::confine::Files;
 use latput_model::{Goal, Prediction, Summary, predicted};
 use latput_report::{csv, html, html_with_trials, json, markdown, prediction, shared, terminal};
 use latput_trial::today::TODAY;
@@ -87,7 +88,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
-        keep_only_files(self.file.iter().chain(&self.output).map(PathBuf::as_path).chain(named))?;
+        let reads = self.file.as_deref().into_iter().chain(named);
+        keep_only_files(&Files::of(reads, self.output.as_deref()))?;
         if let [first, second] = self.compare.as_slice() {
             return compare::run(&self, context, [first, second]);
         }

@@ -4,12 +4,17 @@ use crate::Place;
 
 const HEADER: &str =
     "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s";
+/// Cells of a published machine.
+pub(crate) const TWO_CELLS: &str = "\
+system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s
+rx1620,e1000,6.0.54,2.6.12,0,1,0,
+rx1620,e1000,6.0.54,2.6.12,0,1,1000,
+";
 
 #[test]
 fn cells_are_predicted_where_there_are_no_published_files() {
     let place = Place::new();
-    let cells = "rx1620,e1000,6.0.54,2.6.12,0,1,0,\nrx1620,e1000,6.0.54,2.6.12,0,1,1000,\n";
-    place.write("cells.csv", &format!("{HEADER}\n{cells}"));
+    place.write("cells.csv", TWO_CELLS);
     let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv", "--seeds", "2"];
     place.run(&args).expect(0, &[]);
     let out = std::fs::read_to_string(place.path("out.csv")).unwrap();

@@ -10,13 +10,12 @@ use rustix::io::ioctl_fionbio;
 use crate::{Place, children_of, is_gone, kill, status_of, wait_until};
 
 const LIST: &str = include_str!("../../../../docs/design/rights.md");
-const DAC_OVERRIDE: &str = "0000000000000002";
 const NONE: &str = "0000000000000000";
 
 /// Starts a command whose stdout and stderr take nothing, so that it waits where it has something to say, and gives what
-/// it then holds: its permitted capabilities.
+/// it then holds: its permitted capabilities, and the user that it is.
 #[track_caller]
-fn held(place: &Place, args: &[&str]) -> String {
+fn held(place: &Place, args: &[&str]) -> (String, String) {
     let (from, mut to) = std::io::pipe().unwrap();
     ioctl_fionbio(&to, true).unwrap();
     while to.write(&[b'x'; 4096]).is_ok() {}
@@ -29,13 +28,23 @@ fn held(place: &Place, args: &[&str]) -> String {
     wait_until(&format!("{args:?} to have something to say"), waits);
     let held = status_of(pid, "CapPrm:");
     assert_eq!(status_of(pid, "CapEff:"), held);
+    let users = status_of(pid, "Uid:");
+    let user = users.split_whitespace().next().unwrap().to_owned();
     assert_eq!(status_of(pid, "CapInh:"), NONE);
     let others = children_of(pid);
     kill(pid);
     child.wait().unwrap();
     drop(from);
     wait_until("its broker to end", || others.iter().all(|pid| is_gone(*pid)));
-    held
+    (held, user)
+}
+
+/// Nothing is held, by a user who is not root.
+#[track_caller]
+fn holds_nothing(place: &Place, args: &[&str]) {
+    let (held, user) = held(place, args);
+    assert_eq!(held, NONE, "{args:?}");
+    assert_ne!(user, "0", "{args:?}");
 }
 
 #[test]
@@ -48,7 +57,7 @@ fn what_keeps_a_results_setting_has_another_process_read_it() {
     place.write("plan.toml", crate::fleet::PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
     // The reader waits for nobody: it is held where it says something, as the others are.
-    assert_eq!(held(&place, &["read-setting", "a.db", "--interface", "lo"]), DAC_OVERRIDE);
+    holds_nothing(&place, &["read-setting", "a.db", "--interface", "lo"]);
     let traced = place.path("trace");
     let trace = ["strace", "-f", "-e", "trace=openat,capset,execve", "-o"];
     let latput = place.command(&[]).get_program().to_owned();
@@ -75,7 +84,7 @@ fn is_in_pipe_write(pid: u32) -> bool {
 }
 
 #[test]
-fn who_has_read_a_results_file_of_others_holds_no_right_but_to_files() {
+fn who_has_read_a_file_of_others_holds_nothing() {
     if needs_root() {
         return;
     }
@@ -86,8 +95,11 @@ fn who_has_read_a_results_file_of_others_holds_no_right_but_to_files() {
     for file in ["a.db", "b.db"] {
         place.run(&[&run[..], &[file]].concat()).expect(0, &[]);
     }
+    place.run(&["report", "a.db", "--share", "--format", "html", "-o", "a.html"]).expect(0, &[]);
+    place.write("cells.csv", crate::reproduce::TWO_CELLS);
     let own = status_of(std::process::id(), "CapPrm:");
-    assert_eq!(held(&place, &["metrics"]), own, "it is root's");
+    assert_eq!(held(&place, &["metrics"]), (own, "0".to_owned()), "it is root's");
+    let pairs = ["netns://a,netns://b", "netns://c,netns://d", "netns://e,netns://f"];
     for args in [
         &["report", "a.db"][..],
         &["report", "--compare", "a.db", "b.db"],
@@ -98,18 +110,15 @@ fn who_has_read_a_results_file_of_others_holds_no_right_but_to_files() {
         &["export-settings", "a.db", "--format", "ethtool", "--interface", "lo"],
         &["fleet", "pairs", "a.db", "b.db"],
         &["merge", "a.db", "b.db", "-o", "all.db"],
+        &["import", "a.html", "-o", "b.db"],
+        &["reproduce", "--cells", "cells.csv", "--seeds", "2"],
         &["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"],
         &["search", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"],
-    ] {
-        assert_eq!(held(&place, args), DAC_OVERRIDE, "{args:?}");
-    }
-    let pairs = ["netns://a,netns://b", "netns://c,netns://d", "netns://e,netns://f"];
-    for args in [
-        &["apply", "a.db"][..],
+        &["apply", "a.db"],
         &["fleet", "verify", "--from", "a.db", "--hosts-from", "echo lo"],
         &["fleet", "confirm", "a.db", pairs[0], pairs[1], pairs[2]],
     ] {
-        assert_eq!(held(&place, args), NONE, "{args:?}");
+        holds_nothing(&place, args);
     }
 }
 

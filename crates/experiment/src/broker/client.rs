@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use latput_linux::confine::{self, Barriers};
+use latput_linux::confine::{self, Barriers, Files};
 use latput_linux::process;
 use latput_vm::Line;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,14 +32,14 @@ pub(crate) fn client() -> Option<&'static BrokerLine> {
     BROKER.get()
 }
 
-/// Starts the broker of this run, and gives up the rights of this process for good, but for reading files and writing
-/// `outputs`. A process without capabilities stays as it is, and has no broker. To be called once, before a thread is
+/// Starts the broker of this run, and gives up the rights of this process for good, but for using
+/// `files`. A process without capabilities stays as it is, and has no broker. To be called once, before a thread is
 /// started and before anything that a stranger wrote is read. `on_loss` is called when the broker has gone.
 ///
 /// Returns what then keeps this process from the host's files; `None` without a broker.
 pub fn start(
     permitted: &Permitted,
-    outputs: &[&Path],
+    files: &Files<'_>,
     on_loss: impl FnOnce() + Send + 'static,
 ) -> Result<Option<Barriers>, Error> {
     if !confine::has_capabilities() {
@@ -47,8 +47,7 @@ pub fn start(
     }
     let failed = |problem: String| Error::Broker { problem };
     let line = spawn(permitted).map_err(|error| failed(format!("cannot be started: {error}")))?;
-    let barriers =
-        confine::keep_outputs(outputs).map_err(|error| failed(crate::host::chain(&error)))?;
+    let barriers = confine::keep_files(files)?;
     let watched = line.try_clone().map_err(|error| failed(error.to_string()))?;
     thread::spawn(move || {
         // Nothing comes unasked, so that only an end of the line wakes this.

@@ -11,6 +11,7 @@ use latput_experiment::broker::process::Process;
 use latput_experiment::target::{At, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
+use latput_linux::confine::Files;
 use latput_linux::files;
 use latput_load::Stop;
 use latput_trial::program::split;
@@ -94,8 +95,8 @@ pub(super) struct FleetRights<'a> {
     pub(super) changes: bool,
     /// The words of the user's guards, as given.
     pub(super) guards: &'a [Vec<String>],
-    /// The files that it writes.
-    pub(super) outputs: Vec<&'a Path>,
+    /// The files that it uses.
+    pub(super) files: Files<'a>,
 }
 
 impl FleetArgs {
@@ -111,7 +112,7 @@ impl FleetArgs {
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
         let members = hosts.into_iter().map(|host| self.member(host));
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        context.leave_rights_to_broker(&permitted(&members, rights), &rights.outputs)?;
+        context.leave_rights_to_broker(&permitted(&members, rights), &rights.files)?;
         let wish = wish()?;
         let hosts = members.into_iter().map(|member| wish.of(member.host)).collect();
         let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
 use latput_fleet::{Answered, Guards, StageStep, judge, stages};
+use latput_linux::confine::Files;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_trial::program::split;
@@ -166,8 +167,8 @@ impl Args {
         };
         let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
         self.wanted.check()?;
-        let outputs = self.wanted.results().into_iter().collect();
-        let rights = FleetRights { changes: !self.dry_run, guards: &commands, outputs };
+        let files = Files::of(self.wanted.results(), []);
+        let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use latput_linux::confine::Files;
+
 use crate::commands::export_settings::{SourceArgs, Wanted};
 use crate::context::keep_only_files;
 use crate::exit::{CliError, Code};
@@ -25,7 +27,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        keep_only_files([Path::new(&self.file)])?;
+        keep_only_files(&Files::of([Path::new(&self.file)], []))?;
         output::print_json(&self.of.of_results(&self.file)?)?;
         Ok(ExitCode::SUCCESS)
     }
