@@ -9,9 +9,9 @@ use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
 use latput_experiment::testbed::TestbedKind;
-use latput_linux::confine::Files;
+use latput_linux::confine::{self, Files};
+use latput_linux::files;
 use latput_linux::route::Route;
-use latput_linux::{confine, files};
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::program::{Program, RunsOn};
@@ -187,25 +187,21 @@ enum TestbedSource {
 }
 
 impl NamedTestbed<'_> {
-    /// Gives up the rights of this process, but for writing `outputs`. A broker keeps them, and starts the agents of these
+    /// Gives up the rights of this process, but for using `files`. A broker keeps them, and starts the agents of these
     /// hosts. Nothing is given up where there are none, nor by a process without rights. To be called before a
     /// results file or a host is read, and before a thread is started.
     pub(crate) fn give_up_rights(
         &self,
         plan: Option<&Plan>,
-        outputs: &[&Path],
+        files: &Files<'_>,
         context: &Context,
     ) -> Result<(), CliError> {
-        let outputs: Vec<&Path> =
-            outputs.iter().copied().chain(self.args.save.as_deref()).collect();
+        let outputs = files.outputs.iter().copied().chain(self.args.save.as_deref());
+        let files = Files::of(files.reads.iter().copied(), outputs);
         if let TestbedSource::Testbed(Testbed { kind: TestbedKind::Simulator(_), .. }) =
             &self.source
         {
-            return if confine::has_capabilities() {
-                keep_only_files(&Files::of([], outputs))
-            } else {
-                Ok(())
-            };
+            return if confine::has_capabilities() { keep_only_files(&files) } else { Ok(()) };
         }
         let mut ways = self.ways();
         let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
@@ -221,7 +217,7 @@ impl NamedTestbed<'_> {
         ways.extend(is_here.then(own_way));
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = Permitted { ways, lab, guest, programs, ..Permitted::default() };
-        context.leave_rights_to_broker(&permitted, &Files::of([], outputs))
+        context.leave_rights_to_broker(&permitted, &files)
     }
 
     /// What it is called: the testbed's name in results.

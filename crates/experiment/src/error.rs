@@ -54,6 +54,14 @@ pub enum Error {
         /// The reason and the remedy.
         problem: String,
     },
+    /// A search that was to run no trial is not over.
+    #[error("block {block} of the search is next, of {trials} trials")]
+    SearchGoesOn {
+        /// The block, counted from 0.
+        block: u32,
+        /// Number of its trials that are not there.
+        trials: usize,
+    },
     /// Shards cannot be merged.
     #[error("{}", problems.join("; "))]
     Merge {

@@ -48,5 +48,5 @@ mod vm;
 pub use error::Error;
 pub use results_db::ResultsDb;
 pub use session::{Ended, Progress, run};
-pub use shard::Shard;
+pub use shard::{RunPart, Shard};
 pub use testbed::Testbed;

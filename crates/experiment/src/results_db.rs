@@ -270,20 +270,26 @@ impl ResultsDb {
     /// The newest unfinished run of exactly this plan on exactly these machines since their last
     /// boot, with its finished trials.
     pub fn resumable(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
-        let newest: Option<(i64, bool)> = self.sql(
-            self.db
-                .query_row(
-                    "SELECT id, finished FROM run WHERE plan = ?1 AND machine = ?2 \
-                     ORDER BY id DESC LIMIT 1",
-                    params![plan, machine],
-                    |row| Ok((row.get(0)?, row.get(1)?)),
-                )
-                .optional(),
-        )?;
-        match newest {
+        match self.newest_of(plan, machine)? {
             Some((run, false)) => Ok(Some((run, self.load(run)?))),
             _ => Ok(None),
         }
+    }
+
+    /// The same, finished or not.
+    pub(crate) fn begun(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
+        let newest = self.newest_of(plan, machine)?;
+        newest.map(|(run, _)| Ok((run, self.load(run)?))).transpose()
+    }
+
+    /// The newest run of exactly this plan on these machines, and whether it is finished.
+    fn newest_of(&self, plan: &str, machine: &str) -> Result<Option<(i64, bool)>, Error> {
+        let newest = self.db.query_row(
+            "SELECT id, finished FROM run WHERE plan = ?1 AND machine = ?2 ORDER BY id DESC LIMIT 1",
+            params![plan, machine],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        );
+        self.sql(newest.optional())
     }
 
     /// The newest run of exactly this plan that ended by its own rules.
@@ -325,15 +331,27 @@ impl ResultsDb {
 
     /// Adds one finished trial, durably.
     pub fn append(&mut self, run: i64, results: &Results, row: &Row) -> Result<(), Error> {
+        self.append_as(run, results, row, None)
+    }
+
+    /// The same, with this number in the file; or with the next.
+    pub(crate) fn append_as(
+        &mut self,
+        run: i64,
+        results: &Results,
+        row: &Row,
+        number: Option<i64>,
+    ) -> Result<(), Error> {
         let observation = self.to_json(&row.observation)?;
         let traffic = &results.workloads[row.workload].traffic;
         let path = &self.path;
         let mut insert = || {
             let transaction = self.db.transaction()?;
             transaction.execute(
-                "INSERT INTO trial (run, block, setting, workload, started_unix_ms, observation) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO trial (id, run, block, setting, workload, started_unix_ms, observation) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
+                    number,
                     run,
                     row.block,
                     index(row.setting),
@@ -517,6 +535,10 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
         }
         Some(ErrorCode::TooBig) => {
             format!("a header or a trial in it is longer than {LONGEST} bytes: name another file")
+        }
+        Some(ErrorCode::ConstraintViolation) => {
+            "it has another trial of the same number, of another search: name another file with -o"
+                .to_owned()
         }
         Some(ErrorCode::CannotOpen) => {
             "cannot open or make it: check that the folder exists and may be written to".to_owned()

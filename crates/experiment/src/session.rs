@@ -7,6 +7,7 @@ mod slices;
 mod suggested;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
@@ -28,7 +29,7 @@ use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
 use crate::results_db::{ResultsDb, WITHOUT};
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner};
-use crate::shard::Shard;
+use crate::shard::{RunPart, Shard};
 use crate::testbed::Testbed;
 use crate::unsupported::{By, without_unsupported};
 
@@ -41,6 +42,9 @@ const LOOK: Nanos = Nanos::from_s(2);
 const LOOK_SHARE: u64 = 10;
 /// and long enough for clock ticks of 10 ms.
 const SHORTEST_LOOK: Nanos = Nanos::from_ms(200);
+
+/// The number of a run that begins with its first trial.
+const NOT_BEGUN: i64 = 0;
 
 /// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_ABORTED_IN_A_ROW: u32 = 3;
@@ -79,8 +83,8 @@ pub struct Run<'a> {
     pub plan_text: &'a str,
     /// The testbed.
     pub testbed: &'a Testbed,
-    /// The shard to run; `None` runs every trial.
-    pub shard: Option<Shard>,
+    /// The trials that this process runs.
+    pub part: RunPart<'a>,
     /// Interval of reports on a running trial; `None` reports only finished trials.
     pub interval: Option<Nanos>,
     /// Flag that stops the run.
@@ -112,9 +116,7 @@ pub fn run_suggested(
     progress: &mut dyn Progress,
     other: Option<&mut dyn Suggest>,
 ) -> Result<Ended, Error> {
-    if let Some(shard) = run.shard {
-        shard.check(run.plan, run.testbed)?;
-    }
+    run.part.check(run.plan, run.testbed)?;
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
@@ -130,9 +132,10 @@ pub fn run_suggested(
         }
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
     }
-    let plan_text = run
-        .shard
-        .map_or_else(|| run.plan_text.to_owned(), |it| it.plan_text(run.plan, run.plan_text));
+    let plan_text = match run.part {
+        RunPart::Shard(shard) => shard.plan_text(run.plan, run.plan_text),
+        _ => run.plan_text.to_owned(),
+    };
     let run = &Run { plan: &plan, plan_text: &plan_text, ..*run };
     let design = match design(run.plan, &mut *runner) {
         Ok(design) => design,
@@ -146,11 +149,18 @@ pub fn run_suggested(
         progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
     }
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
-    let kept = resumable(run, db, &machine, &today, progress)?;
+    let kept = match run.part {
+        RunPart::ShardOfBlock(shard, file) => {
+            Some((NOT_BEGUN, search_before(run, (shard, file), &machine, &today)?))
+        }
+        _ => resumable(run, db, &machine, &today, progress)?,
+    };
     let (id, results) = if let Some((id, mut results)) = kept {
         let done = results.rows.len();
         let planned = share(run, &results);
-        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        if id != NOT_BEGUN {
+            progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        }
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
@@ -158,7 +168,9 @@ pub fn run_suggested(
         let mut header = header(run, &*runner, today);
         header.notes.append(&mut skipped);
         header.findings = seen;
-        header.notes.extend(run.shard.map(Shard::note));
+        if let RunPart::Shard(shard) = run.part {
+            header.notes.push(shard.note());
+        }
         (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let results = Results { source: db.file(), ..results };
@@ -167,6 +179,8 @@ pub fn run_suggested(
         db,
         progress,
         id,
+        machine,
+        places: BTreeMap::new(),
         resumed: results.rows.len(),
         results,
         begun: Instant::now(),
@@ -233,6 +247,26 @@ fn resumable(
     Ok(None)
 }
 
+/// The open search in the file that a shard of its next block begins with.
+fn search_before(
+    run: &Run<'_>,
+    (shard, file): (Shard, &Path),
+    machine: &str,
+    today: &[HostToday],
+) -> Result<Results, Error> {
+    let found = ResultsDb::open(file)?.resumable(run.plan_text, machine)?;
+    match found {
+        Some((_, results)) if results.today == today => Ok(results),
+        _ => {
+            let file = file.display();
+            let begin = format!("`latput search` with --no-trials and `-o {file}`");
+            Err(shard.refused(format!(
+                "{file}: it has no open search of this plan on this system: {begin} begins one"
+            )))
+        }
+    }
+}
+
 /// The design of a plan on this testbed.
 fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     if plan.live().is_some() {
@@ -284,6 +318,10 @@ struct Session<'a> {
     db: &'a mut ResultsDb,
     progress: &'a mut dyn Progress,
     id: i64,
+    /// What the file knows the testbed by.
+    machine: String,
+    /// The number in the merged file of each setting and workload of the block; empty where the file itself counts.
+    places: BTreeMap<(usize, usize), i64>,
     /// Number of trials of earlier sessions.
     resumed: usize,
     results: Results,
@@ -306,7 +344,7 @@ impl Session<'_> {
         for block in 0..method.repetitions_min {
             self.block(runner, block, &settings, &every)?;
         }
-        if self.run.shard.is_some() {
+        if matches!(self.run.part, RunPart::Shard(_)) {
             return Ok(()); // the stopping rule looks at the trials of all shards
         }
         self.results.notes.retain(|note| !note.starts_with(WITHOUT)); // their trials are here now
@@ -400,14 +438,51 @@ impl Session<'_> {
                 self.results.planned_trials = (before + runs * workloads.len()) as u64;
             }
             let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
+            let order = self.order(block, &settings, &workloads);
+            let left = order.iter().filter(|trial| !self.is_done(block, **trial)).count();
+            match self.run.part {
+                _ if left == 0 => continue,
+                RunPart::Nothing => return Err(Error::SearchGoesOn { block, trials: left }),
+                RunPart::ShardOfBlock(shard, _) => {
+                    self.begin_shard(shard, block, before, &order)?;
+                    return self.trials(runner, block, of_shard(shard, 0, order));
+                }
+                RunPart::Whole | RunPart::Shard(_) => {}
+            }
             let header = (self.results.settings.len(), self.results.confirmed_from);
             if stored != header {
                 self.db.update(self.id, &self.results)?;
                 stored = header;
             }
-            self.block(runner, block, &settings, &workloads)?;
+            self.trials(runner, block, order)?;
+        }
+        if let RunPart::ShardOfBlock(shard, file) = self.run.part {
+            let file = file.display();
+            let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
+            return Err(shard.refused(format!("{file}: the search has no block left: {ends}")));
         }
         self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    /// Begins or resumes the run of this shard of a block, which comes after so many trials.
+    fn begin_shard(
+        &mut self,
+        shard: Shard,
+        block: u32,
+        before: usize,
+        order: &[(usize, usize)],
+    ) -> Result<(), Error> {
+        let numbers = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1)..;
+        self.places = order.iter().copied().zip(numbers).collect();
+        let text = shard.block_text(self.run.plan_text, block);
+        if let Some((id, part)) = self.db.begun(&text, &self.machine)? {
+            self.id = id;
+            self.results.rows.extend(part.rows);
+            return Ok(());
+        }
+        let header = Results { rows: Vec::new(), ..self.results.clone() };
+        self.id = self.db.begin(&text, &self.machine, unix_ms(), &header)?;
         Ok(())
     }
 
@@ -440,20 +515,36 @@ impl Session<'_> {
         settings: &[usize],
         workloads: &[usize],
     ) -> Result<(), Error> {
-        let mut order = shuffled(self.results.seed, block, settings, workloads);
-        if let Some(shard) = self.run.shard {
+        let mut order = self.order(block, settings, workloads);
+        if let RunPart::Shard(shard) = self.run.part {
             let first = u64::from(block) * order.len() as u64;
-            let mut places = first..;
-            order.retain(|_| places.next().is_some_and(|place| shard.has(place)));
+            order = of_shard(shard, first, order);
         }
+        self.trials(runner, block, order)
+    }
+
+    /// The trials of a block, as setting and workload, in the order in which they run.
+    fn order(&self, block: u32, settings: &[usize], workloads: &[usize]) -> Vec<(usize, usize)> {
+        let mut order = shuffled(self.results.seed, block, settings, workloads);
         if self.run.plan.method.design == Some(Design::Search) {
             group_disruptive(&mut order, &self.results.settings);
         }
-        let is_done = |(setting, workload): &(usize, usize)| {
-            let of_trial = |row: &Row| (row.block, row.setting, row.workload);
-            self.results.rows.iter().any(|row| of_trial(row) == (block, *setting, *workload))
-        };
-        order.retain(|trial| !is_done(trial));
+        order
+    }
+
+    fn is_done(&self, block: u32, (setting, workload): (usize, usize)) -> bool {
+        let of_trial = |row: &Row| (row.block, row.setting, row.workload);
+        self.results.rows.iter().any(|row| of_trial(row) == (block, setting, workload))
+    }
+
+    /// Runs those of the trials that are not done.
+    fn trials(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        block: u32,
+        mut order: Vec<(usize, usize)>,
+    ) -> Result<(), Error> {
+        order.retain(|trial| !self.is_done(block, *trial));
         let todo = order.iter().map(|&(setting, workload)| self.planned(block, setting, workload));
         let todo = todo.collect();
         let Run { plan, stop, .. } = self.run;
@@ -511,7 +602,8 @@ impl Session<'_> {
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
         let row = Row { block, setting, workload, started_unix_ms, observation };
-        self.db.append(self.id, &self.results, &row)?;
+        let place = self.places.get(&(setting, workload)).copied();
+        self.db.append_as(self.id, &self.results, &row, place)?;
         self.results.rows.push(row);
         self.tell(setting, workload);
         Ok(())
@@ -573,7 +665,11 @@ impl Session<'_> {
             self.db.finish(self.id, &self.results)?;
         }
         match cause {
-            Some(cause) if self.results.rows.is_empty() => Err(cause),
+            Some(cause)
+                if self.results.rows.is_empty() && !matches!(cause, Error::SearchGoesOn { .. }) =>
+            {
+                Err(cause)
+            }
             cause => {
                 let planned = share(self.run, &self.results);
                 Ok(Ended { results: self.results, run: self.id, planned, cause })
@@ -584,7 +680,16 @@ impl Session<'_> {
 
 /// Number of the planned trials that this process is to finish.
 fn share(run: &Run<'_>, results: &Results) -> u64 {
-    run.shard.map_or(results.planned_trials, |shard| shard.share(results.planned_trials))
+    match run.part {
+        RunPart::Shard(shard) => shard.share(results.planned_trials),
+        _ => results.planned_trials,
+    }
+}
+
+/// The trials of a shard. The first of these has the place `first` in the run, counted from 0.
+fn of_shard(shard: Shard, first: u64, order: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let placed = (first..).zip(order);
+    placed.filter(|(place, _)| shard.has(*place)).map(|(_, trial)| trial).collect()
 }
 
 /// Time of a trial: its traffic, and on hosts the usual overhead.

@@ -1,8 +1,9 @@
-//! Shards of a run: processes that each simulate every n-th trial of one plan.
+//! Shards of a run: processes that each simulate every n-th trial of one plan, or of one block of a search.
 //!
 //! `docs/adr/014-shards-by-trial.md` says why trials are divided this way, and what cannot be.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use latput_trial::Plan;
@@ -17,6 +18,46 @@ pub const MOST_SHARDS: u32 = 10_000;
 const LINE: &str = "# --shard ";
 /// Ends that line where the plan may ask for more than the fewest repetitions.
 const MORE: &str = " of the fewest repetitions";
+/// Comes before the block's number in the line of a shard of a search.
+const OF_BLOCK: &str = " of block ";
+
+/// The trials of a run that a process runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum RunPart<'a> {
+    /// Every trial.
+    #[default]
+    Whole,
+    /// Each n-th trial of the plan.
+    Shard(Shard),
+    /// Each n-th trial of the next block of the search in this results file.
+    ShardOfBlock(Shard, &'a Path),
+    /// None: a search whose next block is known ends with [`Error::SearchGoesOn`].
+    Nothing,
+}
+
+impl RunPart<'_> {
+    /// Refuses a plan or a testbed that has no such part.
+    pub fn check(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
+        let (shard, is_of_block) = match self {
+            Self::Whole | Self::Nothing => return Ok(()),
+            Self::Shard(shard) => (shard, false),
+            Self::ShardOfBlock(shard, _) => (shard, true),
+        };
+        let problem = if !matches!(testbed.kind, TestbedKind::Simulator(_)) {
+            "trials on hosts share these hosts, and two at once would disturb each other: leave \
+             out --shard, or simulate with `--on sim:SYSTEM`"
+        } else if plan.method.design == Some(Design::Search) && !is_of_block {
+            "a search chooses each block from all trials before it, which a shard does not have: \
+             divide one block after the other (`latput search --shard`), or take `design = \"blocks\"`"
+        } else if plan.method.seed.is_none() {
+            "without a seed in the plan each shard draws another order: add `seed = 1` under \
+             `[method]`"
+        } else {
+            return Ok(());
+        };
+        Err(shard.refused(problem))
+    }
+}
 
 /// One shard of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,21 +93,9 @@ impl Shard {
         (trials + self.count as u64 - self.number as u64) / self.count as u64
     }
 
-    /// Refuses a plan or a testbed whose trials cannot be divided.
-    pub fn check(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
-        let problem = if !matches!(testbed.kind, TestbedKind::Simulator(_)) {
-            "trials on hosts share these hosts, and two at once would disturb each other: leave \
-             out --shard, or simulate with `--on sim:SYSTEM`"
-        } else if plan.method.design == Some(Design::Search) {
-            "a search chooses each block from all trials before it, which a shard does not have: \
-             leave out --shard, or take `design = \"blocks\"`"
-        } else if plan.method.seed.is_none() {
-            "without a seed in the plan each shard draws another order: add `seed = 1` under \
-             `[method]`"
-        } else {
-            return Ok(());
-        };
-        Err(Error::Shard { shard: self.to_string(), problem: problem.to_owned() })
+    /// The error that refuses it.
+    pub(crate) fn refused(self, problem: impl Into<String>) -> Error {
+        Error::Shard { shard: self.to_string(), problem: problem.into() }
     }
 
     /// The plan's text with the line that tells this shard from the others and from the whole run.
@@ -75,15 +104,21 @@ impl Shard {
         format!("{text}\n{LINE}{self}{}\n", if more { MORE } else { "" })
     }
 
+    /// The text of a search with the line that tells this shard of this block.
+    pub(crate) fn block_text(self, text: &str, block: u32) -> String {
+        format!("{text}\n{LINE}{self}{OF_BLOCK}{block}\n")
+    }
+
     /// The shard of such a text, if it is one, and what it is a shard of.
     pub(crate) fn of_plan_text(text: &str) -> Option<(Self, Whole<'_>)> {
         let (plan, line) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let line = line.strip_prefix(LINE)?;
-        let (shard, is_least) = match line.strip_suffix(MORE) {
-            Some(shard) => (shard, true),
-            None => (line, false),
+        let (shard, is_least, block) = match (line.strip_suffix(MORE), line.split_once(OF_BLOCK)) {
+            (Some(shard), _) => (shard, true, None),
+            (None, Some((shard, block))) => (shard, false, Some(block.parse().ok()?)),
+            (None, None) => (line, false, None),
         };
-        Some((shard.parse().ok()?, Whole { plan, is_least }))
+        Some((shard.parse().ok()?, Whole { plan, is_least, block }))
     }
 
     /// The remark in the results of a shard.
@@ -104,6 +139,8 @@ pub(crate) struct Whole<'a> {
     pub(crate) plan: &'a str,
     /// Whether the run may go on after the trials of all shards, by its stopping rule.
     pub(crate) is_least: bool,
+    /// The block of a search.
+    pub(crate) block: Option<u32>,
 }
 
 impl fmt::Display for Shard {
@@ -199,10 +236,18 @@ mod tests {
             let with_line = shard.plan_text(&plan, &text);
             assert_eq!(
                 Shard::of_plan_text(&with_line),
-                Some((shard, Whole { plan: &text, is_least }))
+                Some((shard, Whole { plan: &text, is_least, block: None }))
             );
             assert_eq!(Shard::of_plan_text(&text), None);
+            let of_block = Whole { plan: &text, is_least: false, block: Some(7) };
+            assert_eq!(Shard::of_plan_text(&shard.block_text(&text, 7)), Some((shard, of_block)));
         }
-        assert_eq!(Shard::of_plan_text("x\n# --shard 5/4\n"), None);
+        for no_shard in ["5/4", "1/4 of block", "1/4 of block -1", "1/4 of block 4294967296"] {
+            assert_eq!(
+                Shard::of_plan_text(&format!("x\n# --shard {no_shard}\n")),
+                None,
+                "{no_shard}"
+            );
+        }
     }
 }

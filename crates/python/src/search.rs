@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use latput_experiment::Error;
 use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, searched};
 use latput_experiment::session::{self, Ended};
+use latput_experiment::{Error, RunPart};
 use latput_load::Stop;
 use pyo3::prelude::*;
 
@@ -145,7 +145,7 @@ fn search(
         plan: &plan,
         plan_text: &text,
         testbed: &testbed,
-        shard: None,
+        part: RunPart::Whole,
         interval: None,
         stop: &stop,
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use latput_experiment::interval::Interval;
 use latput_experiment::session::{self, Progress, TrialDone};
 use latput_experiment::simulator::Simulator;
-use latput_experiment::{Error, ResultsDb, Testbed};
+use latput_experiment::{Error, ResultsDb, RunPart, Testbed};
 use latput_load::Stop;
 use latput_trial::Results;
 use pyo3::prelude::*;
@@ -99,7 +99,7 @@ fn simulated(
         plan,
         plan_text: text,
         testbed: &testbed,
-        shard: None,
+        part: RunPart::Whole,
         interval: None,
         stop,
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use latput_experiment::session::{self, Checked, PlannedRuns, Run};
-use latput_experiment::{ResultsDb, Testbed};
+use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_linux::files;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
@@ -85,7 +85,7 @@ pub(crate) fn all(
         plan: named.plan,
         plan_text: "",
         testbed,
-        shard: None,
+        part: RunPart::Whole,
         interval: None,
         stop: &context.stop,
     };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
+use latput_linux::confine::Files;
 use latput_model::Summary;
 use latput_report::brief;
 use latput_trial::plan::Method;
@@ -99,8 +100,7 @@ impl Args {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;
-        let outputs: Vec<&Path> = self.output.iter().map(PathBuf::as_path).collect();
-        place.give_up_rights(Some(&plan), &outputs, context)?;
+        place.give_up_rights(Some(&plan), &Files::of([], self.output.as_deref()), context)?;
         let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();

@@ -18,6 +18,7 @@ Examples:
   latput merge part*.db -o all.db              all shards of `latput run --shard`
   latput merge part*.db -o all.db --partial    those that are finished; the report names the rest
   latput report all.db --format csv            the same bytes as of one run
+  latput merge part*.db -o search.db           one block of a search, onto the blocks before it
 
 A plan whose repetitions may grow has its stopping rule still to judge: `latput run` without --shard and with
 `-o all.db` goes on there.")]
@@ -39,18 +40,23 @@ impl Args {
         keep_only_files(&Files::of(parts, [self.output.as_path()]))?;
         let Self { parts, output, partial } = &self;
         let merge = Merge { parts, output, partial: *partial, stop: &context.stop };
-        let Merged { trials, planned, missing, may_go_on } = results_db::merge(&merge)?;
+        let Merged { trials, planned, missing, may_go_on, block } = results_db::merge(&merge)?;
         for what in &missing {
             output::remark(&format!("latput: missing: {what}"));
         }
-        if may_go_on && missing.is_empty() {
+        let file = output.display();
+        if let Some(block) = block {
             output::remark(&format!(
-                "latput: the plan may ask for more repetitions: `latput run` without --shard and with `-o {}` judges \
-                 and goes on",
-                output.display()
+                "latput: block {block} of the search is there: `latput search` with --no-trials and `-o {file}` tells \
+                 whether there is another"
+            ));
+        } else if may_go_on && missing.is_empty() {
+            output::remark(&format!(
+                "latput: the plan may ask for more repetitions: `latput run` without --shard and with `-o {file}` judges \
+                 and goes on"
             ));
         }
-        output::remark(&format!("results: {trials} of {planned} trials in {}", output.display()));
+        output::remark(&format!("results: {trials} of {planned} trials in {file}"));
         let is_partial = !missing.is_empty();
         if context.json {
             output::print_json(&MergeDocument {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::session::{self, Ended, Run};
-use latput_experiment::{ResultsDb, Shard, Testbed};
+use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
+use latput_linux::confine::Files;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_trial::Plan;
@@ -84,14 +85,16 @@ impl Args {
             return check::plan_only(context, &named);
         }
         let place = self.hosts.named(&self.on, &plan)?;
-        place.give_up_rights(Some(&plan), &[&self.output], context)?;
+        let files = Files::of([], [self.output.as_path()]);
+        place.give_up_rights(Some(&plan), &files, context)?;
         if self.check.is_some() {
             check::check_results(&self.output)?;
             return check::all(context, &named, &place.open(context)?);
         }
+        let part = self.shard.map_or(RunPart::Whole, RunPart::Shard);
         let open = || {
             let testbed = place.open(context)?;
-            self.shard.map_or(Ok(()), |shard| shard.check(&plan, &testbed))?;
+            part.check(&plan, &testbed)?;
             Ok(testbed)
         };
         let (testbed, mut results_db) = open_both(open, &self.output)?;
@@ -99,7 +102,7 @@ impl Args {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
-            shard: self.shard,
+            part,
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
@@ -149,7 +152,7 @@ pub(crate) fn run_plan(
     results_db: &mut ResultsDb,
     interval: Option<Nanos>,
 ) -> Result<Ended, CliError> {
-    let run = Run { plan, plan_text, testbed, shard: None, interval, stop: &context.stop };
+    let run = Run { plan, plan_text, testbed, part: RunPart::Whole, interval, stop: &context.stop };
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 

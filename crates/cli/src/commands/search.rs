@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use latput_experiment::ask_tell::{self as lines, AskTell};
 use latput_experiment::session::{self, Run, Suggest};
+use latput_experiment::{RunPart, Shard};
+use latput_linux::confine::Files;
 use latput_model::Summary;
 use latput_trial::plan::Design;
 
@@ -14,7 +16,7 @@ use self::ask_tell::Stdio;
 use crate::commands::report;
 use crate::commands::run::{checked_plan, conclude, open_both, read_text};
 use crate::context::Context;
-use crate::exit::CliError;
+use crate::exit::{CliError, Code};
 use crate::progress::{ProgressArgs, Shown};
 use crate::targets::HostArgs;
 
@@ -24,6 +26,8 @@ use crate::targets::HostArgs;
 Examples:
   latput search plan.toml --on sim:server-10g                latput's own search
   python3 optuna_search.py 16 plan.toml --on sim:server-10g  Optuna's, over `--ask-tell` (examples/search)
+  latput search plan.toml --on sim:server-10g --shard 3/4 --from all.db -o part3.db
+                                                             one of four parts of the next block
 
 With --ask-tell latput writes JSON lines to stdout and reads answers from stdin: the space, what was observed,
 and `ask`; the optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]
@@ -44,6 +48,16 @@ pub(crate) struct Args {
     /// Ask another optimiser for the settings, by JSON lines over stdin and stdout.
     #[arg(long)]
     ask_tell: bool,
+    /// Simulate only every COUNT-th trial of the next block of the search in --from: `3/16`, or counted from 0
+    /// `index:2/16`. `latput merge` joins the shards to the blocks before.
+    #[arg(long, value_name = "NUMBER/COUNT", requires = "from", conflicts_with = "ask_tell")]
+    shard: Option<Shard>,
+    /// The results file of the search so far, which a shard reads.
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    from: Option<PathBuf>,
+    /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
+    #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
+    no_trials: bool,
     #[command(flatten)]
     watch: ProgressArgs,
 }
@@ -61,21 +75,38 @@ impl Args {
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
         let place = self.hosts.named(&self.on, &plan)?;
-        place.give_up_rights(Some(&plan), &[&self.output], context)?;
-        let (testbed, mut results_db) = open_both(|| place.open(context), &self.output)?;
+        let files = Files::of(self.from.as_deref(), [self.output.as_path()]);
+        place.give_up_rights(Some(&plan), &files, context)?;
+        let part = match (self.shard, &self.from) {
+            (Some(shard), Some(file)) => RunPart::ShardOfBlock(shard, file),
+            _ if self.no_trials => RunPart::Nothing,
+            _ => RunPart::Whole,
+        };
+        let open = || {
+            let testbed = place.open(context)?;
+            part.check(&plan, &testbed)?;
+            Ok(testbed)
+        };
+        let (testbed, mut results_db) = open_both(open, &self.output)?;
         let run = Run {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
-            shard: None,
+            part,
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
         let mut other = self.ask_tell.then(|| AskTell::new(Stdio::new(&context.stop)));
         let suggest = other.as_mut().map(|other| -> &mut dyn Suggest { other });
         let ended = session::run_suggested(&run, &mut results_db, &mut Shown::new(), suggest)?;
+        if let Some(next @ latput_experiment::Error::SearchGoesOn { .. }) = &ended.cause {
+            let file = self.output.display();
+            let how = format!("leave out --no-trials, or run its shards with `--from {file}`");
+            return Err(CliError::new(Code::Partial, format!("{next}: {how}")));
+        }
         match &mut other {
             Some(other) => other.end(&ended, self.output.display().to_string())?,
+            None if self.shard.is_some() && !context.json => {}
             None => report::print(context, &ended.results, &Summary::of(&ended.results))?,
         }
         conclude(&ended, &self.output)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::live::Guard;
 use latput_experiment::simulator::Simulator;
+use latput_linux::confine::Files;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_report::shell_word;
@@ -114,8 +115,7 @@ impl Args {
         let place = self.hosts.named(&on, &plan)?;
         let made = (!is_given).then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
-        let outputs: Vec<&Path> = outputs.collect();
-        place.give_up_rights(Some(&plan), &outputs, context)?;
+        place.give_up_rights(Some(&plan), &Files::of([], outputs), context)?;
         if self.check {
             return self.check(context, (&file, plan), place, is_given);
         }

@@ -17,6 +17,6 @@ pub(crate) struct MergeDocument {
     pub(crate) planned_trials: u64,
     /// What is missing and how to get it, in sentences; empty unless `--partial` was given.
     pub(crate) missing: Vec<String>,
-    /// Whether the plan's stopping rule has not looked at the trials yet and may ask for more.
+    /// Whether more trials may follow: the plan's stopping rule has not looked at these yet, or they are a block of a search.
     pub(crate) may_go_on: bool,
 }

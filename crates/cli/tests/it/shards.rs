@@ -234,6 +234,107 @@ fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
     assert!(!place.path("no.db").exists());
 }
 
+/// 40 settings, searched.
+const SEARCH: &str = "schema = 1\nname = \"searched\"\ngoal = \"latency\"\n[factors]\n\
+                      rx-usecs = [0, 5, 10, 20, 30, 50, 75, 100]\nrx-frames = [1, 4, 16, 32, 64]\n\
+                      [[workload]]\nkind = \"tcp_rr\"\nburst = 4\n\
+                      [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nseed = 7\nbudget = \"2s\"\n";
+
+#[test]
+fn a_search_in_shards_block_by_block_is_the_bytes_of_one_process() {
+    let place = place();
+    place.write("plan.toml", SEARCH);
+    place.search(&["-o", "one.db"]).expect(0, &[]);
+    let mut blocks = 0;
+    loop {
+        let judged = place.search(&["--no-trials", "-o", "all.db"]);
+        if judged.code == Some(0) {
+            break;
+        }
+        judged.expect(6, &[&format!("block {blocks} of the search is next"), "--from all.db"]);
+        let parts = place.search_shards(3);
+        place.merge(&parts, &[]).expect(0, &[&format!("block {blocks} of the search is there")]);
+        if blocks == 1 {
+            // A shard that is there is not run again, and merging again changes nothing.
+            let rows = place.rows("all.db");
+            place.merge(&parts, &[]).expect(0, &[]);
+            assert_eq!(place.rows("all.db"), rows);
+        }
+        blocks += 1;
+        assert!(blocks < 50, "it does not end");
+    }
+    assert!(blocks > 3, "{blocks}");
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+    assert_eq!(place.rows("all.db"), place.rows("one.db"));
+    let header = "SELECT header FROM run";
+    assert_eq!(place.text("all.db", header), place.text("one.db", header));
+}
+
+#[test]
+fn a_shard_of_a_search_that_was_killed_resumes_and_one_process_can_go_on_from_any_block() {
+    let place = place();
+    place.write("plan.toml", &SEARCH.replace("50ms", "400ms").replace("2s", "16s"));
+    place.search(&["--no-trials", "-o", "all.db"]).expect(6, &["block 0"]);
+    let parts = place.search_shards(2);
+    place.merge(&parts, &[]).expect(0, &[]);
+    let shard = ["--shard", "1/2", "--from", "all.db", "-o", "part1.db"];
+    let before = place.trials("part1.db");
+    let words = ["search", "plan.toml", "--on", "sim:server-10g"];
+    let mut worker = place.start(&[&words[..], &shard].concat());
+    let has_one = || place.trials("part1.db") > before;
+    wait_until("a trial", || has_one() || worker.try_wait().unwrap().is_some());
+    kill(worker.id());
+    worker.wait().unwrap();
+    place.search(&["--shard", "2/2", "--from", "all.db", "-o", "part2.db"]).expect(0, &[]);
+    place.merge(&parts, &[]).expect(2, &["part1.db: shard 1/2 is not finished"]);
+    place.merge(&parts, &["--partial"]).expect(2, &["part1.db: shard 1/2 is not finished"]);
+    place.search(&shard).expect(0, &[]);
+    place.merge(&parts, &[]).expect(0, &["block 1 of the search is there"]);
+    // Without --shard the rest runs in one process.
+    place.search(&["-o", "all.db"]).expect(0, &["resuming run 1"]);
+    place.search(&["-o", "one.db"]).expect(0, &[]);
+    assert_eq!(place.csv("all.db"), place.csv("one.db"));
+}
+
+#[test]
+fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
+    let place = place();
+    place.write("plan.toml", SEARCH);
+    let shard = |from: &str| place.search(&["--shard", "1/2", "--from", from, "-o", "part1.db"]);
+    shard("none.db").expect(1, &["none.db", "No such file"]);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "run.db"]).expect(0, &[]);
+    shard("run.db").expect(2, &["run.db: it has no open search of this plan", "--no-trials"]);
+
+    place.search(&["--no-trials", "-o", "all.db"]).expect(6, &[]);
+    let first = place.search_shards(2);
+    let merged_to = |file: &str, parts: &[String]| {
+        let parts = parts.iter().map(String::as_str);
+        let words: Vec<&str> = ["merge", "-o", file].into_iter().chain(parts).collect();
+        place.run(&words)
+    };
+    merged_to("other.db", &first).expect(1, &["the blocks before this one", "-o", "--from"]);
+    fs::copy(place.path("part2.db"), place.path("old.db")).unwrap();
+    fs::copy(place.path("all.db"), place.path("empty.db")).unwrap();
+    place.merge(&first, &[]).expect(0, &[]);
+    let second = place.search_shards(2);
+    let mixed = [second[0].clone(), "old.db".to_owned()];
+    place.merge(&mixed, &[]).expect(2, &["old.db: it is of another block of the search"]);
+    merged_to("empty.db", &second).expect(1, &["empty.db", "--from"]);
+    place.merge(&second[..1], &[]).expect(2, &["no file has shard 2/2"]);
+    place.merge(&second, &[]).expect(0, &[]);
+
+    place.search(&["-o", "all.db"]).expect(0, &[]);
+    shard("all.db").expect(2, &["all.db: it has no open search of this plan"]);
+    place.search(&["--shard", "1/2", "-o", "part1.db"]).expect(2, &["--from"]);
+    // A part of another search is no file for this one.
+    place.write("plan.toml", &SEARCH.replace("seed = 7", "seed = 8"));
+    place.search(&["--no-trials", "-o", "new.db"]).expect(6, &[]);
+    place
+        .search(&["--shard", "1/2", "--from", "new.db", "-o", "part1.db"])
+        .expect(1, &["part1.db", "of another search: name another file"]);
+    place.search(&["--no-trials", "--ask-tell", "-o", "x.db"]).expect(2, &["--ask-tell"]);
+}
+
 fn place() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -253,6 +354,21 @@ impl Place {
     #[track_caller]
     fn shard(&self, plan: &str, on: &str, shard: &str, file: &str) {
         self.run(&["run", plan, "--on", on, "--shard", shard, "-o", file]).expect(0, &[file]);
+    }
+
+    fn search(&self, more: &[&str]) -> crate::Ran {
+        self.run(&[&["search", "plan.toml", "--on", "sim:server-10g"], more].concat())
+    }
+
+    /// Runs every shard of the next block of the search in `all.db`; returns the names of their files.
+    fn search_shards(&self, count: u32) -> Vec<String> {
+        let shard = |number: u32| {
+            let file = format!("part{number}.db");
+            let which = format!("{number}/{count}");
+            self.search(&["--shard", &which, "--from", "all.db", "-o", &file]).expect(0, &[&file]);
+            file
+        };
+        (1..=count).map(shard).collect()
     }
 
     fn merge(&self, parts: &[String], more: &[&str]) -> crate::Ran {

@@ -3,6 +3,7 @@
 //! One part is open at a time and one trial is in memory. Each trial goes to its place in the run's order,
 //! whatever the order of the parts. Trials are copied as they are stored.
 
+mod block;
 mod parts;
 
 use std::fs;
@@ -13,6 +14,7 @@ use latput_load::Stop;
 use latput_trial::{Observation, Results};
 use rusqlite::{OptionalExtension, params};
 
+use self::block::SearchBefore;
 use self::parts::{Found, Part};
 use super::{LOCK, ResultsDb, index};
 use crate::error::Error;
@@ -44,8 +46,10 @@ pub struct Merged {
     pub planned: u64,
     /// What is missing, and the remedy of each.
     pub missing: Vec<String>,
-    /// Whether the plan's stopping rule has not looked at the trials yet.
+    /// Whether the plan's stopping rule has not looked at the trials yet, or the search may have a block more.
     pub may_go_on: bool,
+    /// The block of a search that was merged.
+    pub block: Option<u32>,
 }
 
 /// Makes one results file of shards. It is there whole or not at all; a file of the same run is
@@ -53,7 +57,8 @@ pub struct Merged {
 pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
     let lock = lock(merge.output)?;
     let Found { parts, head, missing } = parts::find(merge)?;
-    if !missing.is_empty() && !merge.partial {
+    // The next block of a search follows from all trials of this one.
+    if !missing.is_empty() && (!merge.partial || head.block.is_some()) {
         return Err(Error::Merge { problems: missing });
     }
     let replaced = check_output(merge.output, &head)?;
@@ -62,7 +67,8 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
     scratch.take_name_of(merge.output)?;
     drop(lock);
     let planned = head.header.planned_trials;
-    Ok(Merged { trials, planned, missing, may_go_on: head.is_least })
+    let may_go_on = head.is_least || head.block.is_some();
+    Ok(Merged { trials, planned, missing, may_go_on, block: head.block })
 }
 
 /// What all shards of a run have in common.
@@ -73,6 +79,8 @@ struct Head {
     header: Results,
     /// Whether the run may go on after the trials of all shards.
     is_least: bool,
+    /// The block of a search.
+    block: Option<u32>,
     count: u32,
 }
 
@@ -180,12 +188,21 @@ fn fill(
     let mut header = head.header.clone();
     header.notes.extend(missing.iter().map(|what| format!("{WITHOUT}{what}")));
     let into = ResultsDb::create(path)?;
-    let started = parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0);
+    let before = match head.block {
+        None => None,
+        Some(block) => Some(SearchBefore::of(path, replaced.as_ref(), head, block)?),
+    };
+    let started = match &before {
+        None => parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0),
+        Some(before) => before.started_unix_ms,
+    };
     let run = into.begin(&head.plan, &head.machine, started, &header)?;
-    let mut trials = 0;
-    for part in parts {
-        trials += into.take_part(run, part, head, stop)?;
-    }
+    let trials = match before {
+        None => parts.iter().try_fold(0, |trials, part| {
+            Ok::<_, Error>(trials + into.take_part(run, part, head, stop)?)
+        })?,
+        Some(before) => into.take_block(run, &before, parts, stop)?,
+    };
     if let Some(replaced) = replaced {
         replaced.check_all_in(&into, stop)?;
         let output = replaced.path.clone();
@@ -195,7 +212,7 @@ fn fill(
             return Err(Error::ResultsDb { path: output, problem: problem.to_owned() });
         }
     }
-    if missing.is_empty() && !head.is_least {
+    if missing.is_empty() && !head.is_least && head.block.is_none() {
         into.finish(run, &header)?;
     }
     // The last to close a database moves its log into it (SQLite: Write-Ahead Logging, 2.2).
@@ -282,7 +299,23 @@ impl ResultsDb {
                 }),
         )?;
         let Some((from_id, started, observation)) = trial else { return Ok(false) };
-        let _readable: Observation = from.read_json("trial", &observation)?;
+        let place = RunPlace { id, block, setting, workload };
+        self.insert_trial(run, &place, started, &observation, from, from_id)?;
+        Ok(true)
+    }
+
+    fn insert_trial(
+        &self,
+        run: i64,
+        place: &RunPlace,
+        started_unix_ms: i64,
+        observation: &str,
+        from: &Self,
+        from_id: i64,
+    ) -> Result<(), Error> {
+        let RunPlace { id, block, setting, workload } = *place;
+        let _readable: Observation = from.read_json("trial", observation)?;
+        let (setting, workload) = (index(setting), index(workload));
         self.sql(
             self.db
                 .prepare_cached(
@@ -290,8 +323,9 @@ impl ResultsDb {
                      observation) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )
                 .and_then(|mut insert| {
-                    let (setting, workload) = (index(setting), index(workload));
-                    insert.execute(params![id, run, block, setting, workload, started, observation])
+                    let trial =
+                        params![id, run, block, setting, workload, started_unix_ms, observation];
+                    insert.execute(trial)
                 }),
         )?;
         let figures = from.figures(from_id)?;
@@ -300,7 +334,7 @@ impl ResultsDb {
             let insert = self.db.prepare_cached(insert);
             self.sql(insert.and_then(|mut it| it.execute(params![id, metric, value])))?;
         }
-        Ok(true)
+        Ok(())
     }
 
     fn figures(&self, trial: i64) -> Result<Vec<(String, f64)>, Error> {

@@ -115,19 +115,20 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
     let Some(((run, started, is_finished), (text, machine, header), trials)) = newest else {
         return Err(part.error(not_begun.to_owned()));
     };
-    let Some((shard, Whole { plan, is_least })) = Shard::of_plan_text(&text) else {
-        let problem = "its newest run is no shard: name files of `latput run --shard`";
+    let Some((shard, Whole { plan, is_least, block })) = Shard::of_plan_text(&text) else {
+        let problem = "its newest run is no shard: name files of `latput run --shard` or `latput search --shard`";
         return Err(part.error(problem.to_owned()));
     };
     let mut header: Results = part.read_json("header", &header)?;
     let blocks_of = (header.settings.len() * header.workloads.len()) as u64;
     let is_whole =
         |trials: u64| trials.is_multiple_of(blocks_of) && trials / blocks_of <= MOST_REPETITIONS;
-    if blocks_of == 0 || !is_whole(header.planned_trials) {
+    if blocks_of == 0 || (block.is_none() && !is_whole(header.planned_trials)) {
         return Err(part.error("its header is not that of a shard: run the shard again".to_owned()));
     }
     header.notes.retain(|note| *note != shard.note());
-    let head = Head { plan: plan.to_owned(), machine, header, is_least, count: shard.count() };
+    let plan = plan.to_owned();
+    let head = Head { plan, machine, header, is_least, block, count: shard.count() };
     let found = Part {
         path: path.to_owned(),
         shard,
@@ -155,6 +156,11 @@ fn difference(shard: Shard, head: &Head, known: &Head) -> Option<String> {
     }
     if head.plan != known.plan || head.is_least != known.is_least {
         return Some(String::from("of another plan: run it again with the plan of"));
+    }
+    if head.block != known.block {
+        return Some(String::from(
+            "of another block of the search: run it again with the same `--from` as",
+        ));
     }
     if head.count != known.count {
         let count = known.count;

@@ -263,7 +263,7 @@ fn run(
         plan: &plan,
         plan_text: "",
         testbed: &testbed,
-        shard: None,
+        part: RunPart::Whole,
         interval: None,
         stop: &stop,
     };

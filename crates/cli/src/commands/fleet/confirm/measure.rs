@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, Checked, Run};
-use latput_experiment::{ResultsDb, Testbed};
+use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_knobs::Setting;
 use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
@@ -202,7 +202,7 @@ impl Confirming {
             plan: &self.plan,
             plan_text: &self.plan_text,
             testbed,
-            shard: None,
+            part: RunPart::Whole,
             interval: None,
             stop: &context.stop,
         }

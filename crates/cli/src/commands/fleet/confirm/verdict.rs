@@ -154,7 +154,7 @@ mod tests {
     use std::path::PathBuf;
 
     use latput_experiment::session::{self, Run};
-    use latput_experiment::{ResultsDb, Testbed};
+    use latput_experiment::{ResultsDb, RunPart, Testbed};
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
     use latput_trial::{Plan, Results};
@@ -177,7 +177,7 @@ mod tests {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
-            shard: None,
+            part: RunPart::Whole,
             interval: None,
             stop: &stop,
         };
