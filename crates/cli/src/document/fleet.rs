@@ -315,7 +315,7 @@ pub(crate) struct ConfirmPairPart {
     pub(crate) pair: String,
     /// Its results file.
     pub(crate) file: String,
-    /// `done`, `cut-short` (some trials are kept), `failed` (none is, or it cannot be compared) or `not-run`.
+    /// `done`, `cut-short` (some trials are kept), `failed` (none is, or it cannot be compared), `not-run`, or with `--check` `ready`.
     pub(crate) outcome: String,
     /// Why it is not done; else empty.
     pub(crate) why: String,

@@ -129,12 +129,16 @@ fn document(text: &str) -> Value {
 #[test]
 fn a_winner_of_every_pair_is_confirmed_and_measured_once() {
     let Some(pairs) = Pairs::up() else { return };
+    let ran = pairs.confirm(PAIRS, &["--check"]);
+    ran.expect(0, &["netns://s2,netns://c2: ready", "3 of 3 pairs are to be measured"]);
+    assert!(!pairs.place.path("latput-pairs").exists());
     let ran = pairs.confirm(PAIRS, &[]);
     ran.expect(0, &["confirmed: proven better on every pair", LABEL]);
     assert!(is_as_before());
     let trials = [1, 2, 3].map(|number| pairs.trials_of(number));
     assert!(trials.iter().all(|count| *count >= 12), "{trials:?}");
     // The same command measures nothing, and neither does one that names the pairs by an inventory.
+    pairs.confirm(PAIRS, &["--check"]).expect(0, &["confirmed", "measured earlier"]);
     let ran = pairs.confirm(PAIRS, &["--json"]);
     let found = document(&ran.expect(0, &[]).out);
     assert_eq!(found["verdict"], "confirmed", "{found}");

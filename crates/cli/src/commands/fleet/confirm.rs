@@ -37,6 +37,7 @@ Examples:
   latput fleet confirm latput-results.db ssh://root@s1,ssh://root@c1 ssh://root@s2,ssh://root@c2 ssh://root@s3,ssh://root@c3
   latput fleet confirm latput-results.db -i inventory.toml --group web
   latput fleet confirm latput-results.db rack1.toml rack2.toml rack3.toml --setting 50us --repetitions 10..30
+  latput fleet confirm latput-results.db -i inventory.toml --check    whether the pairs can be measured
 
 inventory.toml:
   schema = 1
@@ -69,6 +70,9 @@ pub(super) struct Args {
     output: PathBuf,
     #[command(flatten)]
     precision: Precision,
+    /// Only look whether every pair can be measured, and how long that takes. Nothing is set.
+    #[arg(long)]
+    check: bool,
     /// Allow changes that take the link of a pair's interface down and up.
     #[arg(long)]
     allow_link_reset: bool,
@@ -90,8 +94,11 @@ impl Args {
             self.results,
             pairs.len()
         ));
-        make_folder(&self.output)?;
-        let runs = confirming.on_all(pairs, context);
+        let mut runs = confirming.look_at_all(pairs, context);
+        if !self.check {
+            make_folder(&self.output)?;
+            confirming.measure_all(&mut runs, context);
+        }
         let judgement = Judgement::of(&runs).map_err(CliError::usage)?;
         if context.json {
             let document = self.document(&confirming, &runs, &judgement);

@@ -87,8 +87,8 @@ struct SeenPairs {
 }
 
 impl Confirming {
-    /// Measures every pair that has not ended yet, one after the other: they may share switches.
-    pub(super) fn on_all(&self, pairs: Vec<NamedPair<'_>>, context: &Context) -> Vec<PairRun> {
+    /// Looks which pairs have ended, and which could be measured. Nothing is set.
+    pub(super) fn look_at_all(&self, pairs: Vec<NamedPair<'_>>, context: &Context) -> Vec<PairRun> {
         let mut seen = SeenPairs::default();
         let mut longest = Nanos::ZERO;
         let mut runs = Vec::new();
@@ -113,8 +113,13 @@ impl Confirming {
                 runs.len()
             ));
         }
+        runs
+    }
+
+    /// Measures every pair that is ready, one after the other: they may share switches.
+    pub(super) fn measure_all(&self, runs: &mut [PairRun], context: &Context) {
         let mut is_over = false;
-        for run in &mut runs {
+        for run in runs {
             if let PairState::Ready(testbed) = &run.state {
                 is_over |= context.stop.is_raised();
                 run.state = if is_over {
@@ -127,7 +132,6 @@ impl Confirming {
                 is_over |= run.failure().is_some_and(|failure| failure.code == Code::Stranded);
             }
         }
-        runs
     }
 
     /// What is there of a pair, or whether it could be measured. Nothing is set.

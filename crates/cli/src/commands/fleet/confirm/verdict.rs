@@ -53,6 +53,12 @@ impl Judgement {
         if let Some(setting) = self.whole() {
             return why_of(&self.words, setting);
         }
+        if let Some(ready) = to_be_measured(runs) {
+            return format!(
+                "{ready} of {} pairs are to be measured: the same command without --check does it",
+                runs.len()
+            );
+        }
         let missing = runs.len() - self.words.len();
         format!(
             "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
@@ -83,6 +89,7 @@ impl Judgement {
             return Code::Stranded;
         }
         match self.whole().map(|setting| &setting.verdict) {
+            None if to_be_measured(runs).is_some() => Code::Done,
             None => Code::Partial,
             Some(PairsVerdict::Stable) => Code::Done,
             Some(PairsVerdict::Worse(..)) => Code::Worse,
@@ -140,12 +147,21 @@ impl Judgement {
     }
 }
 
+/// How many pairs are ready, where nothing keeps any pair from being measured. Only `--check` leaves it so.
+fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
+    let is_ready = |run: &&PairRun| matches!(run.state, PairState::Ready(_));
+    let ready = runs.iter().filter(is_ready).count();
+    let done = runs.iter().filter(|run| run.results().is_some()).count();
+    (ready > 0 && ready + done == runs.len()).then_some(ready)
+}
+
 fn outcome(run: &PairRun) -> &'static str {
     match run.state {
         PairState::Done(_) => "done",
+        PairState::Ready(_) => "ready",
         PairState::CutShort(..) => "cut-short",
         PairState::Failed(_) => "failed",
-        PairState::Ready(_) | PairState::NotRun => "not-run",
+        PairState::NotRun => "not-run",
     }
 }
 
