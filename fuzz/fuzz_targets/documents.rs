@@ -1,6 +1,8 @@
-//! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import, a program's output.
+//! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import, a program's output,
+//! an inventory, what a host of a fleet answers.
 #![no_main]
 
+use latput_fleet::{HostLook, ansible, inventory};
 use latput_formats::{ImportFormat, import, program};
 use latput_knobs::Profile;
 use latput_trial::Plan;
@@ -21,11 +23,16 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let figures = Figures { histogram: Some(log), ..Figures::default() };
         let _ = program::read(&figures, &output);
     }
+    let _ = HostLook::read(bytes, "eth0", None);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = Figures::of_options(&[], &[text.to_owned()]);
     if let Ok(plan) = Plan::parse("plan.toml", text) {
         let _ = plan.settings();
     }
     let _ = text.parse::<Profile>();
+    let _ = inventory::parse(text);
+    let _ = inventory::parse_pairs(text);
+    let _ = inventory::parse_lines(text);
+    let _ = ansible::parse(text);
     latput_experiment::fuzzing::testbed(text);
 });
