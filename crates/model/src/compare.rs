@@ -13,6 +13,7 @@ use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
 
 pub use self::origin::OriginDifference;
+pub(crate) use self::origin::differences_of_hosts;
 use crate::runs::{AVERAGE, Runs};
 
 /// The compared figures, beside the plan's own: rate, latency and CPU cost.

@@ -9,6 +9,7 @@ use latput_trial::today::first_difference;
 use latput_trial::{Results, Row};
 
 pub use self::plan::confirming_plan;
+use crate::compare::{OriginDifference, differences_of_hosts};
 use crate::goal::{Goal, Optimize};
 use crate::recommend::{eliminated, objective_center};
 use crate::summary::confirmation;
@@ -26,6 +27,9 @@ pub struct PairsSummary {
     pub settings: Vec<PairsSetting>,
     /// The one to set: the best of the stable ones, an index into `settings`.
     pub recommended: Option<usize>,
+    /// What else differs between the pairs: a pair, an index into the results, and a fact of a host in which it differs from the
+    /// first pair.
+    pub differences: Vec<(usize, OriginDifference)>,
 }
 
 /// A setting on all pairs.
@@ -125,7 +129,18 @@ impl PairsSummary {
         let recommended = best.map(|(idx, _)| idx);
         let goal = first.goal.clone().unwrap_or_default();
         let base = first.settings[0].label.clone();
-        Ok(Self { goal, confidence: first.confidence, base, settings, recommended })
+        let others = files.iter().enumerate().skip(1);
+        let differences = others.flat_map(|(pair, other)| {
+            differences_of_hosts(first, other).into_iter().map(move |it| (pair, it))
+        });
+        Ok(Self {
+            goal,
+            confidence: first.confidence,
+            base,
+            settings,
+            recommended,
+            differences: differences.collect(),
+        })
     }
 }
 
@@ -240,6 +255,7 @@ fn judged(
 mod tests {
     use latput_knobs::{Knob, Qdisc, Setting, Value};
     use latput_trial::observation::Role;
+    use latput_trial::results::HostFacts;
     use latput_units::Rng;
 
     use super::*;
@@ -273,6 +289,22 @@ mod tests {
         // Two settings share 1 %.
         let confidence = found.settings[1].ratios[0].confidence;
         assert!((confidence - 0.995).abs() < 1e-12, "{confidence}");
+    }
+
+    #[test]
+    fn a_fact_in_which_a_pair_differs_from_the_first_is_named() {
+        let mut files: Vec<Results> = (0..3).map(|number| pair(number, [1.1, 1.3])).collect();
+        for (results, driver) in files.iter_mut().zip(["ixgbe", "ixgbe", "ice"]) {
+            let facts = vec![("driver".to_owned(), driver.to_owned())];
+            let role = Role::Sut;
+            results.hosts = vec![HostFacts { role, facts, ..HostFacts::default() }];
+        }
+        let found = PairsSummary::of(&files).unwrap().differences;
+        let [(2, differs)] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(
+            (&*differs.what, &*differs.first, &*differs.second),
+            ("driver of sut", "ixgbe", "ice")
+        );
     }
 
     #[test]

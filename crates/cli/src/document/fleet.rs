@@ -206,6 +206,8 @@ pub(crate) struct PairsDocument {
     settings: Vec<PairsSettingPart>,
     /// The label of the setting that holds on every pair; `null`: none does.
     recommended: Option<String>,
+    /// The facts of hosts in which a pair differs from the first, such as the driver, in sentences.
+    differences: Vec<String>,
 }
 
 /// A setting on all pairs.
@@ -244,10 +246,11 @@ pub(crate) struct PairRatio {
 }
 
 impl PairsDocument {
-    /// `why` says the reason of a setting's verdict.
+    /// `differences` are sentences; `why` says the reason of a setting's verdict.
     pub(crate) fn new(
         files: &[String],
         summary: &PairsSummary,
+        differences: Vec<String>,
         why: impl Fn(&PairsSetting) -> String,
     ) -> Self {
         let part = |setting: &PairsSetting| PairsSettingPart {
@@ -267,6 +270,7 @@ impl PairsDocument {
             base: summary.base.clone(),
             settings: summary.settings.iter().map(part).collect(),
             recommended: summary.recommended.map(|at| summary.settings[at].label.clone()),
+            differences,
         }
     }
 }
@@ -303,6 +307,8 @@ pub(crate) struct ConfirmDocument {
     pub(crate) p_value: Option<f64>,
     /// The share of the scatter between pairs that their errors do not explain (I^2), 0 to 1.
     pub(crate) inconsistency: Option<f64>,
+    /// The facts of hosts in which a pair differs from the first, such as the driver, in sentences.
+    pub(crate) differences: Vec<String>,
     /// Every pair, in the order in which they were named.
     pub(crate) pairs: Vec<ConfirmPairPart>,
 }

@@ -52,19 +52,45 @@ pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDiffer
     compare("latput".to_owned(), &first.latput_version, &second.latput_version);
     compare("testbed".to_owned(), &first.testbed, &second.testbed);
     compare("hosts".to_owned(), &names(&first.hosts), &names(&second.hosts));
-    for (host, other) in first.hosts.iter().zip(&second.hosts) {
-        if host.role != other.role {
-            break;
-        }
+    for (host, other) in alike(first, second) {
         let role = host.role.name();
-        compare(format!("interface of {role}"), &host.interface, &other.interface);
-        for name in FACTS {
-            if let (Some(fact), Some(other)) = (fact(host, name), fact(other, name)) {
-                compare(format!("{name} of {role}"), fact, other);
-            }
+        if host.interface != other.interface {
+            found.push(OriginDifference {
+                what: format!("interface of {role}"),
+                first: host.interface.clone(),
+                second: other.interface.clone(),
+            });
         }
+        found.append(&mut facts(host, other));
     }
     found
+}
+
+/// The facts in which hosts of the same role differ, that move figures.
+pub(crate) fn differences_of_hosts(first: &Results, second: &Results) -> Vec<OriginDifference> {
+    alike(first, second).flat_map(|(host, other)| facts(host, other)).collect()
+}
+
+/// The hosts of both, in their order, up to the first of another role.
+fn alike<'a>(
+    first: &'a Results,
+    second: &'a Results,
+) -> impl Iterator<Item = (&'a HostFacts, &'a HostFacts)> {
+    let both = first.hosts.iter().zip(&second.hosts);
+    both.take_while(|(host, other)| host.role == other.role)
+}
+
+fn facts(host: &HostFacts, other: &HostFacts) -> Vec<OriginDifference> {
+    let role = host.role.name();
+    let differs = |name: &str| {
+        let (first, second) = (fact(host, name)?, fact(other, name)?);
+        (first != second).then(|| OriginDifference {
+            what: format!("{name} of {role}"),
+            first: first.to_owned(),
+            second: second.to_owned(),
+        })
+    };
+    FACTS.into_iter().filter_map(differs).collect()
 }
 
 /// The start of the first trial, in milliseconds since 1970. 0 is a trial without a time.

@@ -206,6 +206,7 @@ impl Args {
             ratio: judgement.ratio(),
             p_value: judgement.p_value(),
             inconsistency: judgement.inconsistency(),
+            differences: judgement.differences(),
             pairs: judgement.parts(runs),
         }
     }

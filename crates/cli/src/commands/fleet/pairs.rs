@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use latput_linux::confine::Files;
+use latput_model::compare::OriginDifference;
 use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
 use latput_units::text::percent;
@@ -53,9 +54,11 @@ impl Args {
             );
         }
         if context.json {
-            output::print_json(&PairsDocument::new(&self.files, &summary, |setting| {
+            let differences = differences(&self.files, &summary);
+            let document = PairsDocument::new(&self.files, &summary, differences, |setting| {
                 why_of(&self.files, setting)
-            }))?;
+            });
+            output::print_json(&document)?;
         } else {
             output::print(&text(&self.files, &summary))?;
         }
@@ -84,12 +87,26 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
             );
         }
     }
+    for differs in differences(files, summary) {
+        let _ = writeln!(text, "\n{differs}");
+    }
     let end = match summary.recommended.map(|at| &summary.settings[at].label) {
         Some(label) => format!("set `{}`: it holds on every pair", latput_report::printable(label)),
         None => "no setting is recommended: none holds on every pair".to_owned(),
     };
     let _ = writeln!(text, "\n{end}");
     text
+}
+
+/// What differs between the hosts of the pairs, a sentence each.
+pub(super) fn differences(files: &[String], summary: &PairsSummary) -> Vec<String> {
+    let sentence = |(pair, differs): &(usize, OriginDifference)| {
+        let OriginDifference { what, first, second } = differs;
+        let text =
+            format!("{} has another {what}: {second}; {} has {first}", files[*pair], files[0]);
+        latput_report::printable(&text).into_owned()
+    };
+    summary.differences.iter().map(sentence).collect()
 }
 
 /// The reason of a verdict, in words.

@@ -6,7 +6,7 @@ use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
 use latput_units::text::percent;
 
-use super::super::pairs::why_of;
+use super::super::pairs::{differences, why_of};
 use super::measure::{Confirming, PairRun, PairState};
 use crate::document::fleet::{ConfirmPairPart, PairRatio};
 use crate::exit::Code;
@@ -18,6 +18,8 @@ pub(super) struct Judgement {
     setting: Option<PairsSetting>,
     /// The words of these pairs.
     words: Vec<String>,
+    /// What else differs between them, in sentences.
+    differences: Vec<String>,
     /// Whether they are all.
     is_whole: bool,
 }
@@ -28,12 +30,13 @@ impl Judgement {
         let done = runs.iter().filter_map(|run| Some((run.word.clone(), run.results()?.clone())));
         let (words, results): (Vec<String>, Vec<_>) = done.unzip();
         let is_whole = words.len() == runs.len();
-        let setting = if results.len() < 2 {
-            None
-        } else {
-            PairsSummary::of(&results)?.settings.into_iter().next()
-        };
-        Ok(Self { setting, words, is_whole })
+        if results.len() < 2 {
+            return Ok(Self { setting: None, words, differences: Vec::new(), is_whole });
+        }
+        let summary = PairsSummary::of(&results)?;
+        let differences = differences(&words, &summary);
+        let setting = summary.settings.into_iter().next();
+        Ok(Self { setting, words, differences, is_whole })
     }
 
     /// `confirmed`, `unstable`, `worse` or `unproven`; `None` while a pair is missing.
@@ -64,6 +67,11 @@ impl Judgement {
             "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
             runs.len()
         )
+    }
+
+    /// What else differs between the pairs that have ended, in sentences.
+    pub(super) fn differences(&self) -> Vec<String> {
+        self.differences.clone()
     }
 
     /// The ratio over all pairs that have ended.
@@ -140,6 +148,9 @@ impl Judgement {
                 (None, None) => outcome(run).to_owned(),
             };
             let _ = writeln!(text, "  {}: {}", run.word, latput_report::printable(&said));
+        }
+        for differs in &self.differences {
+            let _ = writeln!(text, "  {differs}");
         }
         let verdict = self.verdict().unwrap_or("no verdict");
         let _ = writeln!(text, "{verdict}: {}", self.why(runs));
