@@ -104,7 +104,7 @@ pub(super) fn differences(files: &[String], summary: &PairsSummary) -> Vec<Strin
         let OriginDifference { what, first, second } = differs;
         let text =
             format!("{} has another {what}: {second}; {} has {first}", files[*pair], files[0]);
-        latput_report::printable(&text).into_owned()
+        latput_report::printable(&text)
     };
     summary.differences.iter().map(sentence).collect()
 }
