@@ -133,6 +133,9 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
+    /// The rights of this process could not be given up.
+    #[error("cannot give up the rights of this process: {0}")]
+    Rights(#[from] latput_linux::Error),
     /// An agent could not be started or reached.
     #[error("host `{host}`: {problem}")]
     Agent {
@@ -243,9 +246,10 @@ impl Error {
     }
 
     /// The outcome for the hosts.
-    pub const fn outcome(&self) -> ChangeOutcome {
+    pub fn outcome(&self) -> ChangeOutcome {
         let refusal = match self {
             Self::Changed { .. } => return ChangeOutcome::Stranded,
+            Self::Rights(error) => return error.outcome(),
             Self::Host { outcome, .. } | Self::PeerTrial { outcome, .. } => return *outcome,
             Self::Plan(_)
             | Self::Search { .. }

@@ -3,17 +3,17 @@
 mod check;
 mod live;
 mod order;
+mod search;
 mod slices;
 mod suggested;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::plan::{Design, MAX_TRIALS, OnUnsupported};
+use latput_model::search::of_plan::PlanSearch;
+use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
@@ -22,11 +22,11 @@ use latput_units::Nanos;
 pub use self::check::{Checked, PlannedRuns, check, live_remarks};
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
-use self::suggested::Asking;
+use self::search::search_before;
 pub use self::suggested::{Observed, Suggest};
 use crate::error::Error;
 use crate::interval::Interval;
-use crate::refusal::{plan_search, refusals};
+use crate::refusal::refusals;
 use crate::results_db::{ResultsDb, WITHOUT};
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner};
 use crate::shard::{RunPart, Shard};
@@ -141,38 +141,16 @@ pub fn run_suggested(
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
-    let Before { today, refused, mut seen } = match before(run, &mut *runner) {
+    let Before { today, refused, seen } = match before(run, &mut *runner) {
         Ok(before) => before,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
+    let machine = format!("{}: {}", run.testbed.name, runner.machine());
     for finding in &seen {
         progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
     }
-    let machine = format!("{}: {}", run.testbed.name, runner.machine());
-    let kept = match run.part {
-        RunPart::ShardOfBlock(shard, file) => {
-            Some((NOT_BEGUN, search_before(run, (shard, file), &machine, &today)?))
-        }
-        _ => resumable(run, db, &machine, &today, progress)?,
-    };
-    let (id, results) = if let Some((id, mut results)) = kept {
-        let done = results.rows.len();
-        let planned = share(run, &results);
-        if id != NOT_BEGUN {
-            progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-        }
-        seen.retain(|finding| !results.findings.contains(finding));
-        results.findings.append(&mut seen);
-        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
-    } else {
-        let mut header = header(run, &*runner, today);
-        header.notes.append(&mut skipped);
-        header.findings = seen;
-        if let RunPart::Shard(shard) = run.part {
-            header.notes.push(shard.note());
-        }
-        (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
-    };
+    let found = Found { today, seen, skipped };
+    let (id, results) = kept_or_begun(run, db, &*runner, (&machine, found), progress)?;
     let results = Results { source: db.file(), ..results };
     let mut session = Session {
         run,
@@ -221,6 +199,46 @@ fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> 
     Ok(Before { today, refused, seen })
 }
 
+/// What was found out before the run is begun.
+struct Found {
+    today: Vec<HostToday>,
+    seen: Vec<Finding>,
+    /// The parts of the plan that are left out, in sentences.
+    skipped: Vec<String>,
+}
+
+/// The run that is resumed, with its trials; or a new one. A shard of a block has that of the blocks before, and no number yet.
+fn kept_or_begun(
+    run: &Run<'_>,
+    db: &ResultsDb,
+    runner: &dyn TrialRunner,
+    (machine, found): (&str, Found),
+    progress: &mut dyn Progress,
+) -> Result<(i64, Results), Error> {
+    let Found { today, mut seen, mut skipped } = found;
+    let kept = match run.part {
+        RunPart::ShardOfBlock(shard, file) => {
+            return Ok((NOT_BEGUN, search_before(run, (shard, file), machine, &today)?));
+        }
+        _ => resumable(run, db, machine, &today, progress)?,
+    };
+    if let Some((id, mut results)) = kept {
+        let done = results.rows.len();
+        let planned = share(run, &results);
+        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        seen.retain(|finding| !results.findings.contains(finding));
+        results.findings.append(&mut seen);
+        return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
+    }
+    let mut header = header(run, runner, today);
+    header.notes.append(&mut skipped);
+    header.findings = seen;
+    if let RunPart::Shard(shard) = run.part {
+        header.notes.push(shard.note());
+    }
+    Ok((db.begin(run.plan_text, machine, unix_ms(), &header)?, header))
+}
+
 /// Today's setting, if the hosts' values are known.
 fn first_of(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
     plan.settings_from(today).into_iter().next().filter(|_| !today.is_empty())
@@ -245,26 +263,6 @@ fn resumable(
         moved.first().map_or("it does not have them", String::as_str)
     ));
     Ok(None)
-}
-
-/// The open search in the file that a shard of its next block begins with.
-fn search_before(
-    run: &Run<'_>,
-    (shard, file): (Shard, &Path),
-    machine: &str,
-    today: &[HostToday],
-) -> Result<Results, Error> {
-    let found = ResultsDb::open(file)?.resumable(run.plan_text, machine)?;
-    match found {
-        Some((_, results)) if results.today == today => Ok(results),
-        _ => {
-            let file = file.display();
-            let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard.refused(format!(
-                "{file}: it has no open search of this plan on this system: {begin} begins one"
-            )))
-        }
-    }
 }
 
 /// The design of a plan on this testbed.
@@ -370,141 +368,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Runs the most promising settings block by block, then the winner and today's setting afresh.
-    fn search(
-        &mut self,
-        runner: &mut dyn TrialRunner,
-        refused: &BTreeMap<usize, String>,
-        other: Option<&mut dyn Suggest>,
-    ) -> Result<(), Error> {
-        let today = first_of(self.run.plan, &self.results.today);
-        let search = plan_search(self.run.plan, today.as_ref(), refused)?;
-        if let Some(why) = refused.values().next() {
-            self.remark(format!("{} settings are left out: {why}", refused.len()));
-        }
-        let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
-        let budget = self.search_budget(&search);
-        let plan = self.run.plan;
-        let mut asking = match other {
-            None => None,
-            Some(other) => {
-                // Without a time budget the optimiser decides when it is done.
-                let most = usize::try_from(MAX_TRIALS).unwrap_or(usize::MAX) / workloads.len();
-                let budget = plan.method.budget.map_or(most, |_| budget);
-                Some(Asking::begin(other, plan, refused, budget)?)
-            }
-        };
-        let most = budget + 2 * search.confirmations() as usize;
-        self.results.planned_trials = (most * workloads.len()) as u64;
-        let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
-        let mut told = None;
-        // The parts of the stored header that grow in a search.
-        let mut stored = (self.results.settings.len(), self.results.confirmed_from);
-        for block in first.. {
-            // Only whole blocks count: trials of an earlier session must not change this block.
-            let before = self.results.rows.partition_point(|row| row.block < block);
-            let begun = self.results.rows.split_off(before);
-            let next = match &mut asking {
-                None => Ok(search.next(&self.results, budget)),
-                Some(asking) => asking.next(&search, &self.results, &begun),
-            };
-            self.results.rows.extend(begun);
-            let settings = match next? {
-                Next::Done(note) => {
-                    self.results.notes.push(note);
-                    break;
-                }
-                Next::Explore { settings, leader } => {
-                    if let Some(leader) = leader.filter(|now| told.as_ref() != Some(now)) {
-                        self.progress.remark(&format!("best so far: {}", leader.label));
-                        told = Some(leader);
-                    }
-                    settings
-                }
-                Next::Confirm(settings) => {
-                    self.results.confirmed_from.get_or_insert(block);
-                    settings
-                }
-            };
-            if asking.is_some() {
-                // As if the optimiser were done after this block.
-                let confirmations = search.confirmations();
-                let runs = match self.results.confirmed_from {
-                    None => settings.len() + 2 * confirmations as usize,
-                    Some(from) => {
-                        settings.len() * confirmations.saturating_sub(block - from) as usize
-                    }
-                };
-                self.results.planned_trials = (before + runs * workloads.len()) as u64;
-            }
-            let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
-            let order = self.order(block, &settings, &workloads);
-            let left = order.iter().filter(|trial| !self.is_done(block, **trial)).count();
-            match self.run.part {
-                _ if left == 0 => continue,
-                RunPart::Nothing => return Err(Error::SearchGoesOn { block, trials: left }),
-                RunPart::ShardOfBlock(shard, _) => {
-                    self.begin_shard(shard, block, before, &order)?;
-                    return self.trials(runner, block, of_shard(shard, 0, order));
-                }
-                RunPart::Whole | RunPart::Shard(_) => {}
-            }
-            let header = (self.results.settings.len(), self.results.confirmed_from);
-            if stored != header {
-                self.db.update(self.id, &self.results)?;
-                stored = header;
-            }
-            self.trials(runner, block, order)?;
-        }
-        if let RunPart::ShardOfBlock(shard, file) = self.run.part {
-            let file = file.display();
-            let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
-            return Err(shard.refused(format!("{file}: the search has no block left: {ends}")));
-        }
-        self.results.planned_trials = self.results.rows.len() as u64;
-        Ok(())
-    }
-
-    /// Begins or resumes the run of this shard of a block, which comes after so many trials.
-    fn begin_shard(
-        &mut self,
-        shard: Shard,
-        block: u32,
-        before: usize,
-        order: &[(usize, usize)],
-    ) -> Result<(), Error> {
-        let numbers = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1)..;
-        self.places = order.iter().copied().zip(numbers).collect();
-        let text = shard.block_text(self.run.plan_text, block);
-        if let Some((id, part)) = self.db.begun(&text, &self.machine)? {
-            self.id = id;
-            self.results.rows.extend(part.rows);
-            return Ok(());
-        }
-        let header = Results { rows: Vec::new(), ..self.results.clone() };
-        self.id = self.db.begin(&text, &self.machine, unix_ms(), &header)?;
-        Ok(())
-    }
-
     /// Reports a remark, and stores it once with the results.
     fn remark(&mut self, text: String) {
         self.progress.remark(&text);
         if !self.results.notes.contains(&text) {
             self.results.notes.push(text);
         }
-    }
-
-    /// Runs of settings that the plan's budget allows for exploring.
-    fn search_budget(&self, search: &PlanSearch) -> usize {
-        search_budget(self.run.plan, search, self.trial_time())
-    }
-
-    fn index_of(&mut self, setting: LabelledSetting) -> usize {
-        let settings = &mut self.results.settings;
-        settings.iter().position(|known| *known == setting).unwrap_or_else(|| {
-            settings.push(setting);
-            settings.len() - 1
-        })
     }
 
     /// Runs one repetition of the given settings under the given workloads, in random order.

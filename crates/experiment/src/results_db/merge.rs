@@ -300,7 +300,8 @@ impl ResultsDb {
         )?;
         let Some((from_id, started, observation)) = trial else { return Ok(false) };
         let place = RunPlace { id, block, setting, workload };
-        self.insert_trial(run, &place, started, &observation, from, from_id)?;
+        let trial = StoredTrial { id: from_id, started_unix_ms: started, observation };
+        self.insert_trial(run, &place, from, &trial)?;
         Ok(true)
     }
 
@@ -308,12 +309,11 @@ impl ResultsDb {
         &self,
         run: i64,
         place: &RunPlace,
-        started_unix_ms: i64,
-        observation: &str,
         from: &Self,
-        from_id: i64,
+        trial: &StoredTrial,
     ) -> Result<(), Error> {
         let RunPlace { id, block, setting, workload } = *place;
+        let StoredTrial { id: from_id, started_unix_ms, observation } = trial;
         let _readable: Observation = from.read_json("trial", observation)?;
         let (setting, workload) = (index(setting), index(workload));
         self.sql(
@@ -328,7 +328,7 @@ impl ResultsDb {
                     insert.execute(trial)
                 }),
         )?;
-        let figures = from.figures(from_id)?;
+        let figures = from.figures(*from_id)?;
         for (metric, value) in figures {
             let insert = "INSERT INTO figure (trial, metric, value) VALUES (?1, ?2, ?3)";
             let insert = self.db.prepare_cached(insert);
@@ -343,6 +343,13 @@ impl ResultsDb {
             query.query_map([trial], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         }))
     }
+}
+
+/// A trial as a part has it.
+struct StoredTrial {
+    id: i64,
+    started_unix_ms: i64,
+    observation: String,
 }
 
 /// The place of a trial in the run's order.

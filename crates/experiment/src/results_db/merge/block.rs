@@ -10,7 +10,7 @@ use rusqlite::params;
 
 use super::super::ResultsDb;
 use super::parts::Part;
-use super::{Head, RunPlace};
+use super::{Head, RunPlace, StoredTrial};
 use crate::error::Error;
 
 /// The search before the block: the only run of the output.
@@ -109,8 +109,11 @@ impl ResultsDb {
             }
             let numbers = || Ok((trial.get(0)?, trial.get(1)?, trial.get(2)?, trial.get(3)?));
             let (id, block, setting, workload): (i64, u32, u32, u32) = from.sql(numbers())?;
-            let texts = || Ok((trial.get(4)?, trial.get(5)?));
-            let (started, observation): (i64, String) = from.sql(texts())?;
+            let stored = || {
+                let (started_unix_ms, observation) = (trial.get(4)?, trial.get(5)?);
+                Ok(StoredTrial { id, started_unix_ms, observation })
+            };
+            let stored = from.sql(stored())?;
             let there = self.sql(self.db.query_row(
                 "SELECT count(*), coalesce(sum(block = ?2 AND setting = ?3 AND workload = ?4), 0) FROM trial WHERE id = ?1",
                 params![id, block, setting, workload],
@@ -127,7 +130,7 @@ impl ResultsDb {
             }
             let place =
                 RunPlace { id, block, setting: setting as usize, workload: workload as usize };
-            self.insert_trial(run, &place, started, &observation, from, id)?;
+            self.insert_trial(run, &place, from, &stored)?;
         }
         Ok(())
     }

@@ -15,12 +15,12 @@ use latput_units::CpuId;
 
 use super::super::{Ended, Progress, Run, TrialDone, header};
 use super::*;
-use crate::ResultsDb;
 use crate::host_spec::HostSpec;
 use crate::interval::Interval;
 use crate::live::{Span, TICK, TimedFigure};
 use crate::runner::{Trial, TrialEvent, Wanted};
 use crate::testbed::Testbed;
+use crate::{ResultsDb, RunPart};
 
 /// A length that the driver does not take.
 const REFUSED: u64 = 1003;
@@ -275,6 +275,8 @@ fn run(
         db: &mut db,
         progress: &mut Silent,
         id,
+        machine: "made".to_owned(),
+        places: BTreeMap::new(),
         resumed: 0,
         results,
         begun: Instant::now(),

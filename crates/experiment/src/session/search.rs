@@ -1,0 +1,203 @@
+//! Searches a plan's settings block by block, in one process or in shards of a block.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use latput_linux::process::unix_ms;
+use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_trial::plan::MAX_TRIALS;
+use latput_trial::results::LabelledSetting;
+use latput_trial::{HostToday, Results};
+
+use super::suggested::{Asking, Suggest};
+use super::{Run, Session, first_of, of_shard, search_budget};
+use crate::error::Error;
+use crate::refusal::plan_search;
+use crate::results_db::ResultsDb;
+use crate::runner::TrialRunner;
+use crate::shard::{RunPart, Shard};
+
+/// What chooses the blocks.
+struct Chooser<'a> {
+    search: PlanSearch,
+    /// Another optimiser, if one suggests the settings.
+    asking: Option<Asking<'a>>,
+    /// Runs of settings for exploring.
+    budget: usize,
+    /// The leader that was told last.
+    told: Option<LabelledSetting>,
+}
+
+/// The trials of a block, as setting and workload, in the order in which they run.
+struct Block {
+    number: u32,
+    /// How many trials come before it.
+    before: usize,
+    order: Vec<(usize, usize)>,
+}
+
+impl Session<'_> {
+    /// Runs the most promising settings block by block, then the winner and today's setting afresh.
+    pub(super) fn search(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        refused: &BTreeMap<usize, String>,
+        other: Option<&mut dyn Suggest>,
+    ) -> Result<(), Error> {
+        let other = other.map(|other| -> &mut dyn Suggest { other });
+        let mut chooser = self.chooser(refused, other)?;
+        let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
+        let mut stored = self.growing();
+        for number in first.. {
+            let Some(block) = self.next_block(&mut chooser, number)? else { break };
+            let left = block.order.iter().filter(|trial| !self.is_done(number, **trial)).count();
+            match self.run.part {
+                _ if left == 0 => continue,
+                RunPart::Nothing => {
+                    return Err(Error::SearchGoesOn { block: number, trials: left });
+                }
+                RunPart::ShardOfBlock(shard, _) => {
+                    self.begin_shard(shard, &block)?;
+                    return self.trials(runner, number, of_shard(shard, 0, block.order));
+                }
+                RunPart::Whole | RunPart::Shard(_) => {}
+            }
+            if stored != self.growing() {
+                self.db.update(self.id, &self.results)?;
+                stored = self.growing();
+            }
+            self.trials(runner, number, block.order)?;
+        }
+        if let RunPart::ShardOfBlock(shard, file) = self.run.part {
+            let file = file.display();
+            let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
+            return Err(shard.refused(format!("{file}: the search has no block left: {ends}")));
+        }
+        self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    fn chooser<'a>(
+        &mut self,
+        refused: &'a BTreeMap<usize, String>,
+        other: Option<&'a mut dyn Suggest>,
+    ) -> Result<Chooser<'a>, Error>
+    where
+        Self: 'a,
+    {
+        let plan = self.run.plan;
+        let today = first_of(plan, &self.results.today);
+        let search = plan_search(plan, today.as_ref(), refused)?;
+        if let Some(why) = refused.values().next() {
+            self.remark(format!("{} settings are left out: {why}", refused.len()));
+        }
+        let workloads = self.results.workloads.len();
+        let budget = search_budget(plan, &search, self.trial_time());
+        let asking = match other {
+            None => None,
+            Some(other) => {
+                // Without a time budget the optimiser decides when it is done.
+                let most = usize::try_from(MAX_TRIALS).unwrap_or(usize::MAX) / workloads;
+                let budget = plan.method.budget.map_or(most, |_| budget);
+                Some(Asking::begin(other, plan, refused, budget)?)
+            }
+        };
+        let most = budget + 2 * search.confirmations() as usize;
+        self.results.planned_trials = (most * workloads) as u64;
+        Ok(Chooser { search, asking, budget, told: None })
+    }
+
+    /// The parts of the stored header that grow in a search.
+    fn growing(&self) -> (usize, Option<u32>) {
+        (self.results.settings.len(), self.results.confirmed_from)
+    }
+
+    /// The block of this number; `None` ends the search, with a note.
+    fn next_block(
+        &mut self,
+        chooser: &mut Chooser<'_>,
+        number: u32,
+    ) -> Result<Option<Block>, Error> {
+        let Chooser { search, asking, budget, told } = chooser;
+        // Only whole blocks count: trials of an earlier session must not change this block.
+        let before = self.results.rows.partition_point(|row| row.block < number);
+        let begun = self.results.rows.split_off(before);
+        let next = match asking {
+            None => Ok(search.next(&self.results, *budget)),
+            Some(asking) => asking.next(search, &self.results, &begun),
+        };
+        self.results.rows.extend(begun);
+        let settings = match next? {
+            Next::Done(note) => {
+                self.results.notes.push(note);
+                return Ok(None);
+            }
+            Next::Explore { settings, leader } => {
+                if let Some(leader) = leader.filter(|now| told.as_ref() != Some(now)) {
+                    self.progress.remark(&format!("best so far: {}", leader.label));
+                    *told = Some(leader);
+                }
+                settings
+            }
+            Next::Confirm(settings) => {
+                self.results.confirmed_from.get_or_insert(number);
+                settings
+            }
+        };
+        let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
+        if asking.is_some() {
+            // As if the optimiser were done after this block.
+            let confirmations = search.confirmations();
+            let runs = match self.results.confirmed_from {
+                None => settings.len() + 2 * confirmations as usize,
+                Some(from) => settings.len() * confirmations.saturating_sub(number - from) as usize,
+            };
+            self.results.planned_trials = (before + runs * workloads.len()) as u64;
+        }
+        let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
+        let order = self.order(number, &settings, &workloads);
+        Ok(Some(Block { number, before, order }))
+    }
+
+    fn index_of(&mut self, setting: LabelledSetting) -> usize {
+        let settings = &mut self.results.settings;
+        settings.iter().position(|known| *known == setting).unwrap_or_else(|| {
+            settings.push(setting);
+            settings.len() - 1
+        })
+    }
+
+    /// Begins or resumes the run of this shard of a block.
+    fn begin_shard(&mut self, shard: Shard, block: &Block) -> Result<(), Error> {
+        let numbers = i64::try_from(block.before).unwrap_or(i64::MAX).saturating_add(1)..;
+        self.places = block.order.iter().copied().zip(numbers).collect();
+        let text = shard.block_text(self.run.plan_text, block.number);
+        if let Some((id, part)) = self.db.begun(&text, &self.machine)? {
+            self.id = id;
+            self.results.rows.extend(part.rows);
+            return Ok(());
+        }
+        let header = Results { rows: Vec::new(), ..self.results.clone() };
+        self.id = self.db.begin(&text, &self.machine, unix_ms(), &header)?;
+        Ok(())
+    }
+}
+
+/// The open search in the file that a shard of its next block begins with.
+pub(super) fn search_before(
+    run: &Run<'_>,
+    (shard, file): (Shard, &Path),
+    machine: &str,
+    today: &[HostToday],
+) -> Result<Results, Error> {
+    match ResultsDb::open(file)?.resumable(run.plan_text, machine)? {
+        Some((_, results)) if results.today == today => Ok(results),
+        _ => {
+            let file = file.display();
+            let begin = format!("`latput search` with --no-trials and `-o {file}`");
+            Err(shard.refused(format!(
+                "{file}: it has no open search of this plan on this system: {begin} begins one"
+            )))
+        }
+    }
+}
