@@ -234,9 +234,9 @@ fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
     assert!(!place.path("no.db").exists());
 }
 
-/// 40 settings, searched.
+/// 24 settings, searched.
 const SEARCH: &str = "schema = 1\nname = \"searched\"\ngoal = \"latency\"\n[factors]\n\
-                      rx-usecs = [0, 5, 10, 20, 30, 50, 75, 100]\nrx-frames = [1, 4, 16, 32, 64]\n\
+                      rx-usecs = [0, 5, 10, 20, 30, 50, 75, 100]\nmtu = [1500, 4000, 9000]\n\
                       [[workload]]\nkind = \"tcp_rr\"\nburst = 4\n\
                       [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nseed = 7\nbudget = \"2s\"\n";
 
