@@ -24,7 +24,7 @@ pub struct KeptOutput {
 
 impl KeptOutput {
     /// Whether a line of it matches.
-    pub(super) fn matches(&self, regex: &regex::Regex) -> bool {
+    pub(super) fn matches(&self, regex: &regex_lite::Regex) -> bool {
         regex.is_match(&self.head) || regex.is_match(&self.tail)
     }
 

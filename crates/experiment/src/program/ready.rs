@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_units::Nanos;
-use regex::RegexBuilder;
+use regex_lite::RegexBuilder;
 
 use super::message::{Ending, KeptOutput, ReadyCheck, Start};
 use super::running::{self, Shared};

@@ -87,7 +87,7 @@ impl fmt::Display for Lookup {
 /// A regular expression whose search takes time linear in the text.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    regex: regex::Regex,
+    regex: regex_lite::Regex,
     group: usize,
 }
 
@@ -100,11 +100,8 @@ impl PartialEq for Pattern {
 impl Pattern {
     fn new(text: &str, name: &str) -> Result<Self, String> {
         let regex =
-            regex::RegexBuilder::new(text).multi_line(true).size_limit(PATTERN_BYTES).build();
-        let regex = regex.map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-            other => other.to_string().lines().last().unwrap_or_default().trim().to_owned(),
-        })?;
+            regex_lite::RegexBuilder::new(text).multi_line(true).size_limit(PATTERN_BYTES).build();
+        let regex = regex.map_err(|error| error.to_string())?;
         let named = regex.capture_names().position(|group| group == Some(name));
         let group = match (named, regex.captures_len()) {
             (Some(group), _) => group,

@@ -90,10 +90,10 @@ fn what_a_plan_cannot_mean_is_refused_with_the_remedy() {
         (r#"metrics = "wrk""#, "a table such as { parser"),
         (r#"metrics = [{ name = "figures_e" }]"#, "one of `regex`, `json` and `csv`"),
         (r#"metrics = [{ name = "figures_e", regex = "a(b)", json = "/a" }]"#, "one of `regex`"),
-        (r#"metrics = [{ name = "figures_e", regex = "a(b" }]"#, "unclosed group"),
+        (r#"metrics = [{ name = "figures_e", regex = "a(b" }]"#, "without closing"),
         (r#"metrics = [{ name = "figures_e", regex = "ab" }]"#, "one group around the value"),
         (r#"metrics = [{ name = "figures_e", regex = "(a)(b)" }]"#, "named `figures_e`"),
-        (r#"metrics = [{ name = "figures_e", regex = "(\\w{500}){500}" }]"#, "too large"),
+        (r#"metrics = [{ name = "figures_e", regex = "(\\w{500}){500}" }]"#, "size limit"),
         (r#"metrics = [{ name = "figures_e", json = "a/b" }]"#, "a pointer begins with `/`"),
         (
             r#"metrics = [{ name = "figures_e", unit = "parsec", json = "/a" }]"#,

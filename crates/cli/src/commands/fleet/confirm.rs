@@ -94,9 +94,11 @@ impl Args {
             self.results,
             pairs.len()
         ));
-        let mut runs = confirming.look_at_all(pairs, context);
         if !self.check {
             make_folder(&self.output)?;
+        }
+        let mut runs = confirming.look_at_all(pairs, context);
+        if !self.check {
             confirming.measure_all(&mut runs, context);
         }
         let judgement = Judgement::of(&runs).map_err(CliError::usage)?;
