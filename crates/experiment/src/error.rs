@@ -134,7 +134,7 @@ pub enum Error {
         problem: String,
     },
     /// The rights of this process could not be given up.
-    #[error("cannot give up the rights of this process: {0}")]
+    #[error(transparent)]
     Rights(#[from] latput_linux::Error),
     /// An agent could not be started or reached.
     #[error("host `{host}`: {problem}")]

@@ -40,9 +40,8 @@ impl<'a> Files<'a> {
     fn needs(&self) -> Vec<(PathBuf, Access)> {
         let reads = self.reads.iter().map(|file| (file.to_path_buf(), Access::READ_OK));
         let written = self.outputs.iter().flat_map(|file| {
-            let folders = folders_of(file);
-            let folders =
-                folders.into_iter().map(|folder| (folder, Access::WRITE_OK | Access::EXEC_OK));
+            let folders = folders_of(file).into_iter().filter(|folder| folder.is_dir());
+            let folders = folders.map(|folder| (folder, Access::WRITE_OK | Access::EXEC_OK));
             folders.chain([(file.to_path_buf(), Access::WRITE_OK)])
         });
         reads.chain(written).filter(|(path, _)| path.exists()).collect()
