@@ -59,7 +59,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let pairs = pairs(options);
     ensure!(!pairs.is_empty(), "there is no program to compare with: neither netperf nor sockperf");
     let latput = match &options.latput {
-        Some(path) => path.clone(),
+        Some(path) => std::path::absolute(path)?, // it is started elsewhere
         None => workspace.build_latput()?,
     };
     let folder = workspace.target.join("bench-command");

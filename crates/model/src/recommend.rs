@@ -63,7 +63,7 @@ pub(crate) fn recommend(
             _ => None,
         },
         reason: judge.reason(&kept, &verdict),
-        headline: judge.headline(&verdict, &smallest),
+        headline: judge.headline(&kept, &verdict, &smallest),
         smallest,
     })
 }

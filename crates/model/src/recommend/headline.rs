@@ -1,7 +1,10 @@
 //! The answer of a run in one sentence.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use latput_trial::Results;
 
+use super::condition::Kept;
 use super::recommendation::{Headline, ProvenBy};
 use super::{Comparison, Judge, SmallestEffect, Verdict};
 use crate::words;
@@ -13,15 +16,39 @@ pub const LARGEST_MISSED: f64 = 0.20;
 const MOST_CHECKS: usize = 2;
 
 impl Judge<'_> {
-    fn all_are_banned(&self) -> bool {
-        let banned = super::banned(self.results);
-        !banned.is_empty() && self.others().all(|setting| banned.contains(&setting))
+    /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
+    fn why_all_are_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Option<String> {
+        let (banned, ratios) = (super::banned(self.results), self.objective_ratios());
+        let is_worse = |comparison: &Comparison| {
+            !comparison.proven && comparison.ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0))
+        };
+        let is_short = |limit: &Kept<'_>| limit.broken && limit.value.is_some();
+        let why = |setting: usize| {
+            if banned.contains(&setting) {
+                Some("banned, since it broke a guard")
+            } else if ratios.get(&setting).is_some_and(is_worse) {
+                Some("proven worse")
+            } else {
+                kept[&setting].iter().any(is_short).then_some("proven short of a limit of the goal")
+            }
+        };
+        let all: BTreeSet<&str> = self.others().map(why).collect::<Option<_>>()?;
+        let all: Vec<&str> = all.into_iter().collect();
+        (!all.is_empty()).then(|| format!("every other setting is {}", all.join(", or ")))
     }
 
     /// The answer by this verdict. A proof stands also where checks failed, because it compares runs of the
     /// same block, which share what disturbed them; to find nothing under disturbance is no answer.
-    pub(super) fn headline(&self, verdict: &Verdict, smallest: &[SmallestEffect]) -> Headline {
+    pub(super) fn headline(
+        &self,
+        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
+        verdict: &Verdict,
+        smallest: &[SmallestEffect],
+    ) -> Headline {
         let failed = FailedRuns::of(self.results);
+        if let (Verdict::Stay { .. }, Some(why)) = (verdict, self.why_all_are_out(kept)) {
+            return Headline::Stay(why);
+        }
         match verdict {
             Verdict::Change { to, by } => {
                 let change = match by {
@@ -38,12 +65,6 @@ impl Judge<'_> {
             Verdict::NoneKeeps { .. } => {
                 Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
             }
-            Verdict::Stay { .. } if self.all_are_banned() => {
-                Headline::Stay("every other setting broke a guard and is banned".to_owned())
-            }
-            Verdict::Stay { .. } if self.all_are_worse() => {
-                Headline::Stay("every other setting is proven worse".to_owned())
-            }
             Verdict::Stay { .. } if failed.are_most() => Headline::NoAnswer(format!(
                 "{}, and nothing was proven: mend what disturbs the hosts and run again",
                 failed.words()
@@ -56,15 +77,6 @@ impl Judge<'_> {
                 self.stay(objective)
             }
         }
-    }
-
-    /// Whether every other setting's objective is proven worse than the first one's.
-    fn all_are_worse(&self) -> bool {
-        let ratios = self.objective_ratios();
-        let is_worse = |comparison: &Comparison| {
-            !comparison.proven && comparison.ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0))
-        };
-        !ratios.is_empty() && ratios.len() == self.others().len() && ratios.values().all(is_worse)
     }
 
     fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
@@ -174,6 +186,28 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_a_limit_rules_out_are_no_reason_for_doubt() {
+        // `20us` has 60 % of the rate. What its tail is hides in the noise.
+        let mut rng = Rng::from_seed(6);
+        let made = results(&["off", "20us"], &[rr("rr")], 6, |setting, _| Figures {
+            rate: [1e5, 6e4][setting] * noise(&mut rng, 0.02),
+            p99_us: Some(50.0 * noise(&mut rng, 0.4)),
+            ..Figures::default()
+        });
+        let said = |goal: &str| {
+            let goal = Goal::parse(goal).unwrap();
+            recommendation(&made, &goal).unwrap().headline
+        };
+        let limited = said("minimize latency_ns_p99 where transactions_per_s >= 0.95 today");
+        assert_eq!(limited.kind(), "stay", "{limited:?}");
+        assert_eq!(
+            limited.sentence(),
+            "every other setting is proven short of a limit of the goal"
+        );
+        assert_eq!(said("minimize latency_ns_p99").kind(), "no_answer");
+    }
+
+    #[test]
     fn the_blocks_that_a_noisy_run_asks_for_are_enough() {
         let Headline::NoAnswer(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
         let words: Vec<&str> = sentence.split(' ').collect();
@@ -243,7 +277,7 @@ mod tests {
             }
             headline(&made).sentence().to_owned()
         };
-        let all = "every other setting broke a guard and is banned";
+        let all = "every other setting is banned, since it broke a guard";
         assert_eq!(of_banned(3, &[1, 2]), all);
         assert!(of_banned(3, &[2]).starts_with("`b` is proven better"));
         let one_left = of_banned(3, &[1]);
