@@ -33,7 +33,7 @@ const PURE_THIRD_PARTY: &[&str] = &[
     "rand",
     "rand_xoshiro",
     "schemars",
-    "regex",
+    "regex-lite",
     "serde",
     "serde_json",
     "statrs",
