@@ -204,6 +204,9 @@ mod tests {
             limited.sentence(),
             "every other setting is proven short of a limit of the goal"
         );
+        let goal = "minimize latency_ns_p99 where transactions_per_s >= 0.95 today";
+        let reason = recommendation(&made, &Goal::parse(goal).unwrap()).unwrap().reason;
+        assert_eq!(reason[0], "Stay with `off`: no other setting is left.", "{reason:?}");
         assert_eq!(said("minimize latency_ns_p99").kind(), "no_answer");
     }
 

@@ -36,7 +36,7 @@ impl Judge<'_> {
                 [self.mended(kept, to), self.objective_beside(to), self.cost(to)]
             }
             Verdict::Stay { nearest } if first_keeps => {
-                [self.nothing_better(nearest), self.ruled_out(kept), String::new()]
+                [self.nothing_better(kept, nearest), self.ruled_out(kept), String::new()]
             }
             Verdict::Stay { nearest } => {
                 [self.nothing_mended(kept, nearest), self.ruled_out(kept), String::new()]
@@ -55,12 +55,19 @@ impl Judge<'_> {
         format!("With {label} instead of {first} {change}{}.", self.objective_figures(to))
     }
 
-    fn nothing_better(&self, nearest: Option<usize>) -> String {
+    fn nothing_better(
+        &self,
+        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
+        nearest: Option<usize>,
+    ) -> String {
         let first = self.label(0);
         let Some(nearest) = nearest else {
-            return format!(
-                "Stay with {first}: no other setting that the limits leave has figures to compare."
-            );
+            let is_out = |setting: usize| kept[&setting].iter().any(|limit| limit.broken);
+            return if self.others().all(is_out) {
+                format!("Stay with {first}: no other setting is left.")
+            } else {
+                format!("Stay with {first}: no other setting that is left has figures to compare.")
+            };
         };
         let ratios = self.objective_ratios();
         let nature = if ratios[&nearest].ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0)) {
