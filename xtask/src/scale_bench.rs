@@ -18,9 +18,9 @@ const FULL: u32 = 1_000_000;
 #[command(after_help = "\
 Examples:
   cargo xtask bench-scale           40,000 simulated runs, about a minute after the build
-  cargo xtask bench-scale --full    a million, at most ten minutes on a machine that does nothing else
+  cargo xtask bench-scale --full    a million: most of an hour with two CPUs
 
-Each task of Dask simulates 200 runs of a few packets, for some 100 ms; how long is printed. It fails where a goal is missed.")]
+Each task of Dask simulates 200 runs of a few packets. How long one takes is printed. It fails where a goal is missed.")]
 pub struct Options {
     /// A million simulated runs.
     #[arg(long)]
