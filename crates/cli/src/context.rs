@@ -1,7 +1,7 @@
 //! The context of every command: the output format and the stop flag.
 
 use latput_experiment::broker::{self, message::Permitted};
-use latput_linux::confine::{self, Files};
+use latput_linux::confine::{self, UsedFiles};
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::filter::Targets;
@@ -47,7 +47,7 @@ impl Context {
     pub(crate) fn leave_rights_to_broker(
         &self,
         permitted: &Permitted,
-        files: &Files<'_>,
+        files: &UsedFiles<'_>,
     ) -> Result<(), CliError> {
         let stop = self.stop.clone();
         let on_loss = move || {
@@ -79,7 +79,7 @@ fn log_filter() -> Result<Targets, CliError> {
 
 /// Gives up the rights that a command on files has no use for: all but those of one user to these files. To be called before
 /// the first file is opened, and before a thread is started.
-pub(crate) fn keep_only_files(files: &Files<'_>) -> Result<(), CliError> {
+pub(crate) fn keep_only_files(files: &UsedFiles<'_>) -> Result<(), CliError> {
     confine::keep_files(files)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
 use latput_experiment::target::Target;
 use latput_experiment::testbed::TestbedKind;
-use latput_linux::confine::{self, Files};
+use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
@@ -193,11 +193,11 @@ impl NamedTestbed<'_> {
     pub(crate) fn give_up_rights(
         &self,
         plan: Option<&Plan>,
-        files: &Files<'_>,
+        files: &UsedFiles<'_>,
         context: &Context,
     ) -> Result<(), CliError> {
         let outputs = files.outputs.iter().copied().chain(self.args.save.as_deref());
-        let files = Files::of(files.reads.iter().copied(), outputs);
+        let files = UsedFiles::of(files.reads.iter().copied(), outputs);
         if let TestbedSource::Testbed(Testbed { kind: TestbedKind::Simulator(_), .. }) =
             &self.source
         {

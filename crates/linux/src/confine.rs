@@ -19,7 +19,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-pub use self::file_user::Files;
+pub use self::file_user::UsedFiles;
 use self::landlock::{Access, Ruleset};
 use crate::error::Error;
 
@@ -131,12 +131,10 @@ pub fn has_capabilities() -> bool {
 /// # Errors
 ///
 /// No one user may use all files; or the system's.
-pub fn keep_files(files: &Files<'_>) -> Result<Barriers, Error> {
+pub fn keep_files(files: &UsedFiles<'_>) -> Result<Barriers, Error> {
     require_one_thread()?;
     set_no_new_privs(true).map_err(|errno| Error::system("set no_new_privs", errno))?;
-    let sets = own_capabilities()?;
-    let may_become = sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID);
-    let user = if geteuid().is_root() && may_become { Some(files.user()?) } else { None };
+    let user = if geteuid().is_root() && may_change_user()? { Some(files.user()?) } else { None };
     let denied = Access::writes().and(Access::specials()).and(Access::execute());
     let ruleset = Ruleset::new(denied.and(Access::device_ioctl()));
     let folders = files.folders();
@@ -189,16 +187,13 @@ fn drop_from_bounding_set() -> Result<(), Error> {
 
 /// Becomes this user that owns nothing.
 fn become_nobody(user: u32) -> Result<(), Error> {
-    let sets = own_capabilities()?;
-    if !sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+    if !may_change_user()? {
         return Ok(());
     }
     let failed = |errno| Error::system("become a user without rights", errno);
     leave_groups().map_err(failed)?;
     for number in [user, NOBODY] {
-        let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
-        let group_set = set_thread_res_gid(group, group, group);
-        match group_set.and_then(|()| set_thread_res_uid(user, user, user)) {
+        match change_user(number, number) {
             Ok(()) => return Ok(()),
             Err(Errno::INVAL) => {} // not in the map of this user namespace
             Err(errno) => return Err(failed(errno)),
@@ -232,6 +227,19 @@ fn become_controller((user, group): (u32, u32)) -> Result<(), Error> {
         break;
     }
     set_keep_capabilities(false).map_err(failed)
+}
+
+/// Whether this thread may become any user.
+fn may_change_user() -> Result<bool, Error> {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    Ok(own_capabilities()?.effective.contains(needed))
+}
+
+/// Makes the calling thread this user in every way. `INVAL`: the user namespace does not map it.
+fn change_user(user: u32, group: u32) -> Result<(), Errno> {
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)
 }
 
 /// Leaves all groups. A user namespace may deny that; then they stay.

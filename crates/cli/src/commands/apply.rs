@@ -16,7 +16,7 @@ use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitte
 use latput_experiment::broker::process::Process;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
 use latput_knobs::Setting;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_load::Stop;
 use latput_model::Summary;
 use latput_report::shell_word;
@@ -170,7 +170,7 @@ impl Args {
                 permitted.ways.push(way);
             }
         }
-        let files = Files::of([self.file.as_path()], self.hosts.save());
+        let files = UsedFiles::of([self.file.as_path()], self.hosts.save());
         context.leave_rights_to_broker(&permitted, &files)
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_calibrate::{Combination, FittedCost};
 use latput_experiment::Shard;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};
 use latput_reproduce::calibrate::{
     Cells, Fit, FitHeldOut, FitPlan, HeldOut, PartOfFits, calibrate, errors_held_out,
@@ -83,7 +83,10 @@ impl Args {
         }
         let reads = self.cells.iter().chain(&self.plan).chain(&self.profile).chain(&self.merge);
         let outputs = self.held_out.iter().chain([&self.output]);
-        keep_only_files(&Files::of(reads.map(PathBuf::as_path), outputs.map(PathBuf::as_path)))?;
+        keep_only_files(&UsedFiles::of(
+            reads.map(PathBuf::as_path),
+            outputs.map(PathBuf::as_path),
+        ))?;
         let given = self.given()?;
         let Given { plan, cells, systems } = &given;
         if let Some(shard) = self.shard {

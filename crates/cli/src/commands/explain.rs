@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_report::explained::Explained;
 use latput_trial::Row;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&Files::of([self.file.as_path()], []))?;
+        keep_only_files(&UsedFiles::of([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let is_shared = |row: &&Row| row.observation.has_failed("other-work");

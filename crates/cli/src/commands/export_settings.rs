@@ -9,7 +9,7 @@ use latput_knobs::{
     Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,
     parse_assignment,
 };
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::{Identity, LinuxKernel};
 use latput_model::Summary;
 use latput_trial::Results;
@@ -153,7 +153,7 @@ pub(super) struct Wanted {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&Files::of([Path::new(&self.source)], self.output.as_deref()))?;
+        keep_only_files(&UsedFiles::of([Path::new(&self.source)], self.output.as_deref()))?;
         let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
         let format = self.format.format();
         if self.format != ExportFormat::SystemdLink {

@@ -16,7 +16,7 @@ use std::time::Instant;
 use latput_fleet::judge::{Judged, undecided_groups};
 use latput_fleet::{judge, prometheus, twins};
 use latput_knobs::Knob;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
@@ -141,7 +141,7 @@ impl Verify {
             latput_linux::files::check(path)?;
         }
         self.wanted.check()?;
-        let files = Files::of(self.wanted.results(), self.prometheus.as_deref());
+        let files = UsedFiles::of(self.wanted.results(), self.prometheus.as_deref());
         let rights = FleetRights { files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_report::history::{self, HistoryRun};
 use latput_trial::Metric;
 
@@ -52,7 +52,7 @@ impl Args {
         let is_wanted = |setting: &str, workload: &str| {
             has(&self.setting, setting) && has(&self.workload, workload)
         };
-        keep_only_files(&Files::of(self.files.iter().map(PathBuf::as_path), []))?;
+        keep_only_files(&UsedFiles::of(self.files.iter().map(PathBuf::as_path), []))?;
         let mut runs = Vec::new();
         let mut without = 0;
         for file in &self.files {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::hosts::{self, HostCheck, HostFound};
 use latput_experiment::testbed::TestbedKind;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -41,7 +41,7 @@ impl Args {
             None if word == "loopback" => self.hosts.of_testbed(Testbed::loopback()),
             None => self.hosts.of_testbed(Testbed::from_file(Path::new(&word))?),
         };
-        place.give_up_rights(None, &Files::default(), context)?;
+        place.give_up_rights(None, &UsedFiles::default(), context)?;
         let testbed = place.open(context)?;
         let TestbedKind::Hosts(specs) = &testbed.kind else {
             return Err(CliError::usage(format!("`{word}` has no hosts to check")));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_formats::{ImportFormat, LARGEST, import};
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_model::Summary;
@@ -46,7 +46,7 @@ const FORMATS: [ImportFormat; 3] =
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.words.iter().map(PathBuf::as_path);
-        keep_only_files(&Files::of(reads, [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::of(reads, [self.output.as_path()]))?;
         let results = self.read()?;
         let run = keep(&results, &self.output)?;
         report::print(context, &results, &Summary::of(&results))?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_model::Summary;
 use latput_report::brief;
 use latput_trial::plan::Method;
@@ -100,7 +100,7 @@ impl Args {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;
-        place.give_up_rights(Some(&plan), &Files::of([], self.output.as_deref()), context)?;
+        place.give_up_rights(Some(&plan), &UsedFiles::of([], self.output.as_deref()), context)?;
         let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();

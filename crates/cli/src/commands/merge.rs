@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::results_db::{self, Merge, Merged};
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 
 use crate::context::{Context, keep_only_files};
 use crate::document::merge::MergeDocument;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let parts = self.parts.iter().map(PathBuf::as_path);
-        keep_only_files(&Files::of(parts, [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::of(parts, [self.output.as_path()]))?;
         let Self { parts, output, partial } = &self;
         let merge = Merge { parts, output, partial: *partial, stop: &context.stop };
         let Merged { trials, planned, missing, may_go_on, block } = results_db::merge(&merge)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_model::{Goal, Prediction, Summary, predicted};
 use latput_report::{csv, html, html_with_trials, json, markdown, prediction, shared, terminal};
 use latput_trial::today::TODAY;
@@ -89,7 +89,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
         let reads = self.file.as_deref().into_iter().chain(named);
-        keep_only_files(&Files::of(reads, self.output.as_deref()))?;
+        keep_only_files(&UsedFiles::of(reads, self.output.as_deref()))?;
         if let [first, second] = self.compare.as_slice() {
             return compare::run(&self, context, [first, second]);
         }

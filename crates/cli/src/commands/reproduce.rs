@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Shard;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
 use latput_reproduce::published::{self, AccuracyTarget, FILES, Reproduction};
@@ -71,7 +71,10 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.cells.iter().chain(&self.merge).chain(&self.profile);
         let outputs = self.output.iter().chain(&self.report);
-        keep_only_files(&Files::of(reads.map(PathBuf::as_path), outputs.map(PathBuf::as_path)))?;
+        keep_only_files(&UsedFiles::of(
+            reads.map(PathBuf::as_path),
+            outputs.map(PathBuf::as_path),
+        ))?;
         let systems = systems(&self.profile)?;
         match &self.cells {
             Some(path) => self.predict(path, &systems, context),

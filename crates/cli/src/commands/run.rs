@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::session::{self, Ended, Run};
 use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_trial::Plan;
@@ -85,7 +85,7 @@ impl Args {
             return check::plan_only(context, &named);
         }
         let place = self.hosts.named(&self.on, &plan)?;
-        let files = Files::of([], [self.output.as_path()]);
+        let files = UsedFiles::of([], [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         if self.check.is_some() {
             check::check_results(&self.output)?;

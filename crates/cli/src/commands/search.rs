@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use latput_experiment::ask_tell::{self as lines, AskTell};
 use latput_experiment::session::{self, Run, Suggest};
 use latput_experiment::{RunPart, Shard};
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_model::Summary;
 use latput_trial::plan::Design;
 
@@ -75,7 +75,7 @@ impl Args {
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
         let place = self.hosts.named(&self.on, &plan)?;
-        let files = Files::of(self.from.as_deref(), [self.output.as_path()]);
+        let files = UsedFiles::of(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         let part = match (self.shard, &self.from) {
             (Some(shard), Some(file)) => RunPart::ShardOfBlock(shard, file),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::live::Guard;
 use latput_experiment::simulator::Simulator;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_report::shell_word;
@@ -115,7 +115,7 @@ impl Args {
         let place = self.hosts.named(&on, &plan)?;
         let made = (!is_given).then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
-        place.give_up_rights(Some(&plan), &Files::of([], outputs), context)?;
+        place.give_up_rights(Some(&plan), &UsedFiles::of([], outputs), context)?;
         if self.check {
             return self.check(context, (&file, plan), place, is_given);
         }

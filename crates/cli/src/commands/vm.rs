@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_experiment::broker::message::Permitted;
 use latput_experiment::held_guest::HeldGuest;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::{confine, files};
 use latput_vm::{Driver, Ended, GuestHost, GuestSpec, HOSTS, Line};
 
@@ -114,7 +114,7 @@ impl Exec {
     fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let spec = spec(&self.guest)?;
         let permitted = Permitted { guest: Some(spec), ..Permitted::default() };
-        context.leave_rights_to_broker(&permitted, &Files::default())?;
+        context.leave_rights_to_broker(&permitted, &UsedFiles::default())?;
         let guest = HeldGuest::start(spec, &context.stop)?;
         let host = HOSTS.into_iter().find(|host| host.name == self.host);
         let words = host.as_ref().map(GuestHost::exec_words).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use latput_linux::confine::{self, Barriers, Files};
+use latput_linux::confine::{self, Barriers, UsedFiles};
 use latput_linux::process;
 use latput_vm::Line;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -38,7 +38,7 @@ pub(crate) fn client() -> Option<&'static BrokerLine> {
 /// Returns what then keeps this process from the host's files; `None` without a broker.
 pub fn start(
     permitted: &Permitted,
-    files: &Files<'_>,
+    files: &UsedFiles<'_>,
     on_loss: impl FnOnce() + Send + 'static,
 ) -> Result<Option<Barriers>, Error> {
     if !confine::has_capabilities() {

@@ -62,6 +62,13 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
         return Err(Error::Merge { problems: missing });
     }
     let replaced = check_output(merge.output, &head)?;
+    if head.block.is_some() && replaced.is_none() {
+        let problem = "the blocks before this one are not there: name with -o the file that the shards had for `--from`";
+        return Err(Error::ResultsDb {
+            path: merge.output.to_owned(),
+            problem: problem.to_owned(),
+        });
+    }
     let scratch = Scratch::new(merge.output)?;
     let trials = fill(&scratch.path, merge.stop, &parts, &head, &missing, replaced)?;
     scratch.take_name_of(merge.output)?;
@@ -188,9 +195,9 @@ fn fill(
     let mut header = head.header.clone();
     header.notes.extend(missing.iter().map(|what| format!("{WITHOUT}{what}")));
     let into = ResultsDb::create(path)?;
-    let before = match head.block {
-        None => None,
-        Some(block) => Some(SearchBefore::of(path, replaced.as_ref(), head, block)?),
+    let before = match (head.block, &replaced) {
+        (Some(block), Some(output)) => Some(SearchBefore::of(output, head, block)?),
+        _ => None,
     };
     let started = match &before {
         None => parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0),

@@ -7,22 +7,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
-use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 
-use super::{keep_none, leave_groups};
+use super::{change_user, keep_none, leave_groups};
 use crate::error::Error;
 
 /// The files of a command that reads what others may have written.
 #[derive(Clone, Debug, Default)]
-pub struct Files<'a> {
+pub struct UsedFiles<'a> {
     /// What it reads.
     pub reads: Vec<&'a Path>,
     /// What it writes.
     pub outputs: Vec<&'a Path>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> UsedFiles<'a> {
     /// The files, and no others.
     pub fn of(
         reads: impl IntoIterator<Item = &'a Path>,
@@ -106,9 +104,7 @@ fn refused_to(
     let failed = |errno| Error::system(format!("try the files as user {user}"), errno);
     let attempt = || {
         leave_groups().map_err(failed)?;
-        let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
-        let group_set = set_thread_res_gid(gid, gid, gid);
-        match group_set.and_then(|()| set_thread_res_uid(uid, uid, uid)) {
+        match change_user(user, group) {
             // Not in the map of this user namespace: nobody can be this user.
             Err(Errno::INVAL) => return Ok(needs.first().map(|(path, _)| path.clone())),
             other => other.map_err(failed)?,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use latput_experiment::ResultsDb;
 use latput_experiment::broker::message::Permitted;
 use latput_fleet::inventory;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::pairs::confirming_plan;
 use latput_trial::results::LabelledSetting;
@@ -144,7 +144,7 @@ impl Args {
         } else {
             vec![&self.output]
         };
-        context.leave_rights_to_broker(&permitted, &Files::of([results], outputs))
+        context.leave_rights_to_broker(&permitted, &UsedFiles::of([results], outputs))
     }
 
     /// Reads what is to be confirmed.

@@ -11,7 +11,7 @@ use latput_experiment::broker::process::Process;
 use latput_experiment::target::{At, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_load::Stop;
 use latput_trial::program::split;
@@ -96,7 +96,7 @@ pub(super) struct FleetRights<'a> {
     /// The words of the user's guards, as given.
     pub(super) guards: &'a [Vec<String>],
     /// The files that it uses.
-    pub(super) files: Files<'a>,
+    pub(super) files: UsedFiles<'a>,
 }
 
 impl FleetArgs {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_model::compare::OriginDifference;
 use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
@@ -45,7 +45,7 @@ impl Args {
         if let Some((_, file)) = twice {
             return Err(CliError::usage(format!("{file} is given twice: each pair counts once")));
         }
-        keep_only_files(&Files::of(self.files.iter().map(|name| file_of(name).0), []))?;
+        keep_only_files(&UsedFiles::of(self.files.iter().map(|name| file_of(name).0), []))?;
         let results = self.files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
         let summary = PairsSummary::of(&results).map_err(CliError::usage)?;
         if self.files.len() == 2 {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
 use latput_fleet::{Answered, Guards, StageStep, judge, stages};
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_trial::program::split;
@@ -167,7 +167,7 @@ impl Args {
         };
         let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
         self.wanted.check()?;
-        let files = Files::of(self.wanted.results(), []);
+        let files = UsedFiles::of(self.wanted.results(), []);
         let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;

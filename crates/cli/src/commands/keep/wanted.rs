@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 
 use crate::commands::export_settings::{SourceArgs, Wanted};
 use crate::context::keep_only_files;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        keep_only_files(&Files::of([Path::new(&self.file)], []))?;
+        keep_only_files(&UsedFiles::of([Path::new(&self.file)], []))?;
         output::print_json(&self.of.of_results(&self.file)?)?;
         Ok(ExitCode::SUCCESS)
     }

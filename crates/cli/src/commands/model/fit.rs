@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_model::{Term, fit};
 use latput_report::explained::{ExplainError, FitDocument, wanted};
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&Files::of([self.file.as_path()], []))?;
+        keep_only_files(&UsedFiles::of([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let wanted =

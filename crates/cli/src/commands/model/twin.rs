@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_calibrate::{Job, Twin, TwinError, twin};
 use latput_experiment::ResultsDb;
-use latput_linux::confine::Files;
+use latput_linux::confine::UsedFiles;
 use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&Files::of([self.file.as_path()], [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::of([self.file.as_path()], [self.output.as_path()]))?;
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
         let wanted = cells_of(&results, "--cell", &self.cell)?;

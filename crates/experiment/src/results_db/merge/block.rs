@@ -2,8 +2,6 @@
 //!
 //! A shard gives each trial the number that it has in one process. So the joined file is whole if no number is missing.
 
-use std::path::Path;
-
 use latput_load::Stop;
 use latput_trial::Results;
 use rusqlite::params;
@@ -22,19 +20,8 @@ pub(super) struct SearchBefore<'a> {
 }
 
 impl<'a> SearchBefore<'a> {
-    /// The search in the output, which must be open, and such that these shards can have begun with it. `scratch` is the
-    /// name of the file that is made.
-    pub(super) fn of(
-        scratch: &Path,
-        output: Option<&'a ResultsDb>,
-        head: &Head,
-        block: u32,
-    ) -> Result<Self, Error> {
-        let Some(db) = output else {
-            let problem = "the blocks before this one are not there: name with -o the file that the shards had for \
-                           `--from`";
-            return Err(Error::ResultsDb { path: scratch.to_owned(), problem: problem.to_owned() });
-        };
+    /// The search in the output, which must be open, and such that these shards can have begun with it.
+    pub(super) fn of(db: &'a ResultsDb, head: &Head, block: u32) -> Result<Self, Error> {
         let query = "SELECT id, started_unix_ms, finished, header FROM run";
         let row = db.db.query_row(query, [], |row| {
             Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get::<_, String>(3)?))
