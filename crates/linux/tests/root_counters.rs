@@ -160,7 +160,7 @@ fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
     for (cpus, is_refused) in [("0\n", own.trim() != "0"), ("0-4000\n", true), (&*own, false)] {
         std::fs::write(&list, cpus).unwrap();
         let script = "mount --bind \"$1\" /sys/devices/system/cpu/possible && \
-                      exec \"$0\" --ignored --exact a_tracer_is_attached";
+                      exec \"$0\" --ignored --exact the_tracer_of_another_test";
         let status = std::process::Command::new("unshare")
             .args(["--mount", "sh", "-c", script])
             .arg(std::env::current_exe().unwrap())
@@ -175,6 +175,6 @@ fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
 
 #[test]
 #[ignore = "another test starts it in a namespace of its own"]
-fn a_tracer_is_attached() {
+fn the_tracer_of_another_test() {
     NapiTracer::attach(&CpuSet::new()).unwrap();
 }

@@ -47,7 +47,7 @@ pub const STEPS: &[Step] = &[
         about: "the optimised binary that later steps check, and what a guest is made of",
         run: vm::build,
     },
-    Step { name: "test", about: "every test of every crate", run: test },
+    Step { name: "test", about: "the tests of every crate but the long ones", run: test },
     Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
     Step {
         name: "accuracy",
@@ -83,6 +83,8 @@ pub const STEPS: &[Step] = &[
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Step] = &[
+    Step { name: "long", about: "the tests that take long", run: long_tests },
+    Step { name: "long-guest", about: "the same in a guest", run: long_guest },
     Step { name: "release", about: "the binary with link-time optimisation", run: release },
     Step { name: "shipped", about: "the static binary of the packages", run: dist::build },
     Step {
@@ -160,57 +162,101 @@ fn release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "build --locked --release --package latput"))
 }
 
-/// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let which = "--lib --bins --tests --no-fail-fast";
-    let not_in_a_guest =
-        "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs::";
-    let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
-    let how = format!("{not_in_a_guest} --test-threads={threads}");
-    run_tests(workspace, tally, ["--workspace", which], &how)
+    Tests::on_this_machine("--workspace", Length::Short)?.run(workspace, tally)
+}
+
+fn long_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    Tests::on_this_machine("--package latput", Length::Long)?.run(workspace, tally)
+}
+
+fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    Tests::in_a_guest(Length::Short).run(workspace, tally)
+}
+
+fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    Tests::in_a_guest(Length::Long).run(workspace, tally)
+}
+
+/// Which tests cargo runs, and how.
+struct Tests {
+    packages: &'static str,
+    targets: &'static str,
+    /// As libtest takes it.
+    filter: &'static str,
+    threads: usize,
+    length: Length,
+}
+
+/// A long test has `#[ignore = "long: ..."]`: CI leaves it out, and `--full` runs it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Short,
+    Long,
 }
 
 /// A test of the lab waits for most of its time: for a trial, a deadline, a process that ends.
 const TEST_THREADS_PER_CPU: usize = 3;
 
-/// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
-fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    // Only with `--no-fail-fast` does cargo list the programs that failed, to be run once more.
-    let which = ["--package latput", "--test it --no-fail-fast"];
-    run_tests(workspace, tally, which, "vm_ --test-threads=1")
-}
+impl Tests {
+    /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
+    fn on_this_machine(packages: &'static str, length: Length) -> Result<Self> {
+        let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
+        let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip _of_another_test";
+        Ok(Self { packages, targets: "--lib --bins --tests", filter, threads, length })
+    }
 
-/// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
-///
-/// A machine that stops for a second breaks a test that measures. A few that failed are run once more,
-/// alone; if they pass then, the step passes, and CI counts them. The second time is with the same
-/// `packages`: for one alone, features and so every crate would be built anew.
-fn run_tests(
-    workspace: &Workspace,
-    tally: &mut Tally,
-    [packages, which]: [&str; 2],
-    how: &str,
-) -> Result<()> {
-    let line = format!("test --locked {packages} {which}");
-    let Err(error) = tally.run_tests(cargo_line(workspace, &line), how) else { return Ok(()) };
-    let failures = &tally.failures;
-    if failures.is_empty() || failures.len() != tally.failed || failures.len() > FEW {
-        return Err(error);
+    /// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
+    fn in_a_guest(length: Length) -> Self {
+        Self {
+            packages: "--package latput",
+            targets: "--test it",
+            filter: "vm_",
+            threads: 1,
+            length,
+        }
     }
-    println!("\nonce more, alone:");
-    let names: Vec<&str> = failures.iter().map(|it| it.name.as_str()).collect();
-    let names = names.join(" ");
-    let mut alone = Tally::default();
-    for target in &tally.failed_targets {
-        let line = format!("test --locked {packages} {target}");
-        let how = format!("--test-threads=1 --exact {names}");
-        alone.run_tests(cargo_line(workspace, &line), &how)?;
+
+    /// A machine that stops for a second breaks a test that measures. A few that failed are run once more,
+    /// alone; if they pass then, the step passes, and CI counts them. The second time is with the same
+    /// packages: for one alone, features and so every crate would be built anew.
+    fn run(&self, workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+        // Only with `--no-fail-fast` does cargo list the programs that failed, to be run once more.
+        let targets = format!("{} --no-fail-fast", self.targets);
+        let how = format!("{} --test-threads={}", self.filter, self.threads);
+        let Err(error) = self.run_some(workspace, tally, &targets, &how) else { return Ok(()) };
+        let failures = &tally.failures;
+        if failures.is_empty() || failures.len() != tally.failed || failures.len() > FEW {
+            return Err(error);
+        }
+        println!("\nonce more, alone:");
+        let names: Vec<&str> = failures.iter().map(|it| it.name.as_str()).collect();
+        let how = format!("--test-threads=1 --exact {}", names.join(" "));
+        let mut alone = Tally::default();
+        for target in &tally.failed_targets {
+            self.run_some(workspace, &mut alone, target, &how)?;
+        }
+        ensure!(alone.passed >= tally.failed, "not all of them were found again");
+        tally.passed += tally.failed;
+        tally.failed = 0;
+        tally.unsteady.append(&mut tally.failures);
+        Ok(())
     }
-    ensure!(alone.passed >= tally.failed, "not all of them were found again");
-    tally.passed += tally.failed;
-    tally.failed = 0;
-    tally.unsteady.append(&mut tally.failures);
-    Ok(())
+
+    /// The command line's tests take the optimised binary: a debug one costs the two CPUs of a runner a fifth more time.
+    fn run_some(
+        &self,
+        workspace: &Workspace,
+        tally: &mut Tally,
+        targets: &str,
+        how: &str,
+    ) -> Result<()> {
+        let line = format!("test --locked {} {targets}", self.packages);
+        let mut cargo = cargo_line(workspace, &line);
+        cargo.env("LATPUT_TESTED", workspace.built()?);
+        let length = if self.length == Length::Long { " --ignored" } else { "" };
+        tally.run_tests(cargo, &format!("{how}{length}"))
+    }
 }
 
 /// More failed tests than this are no accident, and not run again.

@@ -38,6 +38,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         only_the_transaction_writes,
         iteration_order_is_fixed,
         has_no_documentation_test,
+        ignored_tests_are_run_by_somebody,
     ];
     let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
     rust.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
@@ -155,6 +156,24 @@ fn has_no_documentation_test(file: &File) -> Vec<Finding> {
     findings
 }
 
+/// `cargo xtask ci --full` runs the long tests of the command line. Others start a test of this ending.
+fn ignored_tests_are_run_by_somebody(file: &File) -> Vec<Finding> {
+    let lines: Vec<&str> = file.text.lines().map(str::trim_start).collect();
+    let mut findings = Vec::new();
+    for (idx, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with(IGNORE)) {
+        let is_long = line[IGNORE.len()..].starts_with(" = \"long: ")
+            && file.path.starts_with("crates/cli/tests/it/");
+        let is_helper = lines[idx + 1..].first().is_some_and(|it| it.contains("_of_another_test("));
+        if !is_long && !is_helper {
+            let message = "an ignored test is `long: ...` and in crates/cli/tests/it, or its name ends in `_of_another_test`";
+            findings.push(Finding::new(&file.path, idx + 1, message));
+        }
+    }
+    findings
+}
+
+const IGNORE: &str = concat!("#[", "ignore");
+
 fn find_all(
     file: &File,
     code: &str,
@@ -249,6 +268,16 @@ mod tests {
         check_one("crates/cli/src/a.rs", text, &[]);
         let code = "//! A.\n/// ```\n/// a();\n/// ```\nfn a() {}\n/// ```rust\n";
         check_one("crates/cli/src/a.rs", code, &["is not tested"; 2]);
+    }
+
+    #[test]
+    fn an_ignored_test_must_be_run_by_somebody() {
+        let long = format!("//! A.\n#[test]\n{IGNORE} = \"long: b\"]\nfn a() {{}}\n");
+        check_one("crates/cli/tests/it/a.rs", &long, &[]);
+        check_one("crates/load/tests/a.rs", &long, &["an ignored test"]);
+        let bare = format!("//! A.\n#[test]\n    {IGNORE}]\nfn a() {{}}\n");
+        check_one("crates/cli/tests/it/a.rs", &bare, &["an ignored test"]);
+        check_one("crates/load/tests/a.rs", &bare.replace(" a(", " a_of_another_test("), &[]);
     }
 
     #[track_caller]

@@ -91,7 +91,7 @@ fn a_link_that_carries_the_session_goes_down_only_if_it_is_named_twice() {
     // sudo takes the variable out of the environment of latput, and not of those above it.
     let line = format!(
         "env -u SSH_CONNECTION {} set {card} {change} --dry-run --allow-link-reset",
-        env!("CARGO_BIN_EXE_latput")
+        crate::latput()
     );
     let mut above = std::process::Command::new("sh");
     above.args(["-c", &format!("{line}; exit $?")]);
@@ -150,6 +150,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn what_a_far_end_says_without_end_is_not_kept() {
     // As fast as a pipe takes it; without a bound it is more than a GB in a few seconds.
     check_memory("head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3", "host `far`");
@@ -206,7 +207,7 @@ fn testbed(script: &str) -> String {
         "schema = 1\n[host.far]\nrole = \"sut\"\ninterface = \"lo\"\naddress = \"127.0.0.2\"\n\
          latput = \"{}\"\nvia = [\"sh\", \"-c\", '''\n{script}''']\n[host.near]\nrole = \"generator\"\n\
          interface = \"lo\"\naddress = \"127.0.0.1\"\n",
-        env!("CARGO_BIN_EXE_latput")
+        crate::latput()
     )
 }
 

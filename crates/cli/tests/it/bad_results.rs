@@ -93,6 +93,7 @@ fn half_a_report_is_refused_and_the_results_file_is_left_as_it_was() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn three_hundred_settings_with_markup_for_names_are_all_there() {
     let place = place();
     // Setting 0 stays. The others get names that HTML, Markdown and XML would take for their own.

@@ -67,9 +67,17 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// The binary that is tested: cargo's, or the one that `LATPUT_TESTED` names, as in CI, whose optimised one costs less time.
+pub(crate) fn latput() -> &'static str {
+    static BINARY: LazyLock<String> = LazyLock::new(|| {
+        std::env::var("LATPUT_TESTED").unwrap_or_else(|_| env!("CARGO_BIN_EXE_latput").to_owned())
+    });
+    &BINARY
+}
 
 /// A folder of its own with a state folder of its own, so that tests do not meet.
 pub(crate) struct Place {
@@ -105,7 +113,7 @@ impl Place {
     /// The same behind another program, such as `strace`.
     pub(crate) fn wrapped(&self, before: &[&str], args: &[&str]) -> Command {
         let mut words = before.to_vec();
-        words.push(env!("CARGO_BIN_EXE_latput"));
+        words.push(latput());
         words.extend(args);
         let mut command = Command::new(words[0]);
         command

@@ -20,7 +20,7 @@ struct Runner {
 
 impl Runner {
     fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_latput"))
+        let mut child = Command::new(crate::latput())
             .args(["program", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -75,6 +75,7 @@ fn shards_of_a_file_of_cells_are_joined_to_the_bytes_of_one_process() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
     let place = Place::new();
     let cell =

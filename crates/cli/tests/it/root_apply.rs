@@ -20,7 +20,7 @@ fn measured(place: &Place) {
 }
 
 fn testbed(place: &Place, file: &str, interface_of_a: &str) {
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let host = |name: &str, role: &str, address: &str, interface: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n\
@@ -151,7 +151,7 @@ fn who_reads_the_results_and_the_answers_has_no_rights() {
     let lab = Lab::up(&place);
     measured(&place);
     // Host `a` is silent, with the words of the first testbed.
-    let (mark, latput) = (place.path("asked"), env!("CARGO_BIN_EXE_latput"));
+    let (mark, latput) = (place.path("asked"), crate::latput());
     script(&place.path("silent"), &format!("touch {}; exec sleep 1000", mark.display()));
     let silent = place.path("silent").display().to_string();
     let text = fs::read_to_string(place.path("two.toml")).unwrap();

@@ -33,7 +33,7 @@ fn without_ssh_here_and_with_a_password_there_the_remedy_is_told_and_nobody_is_a
         String::from_utf8_lossy(&ran.unwrap().stdout).into_owned()
     };
     assert!(on_terminal("ssh root@198.18.9.1 true").contains("password:"));
-    let said = on_terminal(&format!("{} hosts {SERVER} {CLIENT}", env!("CARGO_BIN_EXE_latput")));
+    let said = on_terminal(&format!("{} hosts {SERVER} {CLIENT}", crate::latput()));
     assert!(said.contains("ssh-copy-id root@198.18.9.1"), "{said}");
     assert!(!said.contains("password:"), "{said}");
 }
@@ -57,6 +57,7 @@ fn a_link_that_goes_down_under_a_run_puts_its_host_back_by_itself() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_setting_is_applied_over_ssh_and_goes_back_where_its_link_goes_down_before_it_is_confirmed() {
     let Some(hosts) = Hosts::up() else { return };
     let before = queue_lengths();
@@ -146,7 +147,7 @@ fn of_two_users_that_change_a_host_at_once_the_second_is_refused_and_disturbs_no
 #[test]
 fn what_lies_on_another_interface_says_what_belongs_to_which() {
     let Some(hosts) = Hosts::up() else { return };
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let there = ["lab", "exec", "netns://server", "--", latput];
     let made = ["bridge", "bond", "vlan"].into_iter().filter(|kind| {
         if !stack(kind) {

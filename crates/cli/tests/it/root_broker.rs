@@ -170,7 +170,7 @@ fn an_agent_that_has_begun_at_the_far_end_goes_on_until_its_controller_goes() {
     isolate();
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), place.path("bin/latput")).unwrap();
+    std::os::unix::fs::symlink(crate::latput(), place.path("bin/latput")).unwrap();
     let way = format!("exec:env PATH={}:/usr/bin:/bin", place.path("bin").display());
     let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

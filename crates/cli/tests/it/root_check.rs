@@ -36,7 +36,7 @@ fn a_check_asks_every_host_for_its_knobs_and_levels() {
         assert!(Command::new("ip").args(args.split(' ')).status().unwrap().success(), "ip {args}");
     }
     let place = Place::new();
-    let program = format!("latput = \"{}\"\nvia =", env!("CARGO_BIN_EXE_latput"));
+    let program = format!("latput = \"{}\"\nvia =", crate::latput());
     place.write("rack.toml", &TESTBED.replace("via =", &program));
     let check = |factors: &str, code: i32, words: &[&str]| {
         let plan = format!("schema = 1\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n");

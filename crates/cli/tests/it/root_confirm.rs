@@ -93,6 +93,7 @@ fn restore_puts_back_at_once_what_waits() {
 
 /// strace ends latput itself, and not the watcher, on entry to its n-th call of a kind.
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_kill_at_any_step_is_put_back_without_anybody() {
     if needs_root() || needs_program("strace") {
         return;
@@ -130,7 +131,7 @@ fn the_end_of_the_session_neither_keeps_nor_hurries_a_change() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let line = format!("{latput} lab exec b -- {latput} {}; sleep 100", SHORT.join(" "));
     let mut session = Command::new("script")
         .args(["-q", "-c", &line, "/dev/null"])
@@ -193,6 +194,7 @@ fn after_a_kill_of_both_watchers_confirm_still_keeps_and_restore_puts_back() {
 
 /// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_maker_that_is_stopped_at_any_step_is_ended_at_the_deadline_and_its_change_put_back() {
     if needs_root() || needs_program("strace") {
         return;
@@ -301,7 +303,7 @@ fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Chi
     let (trace, inject) =
         (format!("trace={call}"), format!("inject={call}:signal=STOP:when={nth}"));
     let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-    let latput = [env!("CARGO_BIN_EXE_latput")];
+    let latput = [crate::latput()];
     place.start(&[&["lab", "exec", "b", "--"], &strace[..], &latput, change].concat())
 }
 

@@ -195,7 +195,7 @@ impl Rack {
     }
 
     fn testbed(&self) -> String {
-        let latput = env!("CARGO_BIN_EXE_latput");
+        let latput = crate::latput();
         let host = |name: &str, idx: u32, role: &str, via: &[String]| {
             format!(
                 "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\n\

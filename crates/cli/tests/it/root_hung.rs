@@ -35,6 +35,7 @@ const LEASE: Duration = Duration::from_secs(2);
 const WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
     if is_skipped() {
         return;
@@ -202,6 +203,7 @@ fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_keeper_that_hangs_is_told_and_its_host_is_restored() {
     if is_skipped() {
         return;
@@ -258,11 +260,11 @@ impl Hosts {
 
     /// The command line that runs latput there.
     fn words(&self, host: &str, args: &str) -> String {
-        format!("{} {} {args}", self.via(host).join(" "), env!("CARGO_BIN_EXE_latput"))
+        format!("{} {} {args}", self.via(host).join(" "), crate::latput())
     }
 
     fn testbed(&self) -> String {
-        let latput = env!("CARGO_BIN_EXE_latput");
+        let latput = crate::latput();
         let host = |(idx, name): (usize, &str)| {
             let role = if name == "sut" { "sut" } else { "generator" };
             format!(

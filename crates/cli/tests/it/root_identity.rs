@@ -59,6 +59,7 @@ fn a_number_that_was_given_again_is_another_interface() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_namespace_whose_number_was_given_again_is_another_namespace() {
     if cannot_run() {
         return;
@@ -93,7 +94,7 @@ fn cannot_run() -> bool {
 
 /// The script in a namespace of its own with a pair of interfaces.
 fn with_helpers(script: &str, changes: bool) -> String {
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let helpers = if changes { KILLED_SET } else { KILLED_SET.split("killed v0").next().unwrap() };
     format!("latput={latput}; ip link add v0 type veth peer name v1; {helpers}{script}")
 }

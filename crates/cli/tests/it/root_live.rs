@@ -84,6 +84,7 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn without_any_right_observing_answers_and_setting_is_refused() {
     if needs_root() || needs_program("setpriv") {
         return;
@@ -155,6 +156,7 @@ fn a_setting_that_harms_is_put_back_at_once_and_banned() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn what_makes_no_difference_is_said_to_make_none() {
     if needs_root() {
         return;
@@ -272,6 +274,7 @@ fn traffic_that_stops_is_waited_for() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn the_applications_figures_are_there_while_it_tells_them_and_absent_when_not() {
     if needs_root() {
         return;
@@ -377,6 +380,7 @@ fn is_running(word: &str) -> bool {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
     if needs_root() {
         return;

@@ -7,7 +7,7 @@ use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
-use crate::{Place, Ran, kill, needs_program, wait_until};
+use crate::{Place, Ran, kill, latput, needs_program, wait_until};
 
 #[test]
 fn it_holds_answers_and_puts_back_on_sigterm() {
@@ -202,8 +202,6 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
 }
 
 const SCHEMA: &str = include_str!("../../../../docs/schema/moderate.json");
-const BINARY: &str = env!("CARGO_BIN_EXE_latput");
-
 /// A daemon that holds `lat0` of host `b`.
 struct Daemon<'a> {
     place: &'a Place,
@@ -213,7 +211,7 @@ struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Returns when it answers.
     fn start(place: &'a Place, options: &[&str]) -> Self {
-        let mut words = vec!["lab", "exec", "b", "--", BINARY, "moderate", "lat0"];
+        let mut words = vec!["lab", "exec", "b", "--", latput(), "moderate", "lat0"];
         words.extend(options);
         let daemon = Self { place, child: place.start(&words) };
         wait_until("the daemon to answer", || daemon.asked().code == Some(0));
@@ -222,7 +220,7 @@ impl<'a> Daemon<'a> {
 
     fn asked(&self) -> crate::Ran {
         self.place
-            .run(&["lab", "exec", "b", "--", BINARY, "moderate", "lat0", "--status", "--json"])
+            .run(&["lab", "exec", "b", "--", latput(), "moderate", "lat0", "--status", "--json"])
     }
 
     fn status(&self) -> Value {
@@ -279,11 +277,12 @@ impl Drop for Traffic {
 
 /// The lab that is up, as hosts that agents are started on.
 fn testbed() -> String {
-    let folder = std::path::Path::new(BINARY).parent().unwrap().display();
+    let binary = latput();
+    let folder = std::path::Path::new(binary).parent().unwrap().display();
     let host = |name: &str, role: &str, number: u8| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"198.18.0.{number}\"\n\
-             via = [\"{BINARY}\", \"lab\", \"exec\", \"{name}\", \"--\", \"env\", \"PATH={folder}:/usr/bin:/bin\"]\n"
+             via = [\"{binary}\", \"lab\", \"exec\", \"{name}\", \"--\", \"env\", \"PATH={folder}:/usr/bin:/bin\"]\n"
         )
     };
     format!("schema = 1\n{}{}", host("a", "generator", 1), host("b", "sut", 2))

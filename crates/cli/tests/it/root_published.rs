@@ -7,9 +7,10 @@ use crate::published::plans;
 
 /// A test for each plan, so that they run at once.
 macro_rules! plans_run_on_the_lab {
-    ($($name:ident: $plan:literal,)*) => {
+    ($($(#[$ignore:meta])? $name:ident: $plan:literal,)*) => {
         const TESTED: &[&str] = &[$($plan),*];
         $(#[test]
+        $(#[$ignore])?
         fn $name() {
             check_plan($plan);
         })*
@@ -18,14 +19,18 @@ macro_rules! plans_run_on_the_lab {
 
 plans_run_on_the_lab! {
     affinity_rps_bql_fq_codel_runs_without_what_a_veth_pair_lacks: "affinity-rps-bql-fq_codel",
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     bulk_both_ways_runs: "bulk-both-ways",
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     burst_by_instances_runs: "burst-by-instances",
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     cpu_binding_runs_without_what_a_veth_pair_lacks: "cpu-binding",
     delay_by_mtu_nfs_runs: "delay-by-mtu-nfs",
     delay_by_mtu_tcp10_runs: "delay-by-mtu-tcp10",
     delay_by_mtu_tcp3_runs: "delay-by-mtu-tcp3",
     delay_by_mtu_udp_runs: "delay-by-mtu-udp",
     moderation_frequency_runs: "moderation-frequency",
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     polling_against_interrupts_runs: "polling-against-interrupts",
 }
 

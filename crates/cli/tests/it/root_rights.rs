@@ -124,7 +124,7 @@ fn who_has_read_a_file_of_others_holds_nothing() {
 
 #[test]
 fn the_list_of_what_commands_hold_names_every_command() {
-    let help = Command::new(env!("CARGO_BIN_EXE_latput")).arg("--help").output().unwrap();
+    let help = Command::new(crate::latput()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty()).filter_map(|line| {

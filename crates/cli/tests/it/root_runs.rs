@@ -291,7 +291,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
             "sysctl -q net.ipv6.conf.lat0.disable_ipv6=0 && ip addr add {address}/64 dev lat0 nodad"
         );
         place.run(&["lab", "exec", name, "--", "sh", "-c", &script]).expect(0, &[]);
-        testbed += &host(name, role, address, "/usr/bin/env", env!("CARGO_BIN_EXE_latput"));
+        testbed += &host(name, role, address, "/usr/bin/env", crate::latput());
     }
     place.write("testbed.toml", &testbed);
     let kinds = [
@@ -350,7 +350,7 @@ fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
     let place = place_with_testbed();
     let lab = Lab::up(&place);
     let before = lab.knobs();
-    let (latput, marker) = (env!("CARGO_BIN_EXE_latput"), place.path("pulled"));
+    let (latput, marker) = (crate::latput(), place.path("pulled"));
     let script = format!(
         "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in *'\"request\":\"go\"'*)\n\
          if [ ! -e '{marker}' ]; then touch '{marker}'; ip link set lat0 down; \
@@ -429,14 +429,14 @@ fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
 /// A place with the plan, and with a testbed file of the lab that is up.
 fn place_with_testbed() -> Place {
     let place = place();
-    write_testbed(&place, "/usr/bin/env", env!("CARGO_BIN_EXE_latput"));
+    write_testbed(&place, "/usr/bin/env", crate::latput());
     place
 }
 
 /// A testbed file of the lab, whose far end is what `before` makes of `program`.
 fn write_testbed(place: &Place, before: &str, program: &str) {
     let hosts = [
-        host("a", "generator", "198.18.0.1", "/usr/bin/env", env!("CARGO_BIN_EXE_latput")),
+        host("a", "generator", "198.18.0.1", "/usr/bin/env", crate::latput()),
         host("b", "sut", "198.18.0.2", before, program),
     ];
     place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
@@ -444,7 +444,7 @@ fn write_testbed(place: &Place, before: &str, program: &str) {
 
 /// A host of the lab in a testbed file.
 fn host(name: &str, role: &str, address: &str, before: &str, program: &str) -> String {
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     format!(
         "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
          latput = \"{program}\"\n\

@@ -112,7 +112,7 @@ fn in_container(script: &str, units: &[(&str, &str)]) -> Ran {
     place.write("script", &format!("PATH=$PATH:{LATPUT}\n{script}"));
     let service = "[Service]\nType=oneshot\nExecStart=/bin/sh /opt/try/script\nStandardOutput=journal+console\n";
     let bind = |from: &Path, to: &str| format!("--bind-ro={}:{to}", from.display());
-    let binary = Path::new(env!("CARGO_BIN_EXE_latput"));
+    let binary = Path::new(crate::latput());
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "90", "systemd-nspawn", "--quiet", "-D", "/", "--volatile=yes"]);
     command.args(["--private-network", "--register=no", "--keep-unit", "-b"]);

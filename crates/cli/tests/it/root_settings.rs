@@ -20,7 +20,7 @@ impl<'a> Lab<'a> {
 
     /// Runs latput as host `a`.
     pub(crate) fn a(&self, args: &[&str]) -> Ran {
-        let words = ["lab", "exec", "a", "--", env!("CARGO_BIN_EXE_latput")];
+        let words = ["lab", "exec", "a", "--", crate::latput()];
         self.place.run(&[&words, args].concat())
     }
 
@@ -33,7 +33,7 @@ impl<'a> Lab<'a> {
     pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
         let mut words = vec!["lab", "exec", "b", "--"];
         words.extend(before);
-        words.push(env!("CARGO_BIN_EXE_latput"));
+        words.push(crate::latput());
         words.extend(args);
         self.place.run(&words)
     }
@@ -237,7 +237,7 @@ fn a_value_that_somebody_else_set_since_a_change_stays() {
     let script = format!(
         "ip link add v0 type veth peer name v1 && {latput} set v0 mtu=1400 txqueuelen=700 --confirm-within 60s && \
          ip link set v0 mtu 1450 && {latput} restore; echo code $?; ip -o link show v0",
-        latput = env!("CARGO_BIN_EXE_latput")
+        latput = crate::latput()
     );
     let state = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
     let ran = Ran::from(state);
@@ -259,7 +259,7 @@ fn a_knob_that_another_write_moves_goes_back_to_its_first_value() {
             "ip link add v0 type veth peer name v1; ethtool -k v0 >before; \
              {latput} set v0 {assignments} --confirm-within 60s; {latput} restore; echo code $?; \
              ethtool -k v0 >after; diff before after && echo same; rm before after",
-            latput = env!("CARGO_BIN_EXE_latput")
+            latput = crate::latput()
         );
         let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
         let ran = Ran::from(ran);
@@ -313,7 +313,7 @@ fn queue_disciplines_go_back_with_their_handles_and_what_would_be_lost_is_refuse
              {latput} set v0 '{setting}' --confirm-within 60s; echo code $?; \
              tc qdisc show dev v0 | sort >between; {latput} restore; \
              tc qdisc show dev v0 | sort >after; diff before after && echo same; cat before between; rm before between after",
-            latput = env!("CARGO_BIN_EXE_latput")
+            latput = crate::latput()
         );
         let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
         let ran = Ran::from(ran);

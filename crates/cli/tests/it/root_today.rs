@@ -235,7 +235,7 @@ impl Drop for Running {
 
 /// The lab as two hosts of the user's own.
 fn testbed() -> String {
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let host = |name: &str, role: &str, address: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\

@@ -31,6 +31,7 @@ fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_run_that_is_interrupted_or_killed_leaves_no_file_and_no_change() {
     let Some(hosts) = Hosts::up() else { return };
     let long = PLAN.replace("min = 2, max = 2", "min = 200, max = 200");
@@ -60,6 +61,7 @@ fn a_controller_that_is_killed_while_latput_is_on_its_way_leaves_no_file() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn hosts_are_namespaces_commands_and_this_host_as_well() {
     let Some(hosts) = Hosts::up() else { return };
     let commands = "exec:ip netns exec server,exec:ip netns exec client";
@@ -76,7 +78,7 @@ fn hosts_are_namespaces_commands_and_this_host_as_well() {
     // A latput of this version that is there is used.
     let folder = hosts.place.path("installed");
     std::fs::create_dir(&folder).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), folder.join("latput")).unwrap();
+    std::os::unix::fs::symlink(crate::latput(), folder.join("latput")).unwrap();
     let has = format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin", folder.display());
     let ran = hosts.run(&["hosts", &has, "netns://client"]);
     assert!(!ran.expect(0, &["sut: eth0"]).err.contains("brought"), "{ran:#?}");
@@ -179,6 +181,7 @@ fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
 
 /// The lines of ssh and the traffic both go by IPv6: the hosts have nothing else.
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn two_hosts_that_have_ipv6_alone_are_reached_by_ssh() {
     let Some(hosts) = Hosts::up() else { return };
     ip(&["address", "flush", "dev", "hub0"]);

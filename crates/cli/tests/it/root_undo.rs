@@ -159,7 +159,7 @@ fn check(script: &str, out: &[&str], anywhere: &[&str]) {
     if needs_root() || ["unshare", "strace", "ip", "ethtool"].into_iter().any(needs_program) {
         return;
     }
-    let latput = env!("CARGO_BIN_EXE_latput");
+    let latput = crate::latput();
     let script =
         format!("latput={latput}; ip link add v0 type veth peer name v1; {HELPERS}{script}");
     let place = Place::new();

@@ -106,7 +106,7 @@ impl Hosts {
     pub(crate) fn with_own_boots(mut self) -> Self {
         let folder = self.place.path("installed");
         std::fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_latput"), folder.join("latput")).unwrap();
+        std::os::unix::fs::symlink(crate::latput(), folder.join("latput")).unwrap();
         let config = std::fs::read_to_string(self.place.path("sshd_config")).unwrap();
         let path = format!("SetEnv PATH={}:/usr/sbin:/usr/bin:/sbin:/bin\n", folder.display());
         self.place.write("sshd_config", &(config + &path));

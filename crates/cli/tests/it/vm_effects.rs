@@ -34,6 +34,7 @@ const TRIALS: i64 = 10;
 const HELD_BPS: f64 = (3000.0 + 1512.0) * 8.0 / 0.010;
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
@@ -153,6 +154,7 @@ duration = "2s"
 /// last is still polled needs none); and the other knobs of the plan are set on the cards that came
 /// back.
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();

@@ -38,6 +38,7 @@ fn all_that_one_guest_with_e1000e_can_show() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn all_that_one_guest_with_e1000_can_show() {
     check_in_one_guest(
         "e1000",
@@ -49,6 +50,7 @@ fn all_that_one_guest_with_e1000_can_show() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn all_that_one_guest_with_virtio_net_can_show() {
     check_in_one_guest("virtio-net", &[("every knob is set, read back and put back", check_knobs)]);
 }

@@ -34,6 +34,7 @@ struct Phase {
 const ATTEMPTS: usize = 3;
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn interrupts_move_the_right_way_in_each_phase() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
@@ -110,7 +111,7 @@ fn all_said(daemon: &mut Line) -> String {
 
 /// The guest's two hosts, reached through its lines.
 fn testbed(guest: &Guest) -> String {
-    let binary = env!("CARGO_BIN_EXE_latput");
+    let binary = crate::latput();
     let hosts = HOSTS.map(|host| {
         let folder = guest.folder().display().to_string();
         let words = [binary, "vm", "attach", &folder, "--"].map(str::to_owned);

@@ -34,11 +34,13 @@ fn a_plan_on_e1000e_gives_rows_with_polls_and_interrupts() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_plan_on_e1000_gives_rows_with_polls_and_interrupts() {
     check_driver("vm:e1000");
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_plan_on_virtio_net_gives_rows_with_polls_and_interrupts() {
     check_driver("vm:virtio-net");
 }
@@ -161,6 +163,7 @@ fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
     let Some(_turn) = guest_turn() else { return };
     let place = place(&PLAN.replace("\"2s\"", "\"4s\""));
@@ -208,8 +211,8 @@ fn what_a_guest_is_made_of_is_asked_for_by_name() {
     std::fs::create_dir(place.path("empty")).unwrap();
     let empty = place.path("empty").display().to_string();
     run("vm", "LATPUT_VM_KERNEL", &empty).expect(1, &["holds no kernel", "boot/vmlinuz-VERSION"]);
-    let this = env!("CARGO_BIN_EXE_latput");
-    run("vm", "LATPUT_VM_BINARY", this).expect(1, &["not static", "cargo xtask vm"]);
+    let dynamic = env!("CARGO_BIN_EXE_latput");
+    run("vm", "LATPUT_VM_BINARY", dynamic).expect(1, &["not static", "cargo xtask vm"]);
     run("vm", "LATPUT_VM_BINARY", "/nowhere").expect(1, &["/nowhere", "No such file"]);
     assert!(!place.path("kept.db").exists() || place.trials("kept.db") == 0);
 }
