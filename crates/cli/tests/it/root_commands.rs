@@ -280,6 +280,30 @@ fn a_benchmark_that_fails_ends_the_run_with_its_last_lines() {
     assert!(!missing.err.contains("tried again"), "{missing:?}");
 }
 
+/// CPU time of a host is that of its CPUs: a program on another host's would be missed there.
+#[test]
+fn programs_run_on_the_cpus_of_their_host() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    let tell = |name: &str, then: &str| {
+        let file = place.path(name);
+        let list = format!("sed -n s/^Cpus_allowed_list:.//p /proc/self/status > {}", file.display());
+        format!("sh -c '{list}; {then}'")
+    };
+    let (server, command) = (tell("b", "exec sleep 60"), tell("a", "echo rps: 5"));
+    let own = ["--server", &server, "--command", &command, "--metric", "rps=/rps: (\\d+)/"];
+    measure(&place, &own).expect(0, &["rps"]);
+    let [a, b] = ["a", "b"].map(|name| {
+        let list = std::fs::read_to_string(place.path(name)).unwrap();
+        list.trim().parse::<latput_units::CpuSet>().unwrap()
+    });
+    // The lab divides the CPUs between its hosts, if it can.
+    let is_alone = std::thread::available_parallelism().unwrap().get() == 1;
+    assert!(is_alone || a.iter().all(|cpu| !b.contains(cpu)), "{a} and {b}");
+}
+
 #[test]
 fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
     if needs_root() || needs_program("redis-server") {

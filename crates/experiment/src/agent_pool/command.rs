@@ -122,20 +122,21 @@ impl Run<'_> {
         (Nanos::ZERO, self.program.timeout)
     }
 
-    /// A program with its placeholders replaced.
+    /// A program with its placeholders replaced, on CPUs of its own or those of its host.
     fn spec(
         &self,
         command: &ProgramCommand,
         address: IpAddr,
         cpus: Option<&CpuSet>,
     ) -> Result<ProgramSpec, Error> {
+        let cpus = command.cpus.as_ref().or(cpus);
         let value = |placeholder| -> Result<String, String> {
             Ok(match placeholder {
                 Placeholder::Sut => self.sut.to_string(),
                 Placeholder::Generator => address.to_string(),
                 Placeholder::DurationS => self.seconds().to_string(),
                 Placeholder::Count => self.workload.count.ok_or("there is no `count`")?.to_string(),
-                Placeholder::Cpus => match command.cpus.as_ref().or(cpus) {
+                Placeholder::Cpus => match cpus {
                     Some(cpus) => cpus.to_string(),
                     None => latput_linux::process::online_cpus()
                         .map_err(|error| error.to_string())?
@@ -155,6 +156,7 @@ impl Run<'_> {
                 .iter()
                 .map(|(name, text)| Ok((name.clone(), filled(text)?)))
                 .collect::<Result<_, Error>>()?,
+            cpus: cpus.cloned(),
             ..ProgramSpec::from(command)
         })
     }
