@@ -171,12 +171,13 @@ impl Bench<'_> {
         self.table.row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
         let proven = runs.iter().filter(|run| run.difference == Some(Ordering::Less)).count();
         let is_set = runs.iter().any(|run| run.is_set);
+        // A run ends with its answer, and then others that save as much may not be proven yet.
         let text = format!(
-            "savings proven: {proven} of {}, and {} recommended (goal: all, and one)",
+            "savings proven: {proven} of {}, and {} recommended (goal: one)",
             runs.len(),
             if is_set { "one" } else { "none" }
         );
-        self.table.goal(text, proven == runs.len() && is_set);
+        self.table.goal(text, proven > 0 && is_set);
         Ok(())
     }
 

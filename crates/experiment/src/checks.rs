@@ -65,7 +65,8 @@ pub fn of_trial(
         checks.extend(effects(host));
     }
     checks.extend(phase_lock::check(traffic, flow, hosts));
-    checks.extend(hosts.iter().find(|host| host.role == Role::Generator).and_then(steady));
+    let generator = hosts.iter().find(|host| host.role == Role::Generator);
+    checks.extend(generator.and_then(|host| steady(traffic, host)));
     checks.extend(of_packets(traffic, flow, hosts));
     checks
 }
@@ -284,7 +285,7 @@ fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
 
 /// Whether the load was steady. One that grows or falls through the window is not warmed up, or has
 /// not settled.
-fn steady(host: &HostObservation) -> Option<Check> {
+fn steady(traffic: &Traffic, host: &HostObservation) -> Option<Check> {
     let counts = &host.packets_per_interval;
     let (first, second) = counts.split_at(counts.len() / 2);
     if first.len() < STEADY_INTERVALS {
@@ -294,15 +295,14 @@ fn steady(host: &HostObservation) -> Option<Check> {
         counts.iter().map(|&count| count as f64).sum::<f64>() / counts.len() as f64
     };
     let change = mean(second) / mean(first).max(1.0) - 1.0;
-    Some(Check {
-        name: "steady".to_owned(),
-        passed: change.abs() <= STEADY_LIMIT,
-        detail: format!(
-            "{}: {:+.1} % packets in the second half of the window",
-            host.host,
-            change * 100.0
-        ),
-    })
+    let passed = change.abs() <= STEADY_LIMIT;
+    let mut detail =
+        format!("{}: {:+.1} % packets in the second half of the window", host.host, change * 100.0);
+    if !passed && change > 0.0 && matches!(traffic, Traffic::Command) {
+        detail
+            .push_str("; if the program is slow to begin, raise `warmup`, which its start begins");
+    }
+    Some(Check { name: "steady".to_owned(), passed, detail })
 }
 
 /// Whether every request and response was a packet of its own, as with `TCP_NODELAY`. If several
@@ -465,6 +465,8 @@ mod tests {
         let mut growing = lab();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
         check("steady", &flow(), &growing, "+100.0 %");
+        let of_program = steady(&Traffic::Command, &growing[0]).unwrap().detail;
+        assert!(of_program.ends_with("raise `warmup`, which its start begins"), "{of_program}");
     }
 
     #[test]

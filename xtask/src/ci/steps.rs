@@ -60,7 +60,6 @@ pub const STEPS: &[Step] = &[
         run: fuzz,
     },
     Step { name: "kills", about: "kill -9 of whoever changes, watches or undoes", run: kills },
-    Step { name: "fleet", about: "24 hosts, some dead, slow or lying", run: fleet },
     Step {
         name: "dist",
         about: "packages, the same bytes twice, in a clean root",
@@ -85,6 +84,7 @@ pub const STEPS: &[Step] = &[
 pub const SLOW: &[Step] = &[
     Step { name: "long", about: "the tests that take long", run: long_tests },
     Step { name: "long-guest", about: "the same in a guest", run: long_guest },
+    Step { name: "fleet", about: "24 hosts, some dead, slow or lying", run: fleet },
     Step { name: "release", about: "the binary with link-time optimisation", run: release },
     Step { name: "shipped", about: "the static binary of the packages", run: dist::build },
     Step {

@@ -66,17 +66,10 @@ const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh /try/script\n\
     StandardOutput=journal+console\nStandardError=journal+console\n";
 
 /// Installs, uses and purges the `.deb`; then asks the binary alone for a name.
-pub fn check(release: &Release, folder: &Path, tally: &mut Tally) -> Result<()> {
-    let root = rustix::process::geteuid().is_root();
-    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
-    if let Some(missing) = if root { missing } else { Some(&"root") } {
-        tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
-        return Ok(());
-    }
-    let base = base(folder, tally)?;
+pub fn check(release: &Release, folder: &Path, base: &Path, tally: &mut Tally) -> Result<()> {
     let clean = folder.join("root");
     empty(&clean)?;
-    output(Command::new("cp").args(["-a", "--reflink=auto"]).arg(&base).arg(&clean))?;
+    output(Command::new("cp").args(["-a", "--reflink=auto"]).arg(base).arg(&clean))?;
     package(release, &clean)?;
     tally.passed += 1;
     alone(release, &folder.join("alone"))?;
@@ -93,11 +86,18 @@ pub fn first_source() -> Result<(String, String)> {
     Ok((suite.to_owned(), from.to_owned()))
 }
 
-/// A fresh Debian of this machine's version, from the first source that apt has for it; made once.
-fn base(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
+/// A fresh Debian of this machine's version, from the first source that apt has for it; made once. `None` where something is
+/// missing for it, which is said.
+pub fn base(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
+    let root = rustix::process::geteuid().is_root();
+    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
+    if let Some(missing) = if root { missing } else { Some(&"root") } {
+        tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
+        return Ok(None);
+    }
     let base = folder.join(BASE);
     if base.exists() {
-        return Ok(base);
+        return Ok(Some(base));
     }
     let (suite, from) = first_source()?;
     let partial = folder.join("base.partial");
@@ -107,7 +107,7 @@ fn base(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
     tally.run(make.arg(&partial).arg(from))?;
     // Only a whole one has the name.
     fs::rename(&partial, &base)?;
-    Ok(base)
+    Ok(Some(base))
 }
 
 fn package(release: &Release, root: &Path) -> Result<()> {

@@ -113,13 +113,16 @@ impl Run<'_> {
         whole.as_ns().div_ceil(Nanos::from_s(1).as_ns()).max(1)
     }
 
-    /// The warm-up and the most length of the window.
+    /// The time from the benchmark's start to the window, and the most length of the window.
     fn window(&self) -> (Nanos, Nanos) {
+        let parser = self.program.figures.parser;
+        let quiet = parser.map_or(Nanos::ZERO, |parser| parser.row().quiet_start);
         if self.program.runs_by_time() {
             let whole = Nanos::from_s(self.seconds());
-            return (whole.saturating_sub(self.method.duration), self.method.duration);
+            let warmup = whole.saturating_sub(self.method.duration);
+            return (quiet.saturating_add(warmup), self.method.duration);
         }
-        (Nanos::ZERO, self.program.timeout)
+        (quiet, self.program.timeout)
     }
 
     /// A program with its placeholders replaced, on CPUs of its own or those of its host.

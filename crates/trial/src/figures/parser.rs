@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use latput_units::spelling;
+use latput_units::{Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
 /// The parser of a known program's output.
@@ -47,6 +47,8 @@ pub struct ParserRow {
     pub histogram: &'static str,
     /// What the figures mean where their names do not tell.
     pub remark: &'static str,
+    /// So long after its start it sends its first request: what hosts count before that is not of the benchmark.
+    pub quiet_start: Nanos,
 }
 
 const BASE: ParserRow = ParserRow {
@@ -58,6 +60,7 @@ const BASE: ParserRow = ParserRow {
     own: &[],
     histogram: "",
     remark: "",
+    quiet_start: Nanos::ZERO,
 };
 
 /// The rows, in the order of the type.
@@ -167,7 +170,8 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_max",
         ],
         own: &["program_errors", "messages_per_s"],
-        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives messages and throughput, at the sender.",
+        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives messages and throughput, at the sender. It sends nothing for 2.1 s after its start, so the warm-up begins 2.5 s after it.",
+        quiet_start: Nanos::from_ms(2500), // 2.1 s by the packets of sockperf 3.7; a busy host is later
         ..BASE
     },
     ParserRow {
