@@ -151,9 +151,9 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_p999",
             "latency_ns_max",
         ],
-        own: &[],
         histogram: "the bins, with `json+`",
         remark: "All jobs and directions together; completion latency. Percentiles of several need `json+`.",
+        ..BASE
     },
     ParserRow {
         parser: Parser::Sockperf,
