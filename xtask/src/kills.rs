@@ -377,7 +377,7 @@ impl Bench {
         let mut child = command.spawn().context("cannot start nsenter")?;
         let most_us = if waits { most_us / 4 } else { most_us };
         while waits && !self.pair.has_checkpoint() && child.try_wait()?.is_none() {
-            std::hint::spin_loop();
+            std::thread::sleep(Duration::from_micros(200)); // other jobs want the CPU
         }
         sleep(rng, most_us);
         child.kill().context("cannot kill")?;
