@@ -115,6 +115,7 @@ mod tests {
         repetitions = { min = 3, max = 4 }
         budget = "10s"
         allow_link_reset = true
+        on_unsupported = "skip"
     "#;
 
     /// The plan and a run of it, without trials.
@@ -126,7 +127,7 @@ mod tests {
         found.goal = plan.goal.clone();
         found.workloads = plan.workloads.clone();
         found.settings = settings;
-        found.confidence = 0.95;
+        (found.confidence, found.half_width) = (0.95, 0.07);
         (plan, found)
     }
 
@@ -140,7 +141,9 @@ mod tests {
         let method = reduced.method;
         assert_eq!((method.repetitions_min, method.repetitions_max), (6, 6));
         assert_eq!((method.budget, method.allow_link_reset), (None, false));
-        assert!((method.confidence - 0.95).abs() < 1e-12, "that of the results");
+        let of_results = [(method.confidence, 0.95), (method.half_width, 0.07)];
+        assert!(of_results.iter().all(|(found, kept)| (found - kept).abs() < 1e-12), "{method:?}");
+        assert_eq!(method.on_unsupported, OnUnsupported::Refuse, "whatever the plan says");
         assert_eq!((method.design, reduced.goal), (Some(Design::Blocks), plan.goal.clone()));
         let more = PLAN.replace("min = 3, max = 4", "min = 8, max = 20");
         let (plan, found) = run(&more);
