@@ -179,7 +179,11 @@ fn median(trials: &[Busy], of: impl Fn(&Busy) -> f64) -> f64 {
     let mut values: Vec<f64> = trials.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
+    }
 }
 
 fn compare(csv: &str, samples: &[Sample]) -> Result<Cells> {
@@ -259,7 +263,10 @@ fn table(cells: &Cells) -> (String, u32) {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "bpftrace said that a CPU was busy for more than a whole trial: {impossible} times");
+    let _ = writeln!(
+        text,
+        "bpftrace said that a CPU was busy for more than a whole trial: {impossible} times"
+    );
     let swaps = swaps(cells);
     let _ = writeln!(
         text,

@@ -1,7 +1,8 @@
 //! `cargo xtask bench-command`: compares the rate of a plan's `command` with the rate of latput's own traffic.
 //!
 //! The commands are netperf's `TCP_RR` and sockperf's ping-pong. latput's workload is `tcp_rr`. One plan has all of them. Each
-//! block runs them in random order.
+//! block runs them in random order. CPUs do not halt meanwhile: what waking one up costs is most of a round trip here, and depends on
+//! how often anything else wakes it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use latput_stats::paired;
 use serde_json::Value;
 
+use crate::awake::stay_awake;
 use crate::foreign::ForeignPaths;
 use crate::lab_run;
 use crate::workspace::Workspace;
@@ -68,6 +70,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         .context("cannot write the plan")?;
     let _unless_there_is_none = std::fs::remove_file(folder.join("results.db"));
     let run = ["run", "plan.toml", "--on", "lab", "-o", "results.db"];
+    let _awake = stay_awake()?;
     lab_run::measure(&latput, &folder, &run, options.realtime)?;
     let (table, agrees) = compare(&pairs, &report(&latput, &folder)?);
     print!("{table}");

@@ -78,7 +78,10 @@ impl VethPair {
 
     /// Gives a command our state folder, and no input and output.
     pub fn ours<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        command.env("LATPUT_STATE_DIR", &self.state).env("NAPI", &self.napi).env("PYTHON", &self.python);
+        command
+            .env("LATPUT_STATE_DIR", &self.state)
+            .env("NAPI", &self.napi)
+            .env("PYTHON", &self.python);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
     }
 

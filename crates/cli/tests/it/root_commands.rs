@@ -289,7 +289,8 @@ fn programs_run_on_the_cpus_of_their_host() {
     let place = Place::new();
     let tell = |name: &str, then: &str| {
         let file = place.path(name);
-        let list = format!("sed -n s/^Cpus_allowed_list:.//p /proc/self/status > {}", file.display());
+        let list =
+            format!("sed -n s/^Cpus_allowed_list:.//p /proc/self/status > {}", file.display());
         format!("sh -c '{list}; {then}'")
     };
     let (server, command) = (tell("b", "exec sleep 60"), tell("a", "echo rps: 5"));

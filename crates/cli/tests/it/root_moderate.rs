@@ -219,8 +219,17 @@ impl<'a> Daemon<'a> {
     }
 
     fn asked(&self) -> crate::Ran {
-        self.place
-            .run(&["lab", "exec", "b", "--", latput(), "moderate", "lat0", "--status", "--json"])
+        self.place.run(&[
+            "lab",
+            "exec",
+            "b",
+            "--",
+            latput(),
+            "moderate",
+            "lat0",
+            "--status",
+            "--json",
+        ])
     }
 
     fn status(&self) -> Value {
