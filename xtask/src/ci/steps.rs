@@ -48,6 +48,7 @@ pub const STEPS: &[Step] = &[
         run: vm::build,
     },
     Step { name: "test", about: "the tests of every crate but the long ones", run: test },
+    Step { name: "alone", about: "tests that measure, one after the other", run: alone },
     Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
     Step {
         name: "accuracy",
@@ -170,12 +171,17 @@ fn long_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Tests::on_this_machine("--package latput", Length::Long)?.run(workspace, tally)
 }
 
+fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    Tests::one_by_one("::alone::", Length::Short).run(workspace, tally)
+}
+
+/// A guest takes all CPUs there are.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::in_a_guest(Length::Short).run(workspace, tally)
+    Tests::one_by_one("vm_", Length::Short).run(workspace, tally)
 }
 
 fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::in_a_guest(Length::Long).run(workspace, tally)
+    Tests::one_by_one("vm_", Length::Long).run(workspace, tally)
 }
 
 /// Which tests cargo runs, and how.
@@ -202,19 +208,13 @@ impl Tests {
     /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
     fn on_this_machine(packages: &'static str, length: Length) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
-        let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip _of_another_test";
+        let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip ::alone:: --skip _of_another_test";
         Ok(Self { packages, targets: "--lib --bins --tests", filter, threads, length })
     }
 
-    /// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
-    fn in_a_guest(length: Length) -> Self {
-        Self {
-            packages: "--package latput",
-            targets: "--test it",
-            filter: "vm_",
-            threads: 1,
-            length,
-        }
+    /// Tests of the command line with nothing beside them.
+    fn one_by_one(filter: &'static str, length: Length) -> Self {
+        Self { packages: "--package latput", targets: "--test it", filter, threads: 1, length }
     }
 
     /// A machine that stops for a second breaks a test that measures. A few that failed are run once more,

@@ -121,37 +121,42 @@ fn told_by_sysfs(lab: &Lab<'_>) -> String {
     lab.b_sh(script)
 }
 
-#[test]
-fn a_setting_that_harms_is_put_back_at_once_and_banned() {
-    if needs_root() {
-        return;
-    }
-    isolate();
-    let place = Place::new();
-    // The goal itself likes the delay, so that nothing but the guard speaks against it.
-    let goal = "goal = \"minimize sut_cpu_busy_ratio\"";
-    let guard = "guard = [\"tcp_rtt_ns_p99 <= 1.5 today\"]\nports = [7000]\nslice = \"800ms\"";
-    let (lab, traffic) = lab_with(&place, &plan(HARMFUL, goal, guard));
-    let before = lab.knobs();
-    let ran = place.run(&words(&[]));
-    ran.expect(0, &["it is banned if that happens again", "is banned: ", "broke a guard"]);
-    assert_eq!(lab.knobs(), before);
-    drop(traffic);
-    let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(report["headline"]["kind"], "stay");
-    let harmed =
-        report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
-    // Two, unless other work on this machine hides the delay from slices.
-    assert!((2..=12).contains(&harmed), "{harmed} slices: {}", ran.err);
-    let back_ms = ran.err.lines().filter(|line| line.contains("was back ")).map(|line| {
-        let (_, rest) = line.rsplit_once("was back ").unwrap();
-        rest.split(' ').next().unwrap().parse::<f64>().unwrap()
-    });
-    for ms in back_ms {
-        tell(&format!("from the reading to today's values: {ms} ms"));
-        // 100 ms is what is promised on a host that is not overloaded, as this one may be.
-        assert!(ms < 2_000.0, "{ms}");
+/// Other traffic of this machine is in what these measure: CI runs them with nothing beside.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_harms_is_put_back_at_once_and_banned() {
+        if needs_root() {
+            return;
+        }
+        isolate();
+        let place = Place::new();
+        // The goal itself likes the delay, so that nothing but the guard speaks against it.
+        let goal = "goal = \"minimize sut_cpu_busy_ratio\"";
+        let guard = "guard = [\"tcp_rtt_ns_p99 <= 1.5 today\"]\nports = [7000]\nslice = \"800ms\"";
+        let (lab, traffic) = lab_with(&place, &plan(HARMFUL, goal, guard));
+        let before = lab.knobs();
+        let ran = place.run(&words(&[]));
+        ran.expect(0, &["it is banned if that happens again", "is banned: ", "broke a guard"]);
+        assert_eq!(lab.knobs(), before);
+        drop(traffic);
+        let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["headline"]["kind"], "stay");
+        let harmed =
+            report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
+        // Two, unless other work on this machine hides the delay from slices.
+        assert!((2..=12).contains(&harmed), "{harmed} slices: {}", ran.err);
+        let back_ms = ran.err.lines().filter(|line| line.contains("was back ")).map(|line| {
+            let (_, rest) = line.rsplit_once("was back ").unwrap();
+            rest.split(' ').next().unwrap().parse::<f64>().unwrap()
+        });
+        for ms in back_ms {
+            tell(&format!("from the reading to today's values: {ms} ms"));
+            // 100 ms is what is promised on a host that is not overloaded, as this one may be.
+            assert!(ms < 2_000.0, "{ms}");
+        }
     }
 }
 
