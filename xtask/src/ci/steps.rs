@@ -164,11 +164,11 @@ fn release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::on_this_machine("--workspace", Length::Short)?.run(workspace, tally)
+    Tests::on_this_machine(Length::Short)?.run(workspace, tally)
 }
 
 fn long_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::on_this_machine("--package latput", Length::Long)?.run(workspace, tally)
+    Tests::on_this_machine(Length::Long)?.run(workspace, tally)
 }
 
 fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -186,7 +186,6 @@ fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// Which tests cargo runs, and how.
 struct Tests {
-    packages: &'static str,
     targets: &'static str,
     /// As libtest takes it.
     filter: &'static str,
@@ -206,20 +205,19 @@ const TEST_THREADS_PER_CPU: usize = 3;
 
 impl Tests {
     /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
-    fn on_this_machine(packages: &'static str, length: Length) -> Result<Self> {
+    fn on_this_machine(length: Length) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
         let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip ::alone:: --skip _of_another_test";
-        Ok(Self { packages, targets: "--lib --bins --tests", filter, threads, length })
+        Ok(Self { targets: "--lib --bins --tests", filter, threads, length })
     }
 
     /// Tests of the command line with nothing beside them.
     fn one_by_one(filter: &'static str, length: Length) -> Self {
-        Self { packages: "--package latput", targets: "--test it", filter, threads: 1, length }
+        Self { targets: "--test it", filter, threads: 1, length }
     }
 
     /// A machine that stops for a second breaks a test that measures. A few that failed are run once more,
-    /// alone; if they pass then, the step passes, and CI counts them. The second time is with the same
-    /// packages: for one alone, features and so every crate would be built anew.
+    /// alone; if they pass then, the step passes, and CI counts them.
     fn run(&self, workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         // Only with `--no-fail-fast` does cargo list the programs that failed, to be run once more.
         let targets = format!("{} --no-fail-fast", self.targets);
@@ -244,6 +242,7 @@ impl Tests {
     }
 
     /// The command line's tests take the optimised binary: a debug one costs the two CPUs of a runner a fifth more time.
+    /// Always of the whole workspace: for one package, features and so every crate would be built anew.
     fn run_some(
         &self,
         workspace: &Workspace,
@@ -251,7 +250,7 @@ impl Tests {
         targets: &str,
         how: &str,
     ) -> Result<()> {
-        let line = format!("test --locked {} {targets}", self.packages);
+        let line = format!("test --locked --workspace {targets}");
         let mut cargo = cargo_line(workspace, &line);
         cargo.env("LATPUT_TESTED", workspace.built()?);
         let length = if self.length == Length::Long { " --ignored" } else { "" };
