@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::median::median;
 use crate::peers::lab::Lab;
 use crate::workspace::Workspace;
 
@@ -174,16 +175,9 @@ struct Busy {
 /// Trials by workload and setting.
 type Cells = BTreeMap<(String, String), Vec<Busy>>;
 
-/// The median over trials.
-fn median(trials: &[Busy], of: impl Fn(&Busy) -> f64) -> f64 {
-    let mut values: Vec<f64> = trials.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        f64::midpoint(values[middle - 1], values[middle])
-    }
+/// The median over trials, of which each cell has some.
+fn median_of(trials: &[Busy], of: impl Fn(&Busy) -> f64) -> f64 {
+    median(trials.iter().map(of)).unwrap_or(f64::NAN)
 }
 
 fn compare(csv: &str, samples: &[Sample]) -> Result<Cells> {
@@ -252,9 +246,9 @@ fn table(cells: &Cells) -> (String, u32) {
         let _ = write!(text, "{workload:<24} {setting:<24}");
         for idx in 0..2 {
             impossible += trials.iter().filter(|it| it.bpftrace[idx] > 1.0 + GOAL).count();
-            let ours = median(trials, |it| it.latput[idx]);
-            let theirs = median(trials, |it| it.bpftrace[idx]);
-            let ratio = median(trials, |it| it.latput[idx] / it.bpftrace[idx]);
+            let ours = median_of(trials, |it| it.latput[idx]);
+            let theirs = median_of(trials, |it| it.bpftrace[idx]);
+            let ratio = median_of(trials, |it| it.latput[idx] / it.bpftrace[idx]);
             let miss = (ratio - 1.0).abs() > GOAL;
             missed += u32::from(miss);
             let mark = if miss { '!' } else { ' ' };
@@ -288,7 +282,7 @@ fn swaps(cells: &Cells) -> Vec<String> {
         for ((_, second), other) in others.take_while(|((of, _), _)| of == workload) {
             let demands = [one, other].map(|trials| {
                 let by_bpftrace = |it: &Busy| it.demand * it.bpftrace[1] / it.latput[1];
-                [median(trials, |it| it.demand), median(trials, by_bpftrace)]
+                [median_of(trials, |it| it.demand), median_of(trials, by_bpftrace)]
             });
             let [ours, theirs] = [0, 1].map(|idx| (demands[1][idx] / demands[0][idx]).ln());
             if ours * theirs < 0.0 && ours.abs().max(theirs.abs()) > GOAL {
@@ -329,7 +323,7 @@ mod tests {
         ]);
         let (text, missed) = table(&good);
         assert!(missed == 0 && text.contains("more than a whole trial: 2 times"), "{text}");
-        assert!((median(&cell(0.4, 0.5, 1.0)[..2], |it| it.bpftrace[1]) - 1.05).abs() < 1e-9);
+        assert!((median_of(&cell(0.4, 0.5, 1.0)[..2], |it| it.bpftrace[1]) - 1.05).abs() < 1e-9);
         let off = Cells::from([(name("0us"), cell(0.5, 0.6, 30.0))]);
         assert_eq!(table(&off).1, 1);
         let swapped =

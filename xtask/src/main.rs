@@ -15,6 +15,7 @@ mod fuzz;
 mod kills;
 mod lab_run;
 mod live;
+mod median;
 mod moderate;
 mod mutants;
 mod peers;

@@ -6,6 +6,7 @@ use latput_stats::paired;
 
 use super::load::{Load, Work};
 use super::program::Kind;
+use crate::median::median;
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -39,9 +40,9 @@ pub fn compare(samples: &[Sample]) -> String {
         let of =
             |program| samples.iter().filter(move |it| it.load == load && it.program == program);
         for &program in Kind::ALL {
-            let rates: Vec<f64> = of(program).map(|sample| sample.rate).collect();
-            let costs: Vec<f64> = of(program).map(|sample| sample.cpu_us).collect();
-            let (Some(rate), Some(cost)) = (median(rates), median(costs)) else { continue };
+            let rate = median(of(program).map(|sample| sample.rate));
+            let cost = median(of(program).map(|sample| sample.cpu_us));
+            let (Some(rate), Some(cost)) = (rate, cost) else { continue };
             let (rate_unit, cost_unit) = load.units();
             let ours: Vec<&Sample> = of(Kind::Latput).collect();
             let theirs: Vec<&Sample> = of(program).collect();
@@ -53,11 +54,11 @@ pub fn compare(samples: &[Sample]) -> String {
                 (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
             };
             let packets = match load.work() {
-                Work::Transactions => median(of(program).map(|sample| sample.packets).collect()),
+                Work::Transactions => median(of(program).map(|sample| sample.packets)),
                 Work::Bulk | Work::Datagrams => None,
             };
             let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
-            let lost = median(of(program).filter_map(|sample| sample.loss_ratio).collect());
+            let lost = median(of(program).filter_map(|sample| sample.loss_ratio));
             let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1} %", it * 100.0));
             let row = format!(
                 "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}"
@@ -81,13 +82,6 @@ fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) 
         || "unknown".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
     )
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = values.get(middle)?;
-    Some(if values.len() % 2 == 1 { *upper } else { f64::midpoint(values[middle - 1], *upper) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use crate::median::median;
+
 /// One search, as both programs print it.
 #[derive(Debug, Deserialize)]
 struct Ended {
@@ -63,7 +65,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         for method in METHODS {
             let own = of(method);
             let trials = |one: &&Ended| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
-            let median = median(own.iter().map(trials).collect());
+            let median = median(own.iter().map(trials));
             medians.extend(median);
             let shown = median.map_or("-".to_owned(), |median| format!("{median:.0}"));
             write!(row, " {shown:>7}")?;
@@ -125,7 +127,7 @@ impl Tally {
     }
 
     fn median(&self, method: &str, at: usize) -> Option<f64> {
-        median(self.shares.get(method)?.iter().map(|(_, one)| one[at]).collect())
+        median(self.shares.get(method)?.iter().map(|(_, one)| one[at]))
     }
 
     /// Our median until something near leads, in the cases of this method.
@@ -133,9 +135,7 @@ impl Tally {
         let cases: BTreeSet<&str> =
             self.shares.get(method)?.iter().map(|(case, _)| case.as_str()).collect();
         let ours = self.shares.get(METHODS[0])?.iter();
-        median(
-            ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]).collect(),
-        )
+        median(ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]))
     }
 
     fn words(&self) -> Result<String> {
@@ -162,12 +162,6 @@ impl Tally {
         }
         Ok(text)
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    Some(f64::midpoint(values[last / 2], values[last.div_ceil(2)]))
 }
 
 #[cfg(test)]
