@@ -144,6 +144,11 @@ impl Place {
         self.command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
     }
 
+    /// The document of a results file.
+    pub(crate) fn report(&self, file: &str) -> serde_json::Value {
+        serde_json::from_str(&self.run(&["report", file, "--json"]).expect(0, &[]).out).unwrap()
+    }
+
     /// Trials that a results file holds; none while there is no readable file.
     pub(crate) fn trials(&self, file: &str) -> i64 {
         rusqlite::Connection::open_with_flags(

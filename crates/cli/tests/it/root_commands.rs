@@ -94,8 +94,7 @@ fn a_log_of_hdrhistogram_is_the_distribution_of_its_trial_and_one_of_before_is_n
     };
     place.write("plan.toml", &plan(&format!("sleep 0.2; cat {from} > {log}")));
     place.run(&["run", "plan.toml", "--on", "lab", "-o", "log.db"]).expect(0, &["logs"]);
-    let report = place.run(&["report", "log.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = place.report("log.db");
     for run in report["runs"].as_array().unwrap() {
         let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
         // The 99.9th percentile by that library is 1.7459 s, with two digits.
@@ -223,8 +222,7 @@ fn what_surrounds_a_benchmark_runs_where_and_as_often_as_the_plan_says() {
         ),
     );
     place.run(&["run", "plan.toml", "-o", "r.db"]).expect(0, &["surrounded_value"]);
-    let report = place.run(&["report", "r.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = place.report("r.db");
     let runs = report["runs"].as_array().unwrap();
     let log = std::fs::read_to_string(log).unwrap();
     let said = |what: &str| log.lines().filter(|line| line.starts_with(what)).collect::<Vec<_>>();
@@ -324,8 +322,7 @@ fn hosts_are_counted_while_a_program_that_begins_late_sends() {
     let command = ["--command", "sockperf ping-pong --tcp -i {sut} -p {port} -t {duration_s}"];
     let own = [&server[..], &command, &["-o", "sockperf.db"]].concat();
     measure(&place, &own).expect(0, &["transactions per second"]);
-    let json = place.run(&["report", "sockperf.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let report = place.report("sockperf.db");
     for run in report["runs"].as_array().unwrap() {
         let of = |name: &str| run["metrics"][name].as_f64().unwrap();
         let packets = of("sut_rx_pps") / of("transactions_per_s");

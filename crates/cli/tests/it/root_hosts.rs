@@ -70,8 +70,7 @@ fn several_generators_and_an_observer_share_a_plan() {
     assert!(error_s.abs() < 0.05, "the clock of load1 is a day ahead: {offset} s");
     assert_eq!(place.trials("kept.db"), TRIALS);
     assert_eq!(rack.knobs(), before);
-    let report = place.run(&["report", "kept.db", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    let report = place.report("kept.db");
     for run in report["runs"].as_array().unwrap() {
         let hosts: Vec<&str> =
             run["hosts"].as_array().unwrap().iter().map(|h| h["host"].as_str().unwrap()).collect();
@@ -94,8 +93,7 @@ fn check_other_kinds(place: &Place) {
     place.write("others.toml", OTHER_KINDS);
     let ran = place.run(&["run", "others.toml", "--on", "rack.toml", "-o", "others.db"]);
     ran.expect(0, &["4 trials"]);
-    let report = place.run(&["report", "others.db", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    let report = place.report("others.db");
     for run in report["runs"].as_array().unwrap() {
         let packets = |host: usize| run["hosts"][host]["tx_packets_count"].as_u64().unwrap();
         let generators = [packets(0), packets(1)];

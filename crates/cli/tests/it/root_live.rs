@@ -141,8 +141,7 @@ mod alone {
         ran.expect(0, &["it is banned if that happens again", "is banned: ", "broke a guard"]);
         assert_eq!(lab.knobs(), before);
         drop(traffic);
-        let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
-        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let report = place.report("live.db");
         assert_eq!(report["headline"]["kind"], "stay");
         let harmed =
             report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
@@ -176,8 +175,7 @@ fn what_makes_no_difference_is_said_to_make_none() {
     let words = words(&["--live", "--by", "port", "--budget", "15s"]);
     let ran = place.run(&words);
     ran.expect(0, &["two slices of today differ by", "By port, under today's setting"]);
-    let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = place.report("live.db");
     assert_ne!(report["headline"]["kind"], "set");
     // The host listens on the port, and there is no other traffic.
     let groups = &report["tcp_groups"];
@@ -400,8 +398,7 @@ fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
     let ran = place.run(&words(&[]));
     ran.expect(0, &["live_cmd_per_s"]);
     assert!(!ran.err.contains("endpoint"), "it is heard from the first block on: {ran:#?}");
-    let report = place.run(&["report", "live.db", "--json"]).expect(0, &[]).out.clone();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = place.report("live.db");
     let value = |name: &str| report["cells"][0]["metrics"][name]["value"].as_f64().unwrap();
     // Ten times 100 in a second, unless this machine is busy.
     assert!((50.0..=1_500.0).contains(&value("live_cmd_per_s")), "{}", value("live_cmd_per_s"));

@@ -210,9 +210,7 @@ fn other_load_and_a_second_tuner_are_told_and_kept() {
     let ran = place.run(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
     let pid = format!("irqbalance (pid {}) runs", tuner.0.id());
     ran.expect(0, &["other load: ", "of its CPU time is busy", "interrupts move: ", &pid]);
-    let report: serde_json::Value =
-        serde_json::from_str(&place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out)
-            .unwrap();
+    let report = place.report("kept.db");
     let findings = report["findings"].as_array().unwrap();
     for name in ["other load", "interrupts move"] {
         let finding = findings.iter().find(|finding| finding["name"] == name);

@@ -41,8 +41,7 @@ fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     place.write("plan.toml", PLAN);
     run_to_its_end(&place, "vm:e1000e");
     assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = place.run(&["report", "kept.db", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    let report = place.report("kept.db");
     let best = |words: [&str; 2], metric: &str| least_and_most(&report, words, metric);
     let (small, large) = ("max=3000 ", "max=30000 ");
     for qdisc in ["pfifo_fast", "fq_codel"] {
@@ -161,8 +160,7 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     place.write("plan.toml", PARAMETERS);
     run_to_its_end(&place, "vm:e1000e");
     assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = place.run(&["report", "kept.db", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    let report = place.report("kept.db");
     for mtu in ["mtu=1500", "mtu=1400"] {
         // The best of each: whatever else the machine does can only slow a trial down.
         let rate = |word| least_and_most(&report, [word, mtu], "transactions_per_s").1;

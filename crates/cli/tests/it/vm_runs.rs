@@ -51,9 +51,9 @@ fn check_driver(testbed: &str) {
     let place = place(PLAN);
     let ran = place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
     ran.expect(0, &[testbed, "emulated"]);
-    let notes = report(&place)["notes"].to_string();
+    let report = place.report("kept.db");
+    let notes = report["notes"].to_string();
     assert!(notes.contains("lone packets made") && notes.contains("a flood of"), "{notes}");
-    let report = report(&place);
     let runs = report["runs"].as_array().unwrap();
     assert_eq!(i64::try_from(runs.len()), Ok(TRIALS));
     let mut latency = [0.0_f64; 2];
@@ -86,9 +86,9 @@ fn a_power_cut_in_the_guest_loses_no_finished_trial_and_the_run_goes_on() {
     assert!(said.contains("the guest ended") && said.contains("latput: ready"), "{said}");
     let kept = place.trials("kept.db");
     assert!((3..12).contains(&kept), "{kept}");
-    let before = report(&place);
+    let before = place.report("kept.db");
     place.run(&run).expect(0, &[&format!("resuming run 1: {kept} of 12 trials are done")]);
-    let after = report(&place);
+    let after = place.report("kept.db");
     let kept = before["runs"].as_array().unwrap();
     assert_eq!(kept.as_slice(), &after["runs"].as_array().unwrap()[..kept.len()]);
     assert_eq!(place.trials("kept.db"), 12);
@@ -181,7 +181,7 @@ fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = report(&place);
+    let report = place.report("kept.db");
     let runs = report["runs"].as_array().unwrap();
     let marked = |run: &&serde_json::Value| {
         let failed = run["checks_failed"].to_string();
@@ -229,10 +229,6 @@ fn place(plan: &str) -> Place {
     let place = Place::new();
     place.write("plan.toml", plan);
     place
-}
-
-fn report(place: &Place) -> serde_json::Value {
-    serde_json::from_str(&place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out).unwrap()
 }
 
 fn has_ended(child: &mut Child) -> bool {
