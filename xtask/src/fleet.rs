@@ -61,7 +61,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What CI has time for; a test kills the controller.
+    /// What `cargo xtask ci --full` has time for; a test kills the controller.
     pub const fn sample() -> Self {
         Self {
             hosts: 24,

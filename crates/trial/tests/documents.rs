@@ -6,6 +6,7 @@ use latput_testkit::blessed;
 use latput_trial::figures::{Parser, ParserRow, SPELLINGS};
 use latput_trial::metric::Unit;
 use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
+use latput_units::Nanos;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads/README.md");
@@ -25,9 +26,18 @@ fn the_guide_has_every_parser_with_what_it_gives() {
         names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     };
     for parser in Parser::ALL {
-        let ParserRow { name, needs, gives, own, histogram, remark, .. } = parser.row();
+        let ParserRow { name, needs, gives, own, histogram, remark, quiet_start, .. } =
+            parser.row();
         let (gives, own) = (code(gives), code(own));
-        let _ = writeln!(text, "| `{name}` | {needs} | {gives} | {own} | {histogram} | {remark} |");
+        let quiet = if *quiet_start == Nanos::ZERO {
+            String::new()
+        } else {
+            format!(" It sends nothing at first: the warm-up begins {quiet_start} after its start.")
+        };
+        let _ = writeln!(
+            text,
+            "| `{name}` | {needs} | {gives} | {own} | {histogram} | {remark}{quiet} |"
+        );
     }
     blessed::between(PROGRAMS, ["<!-- parsers: begin -->\n", "<!-- parsers: end -->\n"], &text);
 }

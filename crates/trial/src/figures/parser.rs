@@ -170,7 +170,7 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_max",
         ],
         own: &["program_errors", "messages_per_s"],
-        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives messages and throughput, at the sender. It sends nothing for 2.1 s after its start, so the warm-up begins 2.5 s after it.",
+        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives messages and throughput, at the sender.",
         quiet_start: Nanos::from_ms(2500), // 2.1 s by the packets of sockperf 3.7; a busy host is later
         ..BASE
     },
