@@ -162,7 +162,6 @@ impl VethPair {
     /// Waits until none of our processes is left.
     pub fn settle(&self) -> Result<()> {
         let deadline = Instant::now() + END;
-        let mut wait = Duration::from_millis(5);
         loop {
             let left = self.processes();
             if left.is_empty() {
@@ -171,8 +170,7 @@ impl VethPair {
             if Instant::now() > deadline {
                 bail!("processes {left:?} have not ended in {} s", END.as_secs());
             }
-            std::thread::sleep(wait);
-            wait = (wait * 2).min(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
@@ -198,9 +196,7 @@ pub fn processes_of(state: &Path) -> Vec<u32> {
     };
     let is_ours = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        // Nearly all have none: a search costs less than taking each word, hundreds of processes a look.
-        String::from_utf8_lossy(&environment).contains("LATPUT_STATE_DIR=")
-            && environment.split(|byte| *byte == 0).any(is_meant)
+        environment.split(|byte| *byte == 0).any(is_meant)
     };
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
