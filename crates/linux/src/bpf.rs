@@ -1,4 +1,4 @@
-//! Small BPF programs on raw tracepoints: what the kernel does, counted where it does it.
+//! Small BPF programs on tracepoints: what the kernel does, counted where it does it.
 //!
 //! The programs are assembled here, so neither a compiler nor a library is needed, and everything the
 //! kernel holds for them is gone with its file descriptors when the process ends.
@@ -8,7 +8,10 @@ mod code;
 mod cpu;
 mod map;
 mod napi;
+mod ring;
+mod rtt;
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -18,6 +21,7 @@ use crate::process::Capability;
 
 pub(crate) use cpu::{CpuSpans, CpuTracer};
 pub use napi::NapiTracer;
+pub use rtt::{RttSamples, RttTracer};
 
 /// The kernel's description of its own types.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -26,6 +30,9 @@ const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 const PROG_LOAD: libc::c_long = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+const PROG_TYPE_TRACING: u32 = 26;
+/// `BPF_TRACE_RAW_TP` of `enum bpf_attach_type`.
+const ATTACH_RAW_TRACEPOINT: u32 = 23;
 
 /// Fails where this process cannot trace; `what` is the purpose.
 fn require(what: &str) -> Result<(), Error> {
@@ -49,6 +56,11 @@ fn check_layout(
     }
 }
 
+/// The kernel's type information. Fails where it has none; `what` is the purpose.
+fn kernel_types(what: &str) -> Result<Vec<u8>, Error> {
+    fs::read(BTF_PATH).map_err(|error| Error::system(format!("read {BTF_PATH} for {what}"), error))
+}
+
 /// The parts of `union bpf_attr` in use; each begins at offset 0 of the union, and the kernel takes a
 /// shorter one for one with zeros behind.
 #[repr(C)]
@@ -57,6 +69,12 @@ struct ProgLoad {
     instruction_count: u32,
     instructions: u64,
     license: u64,
+    /// The verifier's log, the version of the kernel, flags, a name, a device.
+    unused: [u32; 11],
+    expected_attach_type: u32,
+    /// Type information of the program, its functions and lines.
+    unused_types: [u32; 9],
+    attach_btf_id: u32,
 }
 
 #[repr(C)]
@@ -66,21 +84,53 @@ struct RawTracepointOpen {
     padding: u32,
 }
 
+impl ProgLoad {
+    fn of(program_type: u32, instructions: &[u64]) -> Self {
+        Self {
+            program_type,
+            instruction_count: u32::try_from(instructions.len()).expect("a short program"),
+            instructions: instructions.as_ptr() as u64,
+            license: c"Apache-2.0 OR MIT".as_ptr() as u64,
+            unused: [0; 11],
+            expected_attach_type: 0,
+            unused_types: [0; 9],
+            attach_btf_id: 0,
+        }
+    }
+}
+
 fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
-    let attributes = ProgLoad {
-        program_type: PROG_TYPE_RAW_TRACEPOINT,
-        instruction_count: u32::try_from(instructions.len()).expect("a short program"),
-        instructions: instructions.as_ptr() as u64,
-        license: c"Apache-2.0 OR MIT".as_ptr() as u64,
-    };
+    let attributes = ProgLoad::of(PROG_TYPE_RAW_TRACEPOINT, instructions);
     // SAFETY: the instructions and the licence, with its NUL, are alive.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
 
 fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(name).expect("a name without NUL");
-    let attributes =
-        RawTracepointOpen { name: name.as_ptr() as u64, program: descriptor(program), padding: 0 };
+    open_raw_tracepoint(Some(&name), program)
+}
+
+/// A program that reads the kernel's structures, for the tracepoint with this number.
+fn load_typed_program(instructions: &[u64], tracepoint: u32) -> io::Result<OwnedFd> {
+    let attributes = ProgLoad {
+        // The kernel's list (include/linux/license.h) has not ours, and lets only these read its structures.
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        expected_attach_type: ATTACH_RAW_TRACEPOINT,
+        attach_btf_id: tracepoint,
+        ..ProgLoad::of(PROG_TYPE_TRACING, instructions)
+    };
+    // SAFETY: the instructions and the licence, with its NUL, are alive.
+    unsafe { bpf_fd(PROG_LOAD, &attributes) }
+}
+
+/// Attaches a program to the tracepoint that it was loaded for.
+fn open_typed_tracepoint(program: &OwnedFd) -> io::Result<OwnedFd> {
+    open_raw_tracepoint(None, program)
+}
+
+fn open_raw_tracepoint(name: Option<&CStr>, program: &OwnedFd) -> io::Result<OwnedFd> {
+    let name = name.map_or(0, |name| name.as_ptr() as u64);
+    let attributes = RawTracepointOpen { name, program: descriptor(program), padding: 0 };
     // SAFETY: the name, with its NUL, is alive.
     unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attributes) }
 }

@@ -41,7 +41,7 @@ mod kernel;
 mod sysfs;
 
 pub use armed_signal::ArmedSignal;
-pub use bpf::NapiTracer;
+pub use bpf::{NapiTracer, RttSamples, RttTracer};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
 pub use counters::{CounterSnapshot, CpuMeter, ProtocolMeter, Protocols, Sample, Sampler};

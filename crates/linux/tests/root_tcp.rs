@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use latput_linux::{TcpConnection, TcpMeter};
+use latput_linux::{RttTracer, TcpConnection, TcpMeter};
 use latput_testkit::{isolate, needs_root};
 
 #[test]
@@ -45,6 +46,88 @@ fn connections_have_the_figures_that_ss_prints() {
         let line = &printed[&(name(one.local), name(one.remote))];
         check(one, line);
     }
+}
+
+#[test]
+fn each_round_trip_sample_is_seen() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    const ROUNDS: u64 = 2_000;
+    let mut tracer = match RttTracer::attach() {
+        Ok(tracer) => tracer,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut far = listener.accept().unwrap().0;
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        near.write_all(b"ask").unwrap();
+        far.read_exact(&mut [0; 3]).unwrap();
+        far.write_all(b"answer").unwrap();
+        near.read_exact(&mut [0; 6]).unwrap();
+        longest = longest.max(began.elapsed());
+        all += began.elapsed();
+    }
+    let found = TcpMeter::open().unwrap().connections().unwrap();
+    let port = near.local_addr().unwrap().port();
+    let asking = found.iter().find(|one| one.local.1 == port).unwrap();
+    let taken = tracer.take();
+    assert!(!taken.are_cut);
+    let own = taken.samples.iter().filter(|(cookie, _)| *cookie == asking.cookie);
+    let samples: Vec<u64> = own.map(|(_, sample)| sample.as_ns() / 1000).collect();
+    // Not the one before the first segment, and not the last one, which no segment has followed.
+    let count = samples.len() as u64;
+    assert!((ROUNDS - 3..=ROUNDS).contains(&count), "{count}");
+    let (most, sum) = (samples.iter().max().unwrap(), samples.iter().sum::<u64>());
+    assert!(u128::from(*most) <= longest.as_micros() + 1, "{most} us within {longest:?}");
+    assert!(u128::from(sum) <= all.as_micros() + u128::from(count), "{sum} us within {all:?}");
+    assert!(taken.samples.len() as u64 > ROUNDS, "the other end has samples too");
+    assert_eq!(tracer.take().samples, [], "each is told once");
+    smoothed_like_the_kernels(&samples, asking);
+}
+
+/// RFC 6298's estimate over the samples ends where the kernel's does: it forgets what was before the first.
+fn smoothed_like_the_kernels(samples: &[u64], connection: &TcpConnection) {
+    let eighths =
+        samples.iter().fold(8 * samples[0], |smoothed, sample| smoothed - (smoothed >> 3) + sample);
+    let (own, kernels) = (eighths >> 3, connection.rtt.as_ns() / 1000);
+    // The last sample is in the kernel's alone; an eighth of it, of at most the longest.
+    let last = samples.iter().max().unwrap() / 8 + 2;
+    assert!(own.abs_diff(kernels) <= last, "{own} us, and {kernels} us");
+}
+
+#[test]
+fn more_samples_than_are_kept_are_said_to_be_cut() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut far = listener.accept().unwrap().0;
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    let mut rounds = |count| {
+        for _ in 0..count {
+            near.write_all(&[1]).unwrap();
+            far.read_exact(&mut [0]).unwrap();
+            far.write_all(&[1]).unwrap();
+            near.read_exact(&mut [0]).unwrap();
+        }
+    };
+    rounds(100_000);
+    let taken = tracer.take();
+    assert!(taken.are_cut && taken.samples.len() > 100_000, "{}", taken.samples.len());
+    rounds(100);
+    let next = tracer.take();
+    assert!(!next.are_cut && next.samples.len() > 150, "{}", next.samples.len());
 }
 
 /// The words of each established connection, by its ends.

@@ -272,6 +272,9 @@ pub struct TcpObservation {
     pub rtt: Histogram,
     /// Its mean deviation (`tcpi_rttvar`).
     pub rtt_deviation: Histogram,
+    /// Each round-trip sample of each connection, to 1 us; empty where they could not be traced.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub rtt_samples: Histogram,
     /// Shortest round trip that any connection has had (`tcpi_min_rtt`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rtt: Option<Nanos>,

@@ -2,20 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_linux::{TcpConnection, TcpMeter};
+use latput_linux::{RttSamples, RttTracer, TcpConnection, TcpMeter};
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
 
+use super::chain;
 use super::groups::{Groups, Payloads};
 use super::moved::Moved;
 
 /// Most connections of a reading that count. Of more the first are enough for any percentile.
 const MOST_CONNECTIONS: usize = 20_000;
+const CUT: &str = "some round-trip samples of TCP are missing: there were more than latput keeps";
 
 /// Reads connections, and tells what happened between two readings.
 #[derive(Debug)]
 pub(super) struct Connections<'a> {
     meter: TcpMeter,
+    /// `None` where samples cannot be traced.
+    tracer: Option<RttTracer>,
     watch: &'a Live,
     /// The last reading, by the kernel's number; `None` before the first.
     last: Option<BTreeMap<u64, TcpConnection>>,
@@ -24,21 +28,33 @@ pub(super) struct Connections<'a> {
 }
 
 impl<'a> Connections<'a> {
-    /// `payloads` is what is known of groups; [`Self::into_payloads`] gives it back.
-    pub(super) fn open(watch: &'a Live, payloads: Payloads) -> Result<Self, latput_linux::Error> {
+    /// `payloads` is what is known of groups; [`Self::into_payloads`] gives it back. `notes` gets what cannot be seen.
+    pub(super) fn open(
+        watch: &'a Live,
+        payloads: Payloads,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
+        let tracer = RttTracer::attach().map_err(|error| notes.push(chain(&error))).ok();
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
         };
         let groups = watch.by.map(|by| Groups::new(by, listening, payloads));
-        Ok(Self { meter, watch, last: None, groups })
+        Ok(Self { meter, tracer, watch, last: None, groups })
     }
 
     /// What happened since the last reading. The first tells nothing: what was before it is not known.
-    pub(super) fn read(&mut self) -> Result<TcpObservation, latput_linux::Error> {
+    pub(super) fn read(
+        &mut self,
+        notes: &mut Vec<String>,
+    ) -> Result<TcpObservation, latput_linux::Error> {
         let found = self.meter.connections()?;
-        Ok(self.since_last(found))
+        let traced = self.tracer.as_mut().map(RttTracer::take).unwrap_or_default();
+        if traced.are_cut && self.last.is_some() && !notes.iter().any(|note| note == CUT) {
+            notes.push(CUT.to_owned());
+        }
+        Ok(self.since_last(found, &traced))
     }
 
     /// What happened in each group since the last call.
@@ -50,7 +66,7 @@ impl<'a> Connections<'a> {
         self.groups.map(Groups::into_payloads).unwrap_or_default()
     }
 
-    fn since_last(&mut self, found: Vec<TcpConnection>) -> TcpObservation {
+    fn since_last(&mut self, found: Vec<TcpConnection>, traced: &RttSamples) -> TcpObservation {
         let counts = |one: &TcpConnection| {
             !one.local.0.is_loopback()
                 && self.watch.counts([one.local.1, one.remote.1], one.remote.0)
@@ -75,6 +91,13 @@ impl<'a> Connections<'a> {
             }
             if let Some(groups) = &mut self.groups {
                 groups.add(one, &moved);
+            }
+        }
+        for (cookie, sample) in &traced.samples {
+            let Some(one) = self.last.as_ref().and_then(|now| now.get(cookie)) else { continue };
+            seen.rtt_samples.record(*sample);
+            if let Some(groups) = &mut self.groups {
+                groups.add_sample(one, *sample);
             }
         }
         if let Some(groups) = &mut self.groups {
@@ -107,22 +130,34 @@ mod tests {
         }
     }
 
+    fn traced(samples: &[(u64, u64)]) -> RttSamples {
+        let samples = samples.iter().map(|(cookie, us)| (*cookie, Nanos::from_us(*us))).collect();
+        RttSamples { samples, are_cut: false }
+    }
+
     #[test]
     fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
         let live = Live::default();
-        let mut connections = Connections::open(&live, Payloads::default()).unwrap();
+        let mut connections =
+            Connections::open(&live, Payloads::default(), &mut Vec::new()).unwrap();
+        let mut read = |found| connections.since_last(found, &traced(&[(1, 230), (2, 5), (9, 7)]));
         let one = |acked| {
             vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)]
         };
-        assert_eq!(connections.since_last(one(1_000)), TcpObservation::default());
-        let seen = connections.since_last(one(1_500));
+        assert_eq!(read(one(1_000)), TcpObservation::default());
+        let seen = read(one(1_500));
         assert_eq!((seen.connections, seen.acked_bytes, seen.retransmitted), (1, 500, 5));
         assert_eq!((seen.rtt.count(), seen.min_rtt), (1, Some(Nanos::from_us(100))));
-        let idle = connections.since_last(one(1_500));
+        // That of the loopback, and that of a connection which is not there, do not count.
+        assert_eq!(
+            (seen.rtt_samples.count(), seen.rtt_samples.max()),
+            (1, Some(Nanos::from_us(230)))
+        );
+        let idle = read(one(1_500));
         assert_eq!((idle.rtt.count(), idle.readings), (0, 1));
-        let backwards = connections.since_last(one(10));
+        let backwards = read(one(10));
         assert_eq!((backwards.acked_bytes, backwards.retransmitted), (0, 0));
-        let new = connections.since_last(vec![connection(3, "10.0.0.1", 70, 9)]);
+        let new = read(vec![connection(3, "10.0.0.1", 70, 9)]);
         assert_eq!(new.acked_bytes, 70, "it began since");
     }
 }

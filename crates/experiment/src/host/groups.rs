@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_linux::TcpConnection;
 use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
 use latput_trial::observation::TcpObservation;
+use latput_units::Nanos;
 
 use super::moved::{Moved, payload};
 
@@ -55,6 +56,13 @@ impl Groups {
         moved.add_to(self.seen.entry(group).or_default(), one);
     }
 
+    /// Adds a round-trip sample of a connection.
+    pub(super) fn add_sample(&mut self, one: &TcpConnection, sample: Nanos) {
+        let own = self.of(one);
+        let group = if self.chosen.contains(&own) { own } else { TcpGroup::Others };
+        self.seen.entry(group).or_default().rtt_samples.record(sample);
+    }
+
     /// Ends a reading.
     pub(super) fn end_reading(&mut self) {
         for (group, connections) in std::mem::take(&mut self.in_reading) {
@@ -69,6 +77,7 @@ impl Groups {
         let mut seen = std::mem::take(&mut self.seen);
         for group in seen.values_mut() {
             group.rtt.pack();
+            group.rtt_samples.pack();
         }
         seen
     }
@@ -107,8 +116,6 @@ impl Payloads {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-
-    use latput_units::Nanos;
 
     use super::*;
 

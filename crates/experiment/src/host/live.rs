@@ -271,17 +271,19 @@ impl<'a> Readings<'a> {
         is_told: &'a dyn Fn() -> bool,
         payloads: Payloads,
     ) -> Self {
-        let (connections, notes) = match Connections::open(&block.watch, payloads) {
-            Ok(connections) => (Some(connections), Vec::new()),
-            Err(error) => (None, vec![format!("no figures of TCP connections: {}", chain(&error))]),
-        };
+        let mut notes = Vec::new();
+        let connections = Connections::open(&block.watch, payloads, &mut notes)
+            .map_err(|error| {
+                notes.push(format!("no figures of TCP connections: {}", chain(&error)))
+            })
+            .ok();
         Self { connections, notes, stop, is_told }
     }
 
     /// What the connections did since the last reading; nothing if they cannot be read, which is told once.
     fn tcp(&mut self) -> TcpObservation {
         let Some(connections) = &mut self.connections else { return TcpObservation::default() };
-        connections.read().unwrap_or_else(|error| {
+        connections.read(&mut self.notes).unwrap_or_else(|error| {
             self.connections = None;
             self.notes.push(format!("no figures of TCP connections: {}", chain(&error)));
             TcpObservation::default()

@@ -395,7 +395,12 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     let Some(slice) = seen.slice.clone() else { return };
     let mut metrics = metrics_of(run.goal.as_ref());
     metrics.extend(run.evidence.guards().iter().map(|guard| guard.metric));
-    metrics.extend([Metric::TcpRttNsP99, Metric::SutPacketCpuNs, Metric::SutCpuBusyRatio]);
+    metrics.extend([
+        Metric::TcpRttNsP99,
+        Metric::TcpRttSampleNsP99,
+        Metric::SutPacketCpuNs,
+        Metric::SutCpuBusyRatio,
+    ]);
     metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
     metrics.sort_unstable();
     metrics.dedup();

@@ -1,4 +1,5 @@
-//! A walk through the kernel's type information (BTF), far enough to check a tracepoint's arguments.
+//! A walk through the kernel's type information (BTF), far enough to check a tracepoint's arguments and to find a
+//! structure's members.
 //!
 //! Format: Documentation/bpf/btf.rst.
 
@@ -13,6 +14,8 @@ const FUNC_PROTO: u32 = 13;
 const MAGIC: u16 = 0xeb9f;
 /// Length of `struct btf_type`.
 const TYPE: usize = 12;
+/// Length of `struct btf_member`.
+const MEMBER: usize = 12;
 
 /// Checks that tracepoint `name` passes `(void *, struct FIRST *, int, int)`. The error says what it
 /// passes instead, or why that cannot be told.
@@ -49,6 +52,42 @@ pub(super) fn check_pointers(
         }
     }
     Ok(())
+}
+
+/// What a program needs that reads a structure which a tracepoint passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TypedTracepoint<const N: usize> {
+    /// The number of the tracepoint's type, by which such a program is attached.
+    pub(super) number: u32,
+    /// Where the members begin, in bytes.
+    pub(super) offsets: [i16; N],
+}
+
+/// Finds tracepoint `name`, whose first argument is a `struct FIRST *`, and members of four bytes of a structure.
+pub(super) fn typed_tracepoint<const N: usize>(
+    bytes: &[u8],
+    (name, first): (&str, &str),
+    (object, members): (&str, [&str; N]),
+) -> Result<TypedTracepoint<N>, String> {
+    let types = Types::read(bytes).ok_or("the type information is damaged")?;
+    let parameters = types.tracepoint(name)?;
+    if !parameters.get(1).is_some_and(|&it| types.is_pointer_to(it, first)) {
+        return Err(format!("the first argument of {name} is no `struct {first} *`"));
+    }
+    let (number, _) = types.alias(&tracepoint_alias(name)).ok_or("it has no such tracepoint")?;
+    let is_it = |found: &Type| found.kind == STRUCT && types.name(found) == object.as_bytes();
+    let found = types.all().find(is_it).ok_or_else(|| format!("it has no `struct {object}`"))?;
+    let mut offsets = [0; N];
+    for (offset, member) in offsets.iter_mut().zip(members) {
+        *offset = types
+            .word(&found, member)
+            .ok_or_else(|| format!("`struct {object}` has no member {member} of 4 bytes"))?;
+    }
+    Ok(TypedTracepoint { number, offsets })
+}
+
+fn tracepoint_alias(name: &str) -> String {
+    format!("btf_trace_{name}")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,16 +143,18 @@ impl<'a> Types<'a> {
     }
 
     fn name(&self, found: &Type) -> &[u8] {
-        let text = self.names.get(found.name as usize..).unwrap_or(&[]);
+        self.text(found.name)
+    }
+
+    fn text(&self, at: u32) -> &[u8] {
+        let text = self.names.get(at as usize..).unwrap_or(&[]);
         text.split(|&byte| byte == 0).next().unwrap_or(&[])
     }
 
     /// The numbers of the parameter types of a tracepoint's function, the hidden first one among them.
     fn tracepoint(&self, name: &str) -> Result<Vec<u32>, String> {
-        let wanted = format!("btf_trace_{name}");
-        let alias = self
-            .all()
-            .find(|found| found.kind == TYPEDEF && self.name(found) == wanted.as_bytes())
+        let (_, alias) = self
+            .alias(&tracepoint_alias(name))
             .ok_or_else(|| format!("it has no tracepoint {name}"))?;
         let function = self
             .get(alias.target)
@@ -122,6 +163,26 @@ impl<'a> Types<'a> {
             .filter(|function| function.kind == FUNC_PROTO)
             .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
         Ok(self.parameters(&function))
+    }
+
+    /// The alias with this name, and its number.
+    fn alias(&self, name: &str) -> Option<(u32, Type)> {
+        let is_it = |found: &Type| found.kind == TYPEDEF && self.name(found) == name.as_bytes();
+        (1..).zip(self.all()).find(|(_, found)| is_it(found))
+    }
+
+    /// Where a structure's member of four bytes begins, in bytes.
+    fn word(&self, object: &Type, name: &str) -> Option<i16> {
+        let field = |at: usize| u32_at(self.bytes, at);
+        let starts = (0..object.count).map(|idx| object.rest + idx * MEMBER);
+        let start = starts
+            .into_iter()
+            .find(|&start| field(start).is_some_and(|at| self.text(at) == name.as_bytes()))?;
+        let is_word =
+            self.strip(field(start + 4)?).is_some_and(|it| it.kind == INT && it.target == 4);
+        // The upper bits, which a structure with bit fields has, are the width of one.
+        let bits = field(start + 8)?;
+        (is_word && bits % 8 == 0).then(|| i16::try_from(bits / 8).ok()).flatten()
     }
 
     /// The numbers of a function's parameter types.
@@ -178,7 +239,7 @@ fn end_of(found: &Type) -> Option<usize> {
         PTR | 7..=12 | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
         INT | 14 | 17 => 4,          // variable, declaration tag
         3 => 12,                     // array
-        STRUCT | 5 | 15 | 19 => found.count * 12, // union, section, 64-bit enumeration
+        STRUCT | 5 | 15 | 19 => found.count * MEMBER, // union, section, 64-bit enumeration
         6 | FUNC_PROTO => found.count * 8, // enumeration
         _ => return None,
     };
@@ -205,21 +266,44 @@ mod tests {
     }
 
     #[test]
+    fn members_of_four_bytes_are_found_by_name() {
+        let bytes = build("btf_trace_tcp_probe", "sock", 4, &[0, 3, 4]);
+        let find = |first, object, member| {
+            typed_tracepoint(&bytes, ("tcp_probe", first), (object, [member]))
+        };
+        let found = TypedTracepoint { number: 7, offsets: [12] };
+        assert_eq!(find("sock", "sock", "srtt_us"), Ok(found));
+        assert!(find("skb", "sock", "srtt_us").unwrap_err().contains("first argument"));
+        assert!(find("sock", "tcp_sock", "srtt_us").unwrap_err().contains("no `struct tcp_sock`"));
+        assert!(find("sock", "sock", "lost").unwrap_err().contains("no member lost"));
+        // A bit of a field, and a pointer.
+        assert!(find("sock", "sock", "flags").unwrap_err().contains("no member flags"));
+        assert!(find("sock", "sock", "next").unwrap_err().contains("no member next"));
+    }
+
+    #[test]
     fn truncated_or_damaged_information_never_panics() {
         let whole = build("btf_trace_napi_poll", "napi_struct", 4, &[0, 3, 4, 4]);
         for end in 0..whole.len() {
             assert!(check_tracepoint(&whole[..end], "napi_poll", "napi_struct").is_err(), "{end}");
+            assert!(find_all(&whole[..end]).is_err(), "{end}");
         }
         for at in 0..whole.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut damaged = whole.clone();
                 damaged[at] = value;
                 let _ = check_tracepoint(&damaged, "napi_poll", "napi_struct");
+                let _ = find_all(&damaged);
             }
         }
     }
 
-    /// 1 = pointer to a struct, 2 = that struct, 3 = const alias of 1, 4 = int, 5 = function,
+    fn find_all(bytes: &[u8]) -> Result<TypedTracepoint<2>, String> {
+        let members = ("napi_struct", ["srtt_us", "flags"]);
+        typed_tracepoint(bytes, ("napi_poll", "napi_struct"), members)
+    }
+
+    /// 1 = pointer to a struct, 2 = that struct, with a member of three kinds, 3 = const alias of 1, 4 = int, 5 = function,
     /// 6 = pointer to it, 7 = the alias that names the tracepoint.
     fn build(tracepoint: &str, object: &str, int_size: u32, parameters: &[u32]) -> Vec<u8> {
         let mut names = vec![0];
@@ -230,6 +314,7 @@ mod tests {
             at
         };
         let (object, tracepoint, int) = (name(object), name(tracepoint), name("int"));
+        let (word, bit, pointer) = (name("srtt_us"), name("flags"), name("next"));
         let count = u32::try_from(parameters.len()).unwrap();
         let mut words = Vec::new();
         let mut add = |name: u32, kind: u32, count: u32, target: u32, rest: &[u32]| {
@@ -237,7 +322,8 @@ mod tests {
             words.extend(rest);
         };
         add(0, PTR, 0, 2, &[]);
-        add(object, STRUCT, 1, 8, &[0, 4, 0]);
+        let members = [word, 4, 12 * 8, bit, 4, 1 << 24 | 16 * 8, pointer, 1, 0];
+        add(object, STRUCT, 3, 24, &members);
         add(0, CONST, 0, 1, &[]);
         add(int, INT, 0, int_size, &[32]);
         let pairs: Vec<u32> = parameters.iter().flat_map(|&number| [0, number]).collect();

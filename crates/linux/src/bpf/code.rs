@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 pub(super) const LOAD: u8 = 0x79; // target = *(u64 *)(source + offset)
+pub(super) const LOAD_32: u8 = 0x61; // target = *(u32 *)(source + offset)
 pub(super) const STORE: u8 = 0x7b; // *(u64 *)(target + offset) = source
 const STORE_IMMEDIATE_32: u8 = 0x62;
 const LOAD_MAP: u8 = 0x18; // two slots, source 1: the immediate is a map's descriptor
@@ -16,6 +17,7 @@ pub(super) const CALL: u8 = 0x85;
 pub(super) const JUMP: u8 = 0x05;
 pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
 pub(super) const JUMP_IF_GREATER_SIGNED: u8 = 0x65;
+pub(super) const JUMP_IF_SAME: u8 = 0x1d; // target == source
 pub(super) const EXIT: u8 = 0x95;
 pub(super) const AND: u8 = 0x5f;
 pub(super) const AND_IMMEDIATE: u8 = 0x57;
@@ -31,8 +33,12 @@ pub(super) const ATOMIC_ADD: i32 = 0x00;
 pub(super) const ATOMIC_EXCHANGE: i32 = 0xe1;
 
 // Helper functions, include/uapi/linux/bpf.h.
-const MAP_LOOKUP: i32 = 1;
+pub(super) const MAP_LOOKUP: i32 = 1;
+pub(super) const MAP_UPDATE: i32 = 2;
 pub(super) const KTIME_GET_NS: i32 = 5;
+pub(super) const GET_SOCKET_COOKIE: i32 = 46;
+pub(super) const RINGBUF_OUTPUT: i32 = 130;
+pub(super) const SKC_TO_TCP_SOCK: i32 = 137;
 
 /// One instruction: `struct bpf_insn`, little endian.
 pub(super) const fn instruction(
@@ -49,15 +55,21 @@ pub(super) const fn instruction(
         | ((immediate as u32) as u64) << 32
 }
 
+/// Puts a map into a register.
+pub(super) const fn load_map(target: u8, map: RawFd) -> [u64; 2] {
+    [instruction(LOAD_MAP, target, 1, 0, map), instruction(0, 0, 0, 0, 0)]
+}
+
 /// Leaves in r0 the address of this CPU's slot of `map`, zero where there is none:
 /// `__u32 key = 0; r0 = bpf_map_lookup_elem(&map, &key);`. Registers 1 to 5 are lost.
 pub(super) const fn look_up(map: RawFd) -> [u64; 6] {
+    let [first, second] = load_map(1, map);
     [
         instruction(STORE_IMMEDIATE_32, 10, 0, -4, 0), // key = 0, on the stack
         instruction(MOVE, 2, 10, 0, 0),
         instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
-        instruction(LOAD_MAP, 1, 1, 0, map),
-        instruction(0, 0, 0, 0, 0),
+        first,
+        second,
         instruction(CALL, 0, 0, 0, MAP_LOOKUP),
     ]
 }

@@ -1,4 +1,4 @@
-//! A map with one value for each possible CPU.
+//! Maps, and one with a value for each possible CPU.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -39,6 +39,17 @@ struct MapElement {
     flags: u64,
 }
 
+/// Creates a map of `map_type` with keys and values of these lengths in bytes.
+pub(super) fn create_map(
+    map_type: u32,
+    [key_size, value_size]: [u32; 2],
+    max_entries: u32,
+) -> io::Result<OwnedFd> {
+    let attributes = MapCreate { map_type, key_size, value_size, max_entries };
+    // SAFETY: there are no addresses in the attributes.
+    unsafe { bpf_fd(MAP_CREATE, &attributes) }
+}
+
 /// One value of `N` words for each possible CPU.
 #[derive(Debug)]
 pub(super) struct PerCpuMap<const N: usize> {
@@ -51,10 +62,7 @@ impl<const N: usize> PerCpuMap<N> {
     pub(super) fn create(what: &str) -> Result<Self, Error> {
         let failed = |source| Error::system(format!("create the BPF map of {what}"), source);
         let value_size = u32::try_from(N * size_of::<u64>()).expect("a small value");
-        let attributes =
-            MapCreate { map_type: MAP_TYPE_PERCPU_ARRAY, key_size: 4, value_size, max_entries: 1 };
-        // SAFETY: there are no addresses in the attributes.
-        let map = unsafe { bpf_fd(MAP_CREATE, &attributes) }.map_err(failed)?;
+        let map = create_map(MAP_TYPE_PERCPU_ARRAY, [4, value_size], 1).map_err(failed)?;
         let possible = possible_cpus()?;
         // How much the kernel copies is by its own number of CPUs, and sysfs may be a container's.
         let mut slots = vec![[UNTOUCHED; N]; MOST_CPUS];

@@ -87,6 +87,9 @@ metrics! {
     TcpRttNsP50,
     TcpRttNsP99,
     TcpRttNsMdev,
+    TcpRttSampleNsMean,
+    TcpRttSampleNsP50,
+    TcpRttSampleNsP99,
     TcpRetransmitsPerS,
     TcpThroughputBps,
     TcpDeliveryBpsMean,
@@ -480,6 +483,28 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "mean deviation of TCP round-trip times",
         definition: "Mean of the deviations of live TCP connections' round-trip times (tcpi_rttvar).",
         summary: Summary::Mean,
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_sample_ns_mean",
+        column: "sample mean",
+        phrase: "mean of the samples of TCP round trips",
+        definition: "Mean of all round-trip samples that the kernel took of live TCP connections, to 1 us, by BPF (tcp_probe).",
+        summary: Summary::Mean,
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_sample_ns_p50",
+        column: "sample p50",
+        phrase: "median of the samples of TCP round trips",
+        definition: "Time that 50 % of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
+        ..TCP_RTT
+    },
+    MetricRow {
+        name: "tcp_rtt_sample_ns_p99",
+        column: "sample p99",
+        phrase: "99th percentile of the samples of TCP round trips",
+        definition: "Time that 99 % of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
         ..TCP_RTT
     },
     MetricRow {

@@ -10,9 +10,11 @@ impl Metric {
     /// The share of round trips that do not exceed this percentile; `None` for other figures.
     pub const fn quantile(self) -> Option<f64> {
         match self {
-            Self::LatencyNsP50 | Self::TcpRttNsP50 => Some(0.5),
+            Self::LatencyNsP50 | Self::TcpRttNsP50 | Self::TcpRttSampleNsP50 => Some(0.5),
             Self::LatencyNsP90 => Some(0.9),
-            Self::LatencyNsP99 | Self::ProbeNsP99 | Self::TcpRttNsP99 => Some(0.99),
+            Self::LatencyNsP99 | Self::ProbeNsP99 | Self::TcpRttNsP99 | Self::TcpRttSampleNsP99 => {
+                Some(0.99)
+            }
             Self::LatencyNsP999 => Some(0.999),
             _ => None,
         }
@@ -102,6 +104,8 @@ fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
     let busy_ns = sut.cpu().busy().as_ns() as f64;
     let tcp = sut.tcp.as_ref();
     let rtt = |quantile: f64| tcp?.rtt.quantile(quantile).map(|time| time.as_ns() as f64);
+    let sample =
+        |quantile: f64| tcp?.rtt_samples.quantile(quantile).map(|time| time.as_ns() as f64);
     match metric {
         Metric::SutPacketCpuNs => rate(busy_ns, sum(rx_packets, tx_packets)),
         Metric::SutKbCpuNs => rate(busy_ns, sum(rx_bytes, tx_bytes) / 1024.0),
@@ -112,6 +116,9 @@ fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
         Metric::TcpRttNsP50 => rtt(0.5),
         Metric::TcpRttNsP99 => rtt(0.99),
         Metric::TcpRttNsMdev => tcp?.rtt_deviation.mean_ns(),
+        Metric::TcpRttSampleNsMean => tcp?.rtt_samples.mean_ns(),
+        Metric::TcpRttSampleNsP50 => sample(0.5),
+        Metric::TcpRttSampleNsP99 => sample(0.99),
         Metric::TcpRetransmitsPerS => rate(tcp?.retransmitted as f64, seconds),
         Metric::TcpThroughputBps => rate(8.0 * sum(tcp?.acked_bytes, tcp?.received_bytes), seconds),
         Metric::TcpDeliveryBpsMean => {

@@ -56,6 +56,7 @@ impl TcpObservation {
     pub fn joined(mut self, other: &Self) -> Self {
         self.rtt.merge(&other.rtt);
         self.rtt_deviation.merge(&other.rtt_deviation);
+        self.rtt_samples.merge(&other.rtt_samples);
         Self {
             readings: self.readings.saturating_add(other.readings),
             connections: self.connections.max(other.connections),
