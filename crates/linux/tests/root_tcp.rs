@@ -48,13 +48,14 @@ fn connections_have_the_figures_that_ss_prints() {
     }
 }
 
+const ROUNDS: u64 = 2_000;
+
 #[test]
 fn each_round_trip_sample_is_seen() {
     if needs_root() {
         return;
     }
     isolate();
-    const ROUNDS: u64 = 2_000;
     let mut tracer = match RttTracer::attach() {
         Ok(tracer) => tracer,
         Err(error) => return eprintln!("skipped: {error}"),

@@ -274,7 +274,7 @@ impl<'a> Readings<'a> {
         let mut notes = Vec::new();
         let connections = Connections::open(&block.watch, payloads, &mut notes)
             .map_err(|error| {
-                notes.push(format!("no figures of TCP connections: {}", chain(&error)))
+                notes.push(format!("no figures of TCP connections: {}", chain(&error)));
             })
             .ok();
         Self { connections, notes, stop, is_told }

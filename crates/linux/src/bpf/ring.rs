@@ -12,7 +12,8 @@ use crate::error::Error;
 const MAP_TYPE_RINGBUF: u32 = 27;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
-const HEADER: u64 = 8;
+/// Bytes before each record, and what records are aligned to.
+const HEADER: usize = 8;
 
 /// Records of `N` words, oldest first.
 #[derive(Debug)]
@@ -57,42 +58,39 @@ impl<const N: usize> Ring<N> {
 
     /// What was written since the last call.
     pub(super) fn take(&mut self) -> Taken<N> {
-        // SAFETY: both words are alive and aligned, as each begins a page, and are only accessed as atomics.
-        let (consumed, produced) = unsafe {
-            let of = |mapping: &Mapping| AtomicU64::from_ptr(mapping.start.as_ptr().cast());
-            (of(&self.consumed), of(&self.produced))
-        };
-        let (mut at, end) = (consumed.load(Ordering::Relaxed), produced.load(Ordering::Acquire));
-        let record = HEADER + (N * size_of::<u64>()) as u64;
-        let was_full = end.wrapping_sub(at) + record > self.bytes as u64;
+        // SAFETY: a page begins with it, which is mapped as long as `self`, and it is only accessed as an atomic.
+        let consumed = unsafe { AtomicU64::from_ptr(self.consumed.start.as_ptr().cast()) };
+        // SAFETY: as before.
+        let produced = unsafe { AtomicU64::from_ptr(self.produced.start.as_ptr().cast()) };
+        let (from, to) = (consumed.load(Ordering::Relaxed), produced.load(Ordering::Acquire));
+        let record = HEADER + N * size_of::<u64>();
+        let unread = usize::try_from(to.wrapping_sub(from)).unwrap_or(usize::MAX);
         let mut records = Vec::new();
-        while at < end {
-            let offset = self.page + usize::try_from(at).unwrap_or(0) % self.bytes;
-            // SAFETY: the header is within the mapping, aligned to 8 bytes, and only accessed as an atomic.
-            let length = unsafe {
-                AtomicU32::from_ptr(self.produced.start.as_ptr().add(offset).cast())
-                    .load(Ordering::Acquire)
-            };
+        let mut read = 0;
+        while read < unread {
+            let at = from.wrapping_add(read as u64) % self.bytes as u64;
+            let header = self.address(usize::try_from(at).expect("less than the ring"));
+            // SAFETY: headers are within the mapping, each at a multiple of 8 bytes, and only accessed as atomics.
+            let length = unsafe { AtomicU32::from_ptr(header.cast()) }.load(Ordering::Acquire);
             if length & BUSY != 0 {
                 break;
             }
-            let bytes = u64::from(length & !DISCARDED);
+            let bytes = (length & !DISCARDED) as usize;
             if length & DISCARDED == 0 && bytes + HEADER == record {
-                // SAFETY: the record is within the second copy's end, complete, and not written again before
+                let words = header.wrapping_add(HEADER).cast::<[u64; N]>();
+                // SAFETY: the record is complete, ends before the second copy does, and is not written again before
                 // `consumed` says so.
-                records.push(unsafe {
-                    self.produced
-                        .start
-                        .as_ptr()
-                        .add(offset + HEADER as usize)
-                        .cast::<[u64; N]>()
-                        .read()
-                });
+                records.push(unsafe { words.read() });
             }
-            at += (bytes + HEADER).next_multiple_of(HEADER);
+            read += (bytes + HEADER).next_multiple_of(HEADER);
         }
-        consumed.store(at, Ordering::Release);
-        Taken { records, was_full }
+        consumed.store(from.wrapping_add(read as u64), Ordering::Release);
+        Taken { records, was_full: unread + record > self.bytes }
+    }
+
+    /// Where the ring's byte `at` is.
+    fn address(&self, at: usize) -> *mut u8 {
+        self.produced.start.as_ptr().wrapping_add(self.page + at)
     }
 }
 
