@@ -322,7 +322,7 @@ mod tests {
             words.extend(rest);
         };
         add(0, PTR, 0, 2, &[]);
-        let members = [word, 4, 12 * 8, bit, 4, 1 << 24 | 16 * 8, pointer, 1, 0];
+        let members = [word, 4, 12 * 8, bit, 4, (1 << 24) | (16 * 8), pointer, 1, 0];
         add(object, STRUCT, 3, 24, &members);
         add(0, CONST, 0, 1, &[]);
         add(int, INT, 0, int_size, &[32]);
