@@ -98,6 +98,9 @@ impl HostLook {
         if bytes.len() > ANSWER_BYTES_MOST {
             return Err(format!("its answer is longer than {ANSWER_BYTES_MOST} bytes"));
         }
+        if bytes.is_empty() {
+            return Err("it has answered nothing".to_owned());
+        }
         let look: Self = serde_json::from_slice(bytes)
             .map_err(|error| format!("its answer is not what latput says: {error}"))?;
         if look.schema != SCHEMA {

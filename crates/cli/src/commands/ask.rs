@@ -16,6 +16,10 @@ const ERRORS_BYTES_MOST: usize = 8 << 10;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How long output is waited for after the command has ended: a child of it may hold the pipes.
 const REST_WITHIN: Duration = Duration::from_millis(200);
+/// Passes that read all that a pipe holds (64 KiB, pipe(7)), and find it empty.
+const REST_PASSES: usize = (64 << 10) / READ_BYTES + 1;
+/// Most that one pass reads of a pipe.
+const READ_BYTES: usize = 16 << 10;
 /// How often to ask whether a command has ended. Its end mostly closes the pipes, and a broker has many to tell of.
 const OPEN_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The same once its pipes are closed.
@@ -65,7 +69,7 @@ pub(super) fn ask(
     let begun = Instant::now();
     let (mut process, pipes) = start()?;
     let mut pipes = Pipes::of(pipes, input);
-    let mut ended_at = None;
+    let mut rest: Option<Rest> = None;
     let mut looked_at = begun;
     let problem = loop {
         let waited = begun.elapsed();
@@ -79,13 +83,14 @@ pub(super) fn ask(
         if !pipes.pass_on() {
             break Some(AskEnding::TooLong);
         }
-        let look_every = if pipes.are_closed() { CLOSED_LOOK_EVERY } else { OPEN_LOOK_EVERY };
-        if ended_at.is_none() && looked_at.elapsed() >= look_every {
-            looked_at = Instant::now();
-            ended_at = process.has_ended().then_some(looked_at);
-        }
-        if ended_at.is_some_and(|at| pipes.are_closed() || at.elapsed() > REST_WITHIN) {
+        if rest.as_mut().is_some_and(|rest| rest.is_read(pipes.are_closed())) {
             break None;
+        }
+        let look_every = if pipes.are_closed() { CLOSED_LOOK_EVERY } else { OPEN_LOOK_EVERY };
+        if rest.is_none() && looked_at.elapsed() >= look_every {
+            looked_at = Instant::now();
+            // A busy broker takes its time to answer, and the command writes meanwhile.
+            rest = process.has_ended().then(Rest::begin);
         }
     };
     let code = process.exit_code();
@@ -93,6 +98,24 @@ pub(super) fn ask(
     let Pipes { out, err, .. } = pipes;
     let err = String::from_utf8_lossy(&err).into_owned();
     Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
+}
+
+/// What is still to be read once a command has ended.
+struct Rest {
+    since: Instant,
+    passes: usize,
+}
+
+impl Rest {
+    fn begin() -> Self {
+        Self { since: Instant::now(), passes: 0 }
+    }
+
+    /// Asked after each pass. All that the command wrote is read, however late its end was seen.
+    fn is_read(&mut self, are_closed: bool) -> bool {
+        self.passes += 1;
+        are_closed || self.passes >= REST_PASSES && self.since.elapsed() > REST_WITHIN
+    }
 }
 
 /// The near ends of a process's pipes.
@@ -165,7 +188,7 @@ fn is_for_now(error: &io::Error) -> bool {
 /// Reads once; forgets the pipe at its end.
 fn read(pipe: &mut Option<File>, to: &mut Vec<u8>) {
     let Some(from) = pipe else { return };
-    let mut buffer = [0; 16 << 10];
+    let mut buffer = [0; READ_BYTES];
     match from.read(&mut buffer) {
         Ok(0) => *pipe = None,
         Ok(length) => to.extend_from_slice(&buffer[..length]),
@@ -216,6 +239,20 @@ mod tests {
         // Who does not read is no reason to wait.
         let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
         assert_eq!(ending, AskEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
+    }
+
+    #[test]
+    fn all_that_a_command_wrote_is_read_however_late_its_end_is_seen() {
+        let long_ago = Instant::now().checked_sub(LONG).unwrap();
+        let mut held = Rest { since: long_ago, passes: 0 };
+        assert_eq!((1..REST_PASSES).filter(|_| held.is_read(false)).count(), 0);
+        assert!(held.is_read(false), "a child holds the pipes");
+        assert!(!Rest::begin().is_read(false));
+        assert!(Rest::begin().is_read(true));
+        // As much as a pipe holds, from a child that ends it all at once.
+        let ending = run("head -c 65536 /dev/zero; sleep 100 & exit 0", "", LONG, false);
+        let AskEnding::Ended { code: Some(0), out, .. } = ending else { panic!("{ending:?}") };
+        assert_eq!(out.len(), 65_536);
     }
 
     #[test]
