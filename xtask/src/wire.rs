@@ -1,9 +1,11 @@
 //! `cargo xtask bench-wire`: latput's figures beside what tcpdump saw of the same packets on the lab's wire.
 //!
 //! The mean of `ping` drifts with the machine by more than the goal, so each program is held to the wire of its own
-//! packets, and the two ratios are compared. Counters of slices are held to the wire's count of the same window.
+//! packets, and the two ratios are compared. Counters of slices are held to the wire's count of the same window. The
+//! traffic between slices is compared: where the setting changes, and where it stays.
 
 mod capture;
+mod changes;
 mod ping;
 mod slices;
 
@@ -38,6 +40,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     println!("{pings}");
     let slices = slices::compare(&lab, options.repetitions)?;
     println!("{slices}");
-    ensure!(pings.is_good() && slices.is_good(), "a goal is missed");
+    let changes = changes::compare(&lab, options.repetitions)?;
+    println!("{changes}");
+    ensure!(pings.is_good() && slices.is_good() && changes.is_good(), "a goal is missed");
     Ok(())
 }

@@ -35,14 +35,27 @@ pub struct Slices {
     errors: [Vec<f64>; 2],
 }
 
+/// A run of slices: what latput said of each, in their order, and what was on the wire.
+#[derive(Debug)]
+pub struct Recorded {
+    pub slices: Vec<Slice>,
+    pub wire: Wire,
+}
+
 /// Runs the plan under tcpdump.
 pub fn compare(lab: &Lab, repetitions: u32) -> Result<Slices> {
+    let Recorded { slices, wire } = record(lab, PLAN, repetitions)?;
+    judge(&slices, &wire)
+}
+
+/// Runs a plan, of which the part `[method]` comes last, under tcpdump.
+pub fn record(lab: &Lab, plan_text: &str, repetitions: u32) -> Result<Recorded> {
     let path = |name: &str| lab.scratch.join(name).display().to_string();
     let (plan, results) = (path("plan.toml"), path("results.db"));
     let method = format!(
         "warmup = \"{WARMUP_MS}ms\"\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n"
     );
-    std::fs::write(&plan, format!("{PLAN}{method}")).context("cannot write the plan")?;
+    std::fs::write(&plan, format!("{plan_text}{method}")).context("cannot write the plan")?;
     let _unless_there_is_none = std::fs::remove_file(&results);
     let latput = |words: &[&str]| lab.run_latput(words, Instant::now() + ENDS_WITHIN);
     let capture = Capture::start(lab, SERVER)?;
@@ -54,17 +67,18 @@ pub fn compare(lab: &Lab, repetitions: u32) -> Result<Slices> {
         let those = packets.iter().filter(|packet| packet.from_sut == from_sut);
         those.map(|packet| packet.at_us).collect()
     };
-    judge(&slices, &Wire { at_us: [at(false), at(true)] })
+    Ok(Recorded { slices, wire: Wire { at_us: [at(false), at(true)] } })
 }
 
 /// When packets passed: those to the system under test, and those from it; microseconds since 1970.
 #[derive(Debug)]
-struct Wire {
-    at_us: [Vec<u64>; 2],
+pub struct Wire {
+    pub at_us: [Vec<u64>; 2],
 }
 
 impl Wire {
-    fn count(&self, way: usize, from_us: u64, length_us: u64) -> u64 {
+    /// Packets of one way in a window.
+    pub fn count(&self, way: usize, from_us: u64, length_us: u64) -> u64 {
         let before = |at_us| self.at_us[way].partition_point(|packet| *packet < at_us);
         (before(from_us + length_us) - before(from_us)) as u64
     }
@@ -72,11 +86,12 @@ impl Wire {
 
 /// What latput counted in one slice.
 #[derive(Clone, Copy, Debug)]
-struct Slice {
-    window_started_us: u64,
-    window_us: u64,
+pub struct Slice {
+    pub setting: usize,
+    pub window_started_us: u64,
+    pub window_us: u64,
     /// Packets received and sent by the system under test.
-    counts: [u64; 2],
+    pub counts: [u64; 2],
 }
 
 fn slices(json: &str) -> Result<Vec<Slice>> {
@@ -86,6 +101,7 @@ fn slices(json: &str) -> Result<Vec<Slice>> {
     }
     #[derive(Deserialize)]
     struct Run {
+        setting: usize,
         hosts: Vec<Host>,
     }
     #[derive(Deserialize)]
@@ -101,12 +117,15 @@ fn slices(json: &str) -> Result<Vec<Slice>> {
     let slice = |run: &Run| -> Result<Slice> {
         let sut = run.hosts.iter().find(|host| host.role == "sut").context("no SUT")?;
         Ok(Slice {
+            setting: run.setting,
             window_started_us: sut.window_started_unix_ns / 1000,
             window_us: sut.window_ns / 1000,
             counts: [sut.rx_packets_count, sut.tx_packets_count],
         })
     };
-    runs.iter().map(slice).collect()
+    let mut slices: Vec<Slice> = runs.iter().map(slice).collect::<Result<_>>()?;
+    slices.sort_by_key(|slice| slice.window_started_us);
+    Ok(slices)
 }
 
 fn judge(slices: &[Slice], wire: &Wire) -> Result<Slices> {
@@ -177,7 +196,8 @@ mod tests {
             let slice = |idx: u64| {
                 let window_started_us = STARTED_US + idx * 250_000 + 237_000;
                 let counts = [0, 1].map(|way| wire.count(way, window_started_us, 225_000) + more);
-                Slice { window_started_us: window_started_us + late_us, window_us: 225_000, counts }
+                let window_started_us = window_started_us + late_us;
+                Slice { setting: 0, window_started_us, window_us: 225_000, counts }
             };
             (0..40).map(slice).collect()
         };
@@ -190,10 +210,10 @@ mod tests {
 
     #[test]
     fn slices_are_read_from_a_report() {
-        let run = r#"{"hosts": [{"role": "sut", "window_started_unix_ns": 1795559986000000999,
+        let run = r#"{"setting": 1, "hosts": [{"role": "sut", "window_started_unix_ns": 1795559986000000999,
             "window_ns": 225128750, "rx_packets_count": 826, "tx_packets_count": 694}]}"#;
         let found = slices(&format!(r#"{{"runs": [{run}, {run}]}}"#)).unwrap();
-        assert_eq!(found.len(), 2);
+        assert_eq!((found.len(), found[0].setting), (2, 1));
         assert_eq!((found[1].window_started_us, found[0].counts), (STARTED_US, [826, 694]));
         assert!(slices(r#"{"runs": []}"#).is_err());
     }
