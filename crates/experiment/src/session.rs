@@ -356,6 +356,9 @@ impl Session<'_> {
                 return Ok(());
             }
             let trials = too_wide.len() * self.results.settings.len();
+            if block == method.repetitions_min {
+                self.progress.remark(&self.more_blocks(trials));
+            }
             if !self.fits_budget(before, trials) {
                 let note =
                     "stopped at the time budget, with some intervals wider than was asked for";
@@ -366,6 +369,22 @@ impl Session<'_> {
             self.block(runner, block, &settings, &too_wide)?;
         }
         Ok(())
+    }
+
+    /// What is told when the planned blocks were not enough; one more has so many trials.
+    fn more_blocks(&self, trials: usize) -> String {
+        let method = &self.run.plan.method;
+        let most = method.repetitions_max - method.repetitions_min;
+        let percent = (1e5 * method.half_width).round() / 1e3;
+        let told =
+            format!("some intervals are wider than {percent} %: up to {most} more blocks follow");
+        if self.is_simulated {
+            return told;
+        }
+        let longest = self.trial_time() * count(trials) * most;
+        let within =
+            method.budget.map_or_else(String::new, |it| format!(" and the budget of {it}"));
+        format!("{told}, within {:.0} min{within}", (longest.as_secs_f64() / 60.0).ceil())
     }
 
     /// Reports a remark, and stores it once with the results.
