@@ -4,6 +4,7 @@ mod connections;
 mod groups;
 mod live;
 mod moved;
+mod samples;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -79,8 +80,8 @@ pub(crate) struct HostSession {
     wanted: BTreeSet<Knob>,
     /// Knobs that were left to somebody else since the last report, in sentences.
     left: Vec<String>,
-    /// What is known of the connections that live traffic is told apart by.
-    tcp_payloads: groups::Payloads,
+    /// What is known of live traffic's connections.
+    tcp_known: connections::Known,
 }
 
 impl HostSession {
@@ -136,7 +137,7 @@ impl HostSession {
             was_linked,
             wanted,
             left,
-            tcp_payloads: groups::Payloads::default(),
+            tcp_known: connections::Known::default(),
         };
         Ok((host, opened))
     }

@@ -28,6 +28,8 @@ pub const TOLD: &[Metric] = &[
     Metric::TcpRttNsP50,
     Metric::TcpRttNsMean,
     Metric::TcpRttNsP99,
+    Metric::TcpRttSampleNsP50,
+    Metric::TcpRttSampleNsP99,
     Metric::TcpRetransmitsPerS,
     Metric::TcpThroughputBps,
 ];

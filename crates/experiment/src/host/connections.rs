@@ -2,24 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_linux::{RttSamples, RttTracer, TcpConnection, TcpMeter};
+use latput_linux::{TcpConnection, TcpMeter};
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
+use latput_units::Nanos;
 
-use super::chain;
 use super::groups::{Groups, Payloads};
 use super::moved::Moved;
+use super::samples::Samples;
 
 /// Most connections of a reading that count. Of more the first are enough for any percentile.
 const MOST_CONNECTIONS: usize = 20_000;
-const CUT: &str = "some round-trip samples of TCP are missing: there were more than latput keeps";
+
+/// What is known of the connections from one block to the next.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    payloads: Payloads,
+    /// Whether round-trip samples came faster than they may be traced.
+    has_too_many_samples: bool,
+}
 
 /// Reads connections, and tells what happened between two readings.
 #[derive(Debug)]
 pub(super) struct Connections<'a> {
     meter: TcpMeter,
-    /// `None` where samples cannot be traced.
-    tracer: Option<RttTracer>,
+    samples: Samples,
     watch: &'a Live,
     /// The last reading, by the kernel's number; `None` before the first.
     last: Option<BTreeMap<u64, TcpConnection>>,
@@ -28,20 +35,20 @@ pub(super) struct Connections<'a> {
 }
 
 impl<'a> Connections<'a> {
-    /// `payloads` is what is known of groups; [`Self::into_payloads`] gives it back. `notes` gets what cannot be seen.
+    /// `known` is of the blocks before; [`Self::into_known`] gives it back. `notes` gets what cannot be seen.
     pub(super) fn open(
         watch: &'a Live,
-        payloads: Payloads,
+        known: Known,
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
-        let tracer = RttTracer::attach().map_err(|error| notes.push(chain(&error))).ok();
+        let samples = Samples::open(known.has_too_many_samples, notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
         };
-        let groups = watch.by.map(|by| Groups::new(by, listening, payloads));
-        Ok(Self { meter, tracer, watch, last: None, groups })
+        let groups = watch.by.map(|by| Groups::new(by, listening, known.payloads));
+        Ok(Self { meter, samples, watch, last: None, groups })
     }
 
     /// What happened since the last reading. The first tells nothing: what was before it is not known.
@@ -50,11 +57,8 @@ impl<'a> Connections<'a> {
         notes: &mut Vec<String>,
     ) -> Result<TcpObservation, latput_linux::Error> {
         let found = self.meter.connections()?;
-        let traced = self.tracer.as_mut().map(RttTracer::take).unwrap_or_default();
-        if traced.are_cut && self.last.is_some() && !notes.iter().any(|note| note == CUT) {
-            notes.push(CUT.to_owned());
-        }
-        Ok(self.since_last(found, &traced))
+        let samples = self.samples.take(notes);
+        Ok(self.since_last(found, &samples))
     }
 
     /// What happened in each group since the last call.
@@ -62,11 +66,18 @@ impl<'a> Connections<'a> {
         self.groups.as_mut().map(Groups::take).unwrap_or_default()
     }
 
-    pub(super) fn into_payloads(self) -> Payloads {
-        self.groups.map(Groups::into_payloads).unwrap_or_default()
+    pub(super) fn into_known(self) -> Known {
+        Known {
+            payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(),
+            has_too_many_samples: self.samples.has_too_many(),
+        }
     }
 
-    fn since_last(&mut self, found: Vec<TcpConnection>, traced: &RttSamples) -> TcpObservation {
+    fn since_last(
+        &mut self,
+        found: Vec<TcpConnection>,
+        samples: &[(u64, Nanos)],
+    ) -> TcpObservation {
         let counts = |one: &TcpConnection| {
             !one.local.0.is_loopback()
                 && self.watch.counts([one.local.1, one.remote.1], one.remote.0)
@@ -93,7 +104,7 @@ impl<'a> Connections<'a> {
                 groups.add(one, &moved);
             }
         }
-        for (cookie, sample) in &traced.samples {
+        for (cookie, sample) in samples {
             let Some(one) = self.last.as_ref().and_then(|now| now.get(cookie)) else { continue };
             seen.rtt_samples.record(*sample);
             if let Some(groups) = &mut self.groups {
@@ -110,8 +121,6 @@ impl<'a> Connections<'a> {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-
-    use latput_units::Nanos;
 
     use super::*;
 
@@ -130,17 +139,12 @@ mod tests {
         }
     }
 
-    fn traced(samples: &[(u64, u64)]) -> RttSamples {
-        let samples = samples.iter().map(|(cookie, us)| (*cookie, Nanos::from_us(*us))).collect();
-        RttSamples { samples, are_cut: false }
-    }
-
     #[test]
     fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
         let live = Live::default();
-        let mut connections =
-            Connections::open(&live, Payloads::default(), &mut Vec::new()).unwrap();
-        let mut read = |found| connections.since_last(found, &traced(&[(1, 230), (2, 5), (9, 7)]));
+        let mut connections = Connections::open(&live, Known::default(), &mut Vec::new()).unwrap();
+        let samples = [(1, 230), (2, 5), (9, 7)].map(|(cookie, us)| (cookie, Nanos::from_us(us)));
+        let mut read = |found| connections.since_last(found, &samples);
         let one = |acked| {
             vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)]
         };
@@ -150,8 +154,8 @@ mod tests {
         assert_eq!((seen.rtt.count(), seen.min_rtt), (1, Some(Nanos::from_us(100))));
         // That of the loopback, and that of a connection which is not there, do not count.
         assert_eq!(
-            (seen.rtt_samples.count(), seen.rtt_samples.max()),
-            (1, Some(Nanos::from_us(230)))
+            (seen.rtt_samples.count(), seen.rtt_samples.max().map(|most| most.as_us_f64().round())),
+            (1, Some(230.0))
         );
         let idle = read(one(1_500));
         assert_eq!((idle.rtt.count(), idle.readings), (0, 1));

@@ -11,8 +11,7 @@ use latput_trial::observation::{HostObservation, TcpObservation};
 use latput_trial::{Observation, Traffic};
 use latput_units::{Clock, Nanos};
 
-use super::connections::Connections;
-use super::groups::Payloads;
+use super::connections::{Connections, Known};
 use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
 use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure, put_at};
 use crate::protocol::{Failure, failed};
@@ -70,7 +69,7 @@ impl HostSession {
             return Err(failed("a block of live traffic that no host could run"));
         }
         let mut readings =
-            Readings::open(block, stop, is_told, std::mem::take(&mut self.tcp_payloads));
+            Readings::open(block, stop, is_told, std::mem::take(&mut self.tcp_known));
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
@@ -148,8 +147,7 @@ impl HostSession {
     fn told(&mut self, seen: LiveSeen, readings: Readings<'_>, state: &State) -> LiveSeen {
         let mut drift = differences(state, &self.kernel.read_all(&self.open.interface));
         drift.extend(self.not_in_force());
-        self.tcp_payloads =
-            readings.connections.map(Connections::into_payloads).unwrap_or_default();
+        self.tcp_known = readings.connections.map(Connections::into_known).unwrap_or_default();
         LiveSeen { notes: readings.notes, drift, left: self.take_left(), ..seen }
     }
 
@@ -269,10 +267,10 @@ impl<'a> Readings<'a> {
         block: &'a LiveBlock,
         stop: &'a Stop,
         is_told: &'a dyn Fn() -> bool,
-        payloads: Payloads,
+        known: Known,
     ) -> Self {
         let mut notes = Vec::new();
-        let connections = Connections::open(&block.watch, payloads, &mut notes)
+        let connections = Connections::open(&block.watch, known, &mut notes)
             .map_err(|error| {
                 notes.push(format!("no figures of TCP connections: {}", chain(&error)));
             })
