@@ -1,7 +1,7 @@
-//! How much a change between slices disturbs the traffic, on the wire.
+//! What a change between slices costs the traffic, on the wire.
 //!
-//! Both settings are alike, so only the change itself can be seen. Where two slices of one setting follow each other,
-//! nothing changes: the same time between slices is looked at there.
+//! Two settings are alike, so only the change itself can be seen. Where two slices of one setting follow each other,
+//! nothing changes: the same times are looked at there.
 
 use std::fmt;
 
@@ -10,14 +10,20 @@ use anyhow::{Result, ensure};
 use super::slices::{Recorded, Slice, Wire, record};
 use crate::peers::lab::Lab;
 
-/// How many packets may be missing between slices because of a change.
-const GOAL: f64 = 0.05;
+/// How much traffic a change may cost within what is cut, milliseconds.
+const GOAL_MS: f64 = 10.0;
+/// How far the traffic behind the cut may be from that without a change.
+const GOAL_BEHIND: f64 = 0.05;
+/// What counts as just behind the cut.
+const BEHIND_US: u64 = 25_000;
 /// Longer times between slices are those between connections.
 const LONGEST_US: u64 = 100_000;
 /// Normal quantile of a two-sided interval at 99 %.
 const Z: f64 = 2.576;
+/// The setting of before the run, which is not like the others.
+const TODAY: usize = 0;
 
-/// As many requests as can be answered: what the change costs cannot be caught up.
+/// As many requests as can be answered: what a change costs cannot be caught up.
 const PLAN: &str = r#"schema = 1
 name = "changes on the wire"
 [factors]
@@ -29,15 +35,22 @@ burst = 16
 design = "slices"
 "#;
 
-/// Packets per second between two slices, as a share of those in the slices before and behind.
-#[derive(Debug, Default, PartialEq)]
+/// The traffic between slices and just behind, where the setting changes and where it stays.
+#[derive(Debug, Default)]
 pub struct Changes {
-    /// Where the setting changes.
-    changed: Vec<f64>,
-    /// Where it stays.
-    kept: Vec<f64>,
-    /// The time between slices, microseconds, all of them together.
-    between_us: u64,
+    changed: Borders,
+    kept: Borders,
+}
+
+/// Borders between slices.
+#[derive(Debug, Default)]
+struct Borders {
+    /// How long each is, milliseconds.
+    cut_ms: Vec<f64>,
+    /// How long the slices around take for the packets in each, milliseconds.
+    packets_ms: Vec<f64>,
+    /// Packets per second just behind each, as a share of those in the slices around.
+    behind: Vec<f64>,
 }
 
 /// Runs the plan under tcpdump.
@@ -50,36 +63,65 @@ fn judge(slices: &[Slice], wire: &Wire) -> Result<Changes> {
     let mut found = Changes::default();
     for pair in slices.windows(2) {
         let [before, behind] = [pair[0], pair[1]];
+        let is_kept = before.setting == behind.setting;
+        if !is_kept && (before.setting == TODAY || behind.setting == TODAY) {
+            continue;
+        }
         let from_us = before.window_started_us + before.window_us;
-        let length_us = behind.window_started_us.saturating_sub(from_us);
-        if length_us == 0 || length_us > LONGEST_US {
+        let cut_us = behind.window_started_us.saturating_sub(from_us);
+        if cut_us == 0 || cut_us > LONGEST_US {
             continue;
         }
         let packets = |from_us, length_us| wire.count(0, from_us, length_us) as f64;
         let of_slice = |slice: Slice| packets(slice.window_started_us, slice.window_us);
-        let around =
-            (of_slice(before) + of_slice(behind)) / (before.window_us + behind.window_us) as f64;
-        ensure!(around > 0.0, "tcpdump saw nothing in two slices");
-        let share = packets(from_us, length_us) / length_us as f64 / around;
-        if before.setting == behind.setting { &mut found.kept } else { &mut found.changed }
-            .push(share);
-        found.between_us += length_us;
+        let packets_around = of_slice(before) + of_slice(behind);
+        ensure!(packets_around > 0.0, "tcpdump saw nothing in two slices");
+        let per_us = packets_around / (before.window_us + behind.window_us) as f64;
+        let borders = if is_kept { &mut found.kept } else { &mut found.changed };
+        borders.cut_ms.push(cut_us as f64 / 1e3);
+        borders.packets_ms.push(packets(from_us, cut_us) / per_us / 1e3);
+        let just_behind = packets(behind.window_started_us, BEHIND_US);
+        borders.behind.push(just_behind / BEHIND_US as f64 / per_us);
     }
-    ensure!(found.changed.len() > 2 && found.kept.len() > 2, "too few slices follow each other");
+    let enough = |borders: &Borders| borders.behind.len() > 2;
+    ensure!(enough(&found.changed) && enough(&found.kept), "too few slices follow each other");
     Ok(found)
 }
 
 impl Changes {
-    /// Share of the packets between slices that a change costs, and half of its 99 % interval.
-    fn lost(&self) -> (f64, f64) {
-        let [changed, kept] = [&self.changed, &self.kept].map(|shares| mean(shares));
-        (kept.0 - changed.0, Z * changed.1.hypot(kept.1))
+    /// What a change costs within the cut, milliseconds of traffic, with half of its 99 % interval.
+    fn cost_ms(&self) -> (f64, f64) {
+        let lost = |borders: &Borders| {
+            let lost = borders.cut_ms.iter().zip(&borders.packets_ms).map(|(cut, sent)| cut - sent);
+            lost.collect::<Vec<f64>>()
+        };
+        difference(&lost(&self.changed), &lost(&self.kept))
     }
 
-    /// Whether a change costs few packets.
-    pub fn is_good(&self) -> bool {
-        self.lost().0 <= GOAL
+    /// How much more traffic there is just behind a cut with a change, as a share, with half of its 99 % interval.
+    fn behind(&self) -> (f64, f64) {
+        difference(&self.changed.behind, &self.kept.behind)
     }
+
+    /// Whether a change costs little, and nothing is proven to be left of it behind the cut.
+    pub fn is_good(&self) -> bool {
+        self.is_cheap() && self.is_over()
+    }
+
+    fn is_cheap(&self) -> bool {
+        self.cost_ms().0 <= GOAL_MS
+    }
+
+    fn is_over(&self) -> bool {
+        let (more, half) = self.behind();
+        more.abs() - half <= GOAL_BEHIND
+    }
+}
+
+/// The difference of two means, and half of its 99 % interval.
+fn difference(one: &[f64], other: &[f64]) -> (f64, f64) {
+    let [one, other] = [one, other].map(mean);
+    (one.0 - other.0, Z * one.1.hypot(other.1))
 }
 
 /// The mean and its standard error.
@@ -92,23 +134,27 @@ fn mean(values: &[f64]) -> (f64, f64) {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [changed, kept] = [&self.changed, &self.kept].map(|shares| mean(shares));
-        let (lost, half) = self.lost();
-        let count = self.changed.len() + self.kept.len();
-        let between_ms = self.between_us as f64 / 1e3 / count as f64;
-        let mark = if self.is_good() { "" } else { " !" };
+        let mark = |is_good: bool| if is_good { "" } else { " !" };
+        let (cost, half) = self.cost_ms();
+        let (more, behind_half) = self.behind();
+        let percent = |share: f64| 100.0 * share;
         write!(
             f,
-            "packets between slices ({between_ms:.0} ms) against those in them: {:.3} where the setting changes ({}), {:.3} where it \
-             stays ({})\n  a change costs {:.1} % of them, 99 % within {:.1} to {:.1} %   goal: at most {:.0} %{mark}",
-            changed.0,
-            self.changed.len(),
-            kept.0,
-            self.kept.len(),
-            lost * 100.0,
-            (lost - half) * 100.0,
-            (lost + half) * 100.0,
-            GOAL * 100.0
+            "traffic at {} changes, against {} places without, between slices ({:.0} ms are cut)\n  \
+             a change costs {cost:.1} ms of traffic in the cut, 99 % within {:.1} to {:.1} ms   goal: at most {GOAL_MS:.0} ms{}\n  \
+             in {} ms behind the cut {:+.1} % packets, 99 % within {:+.1} to {:+.1} %   goal: within {:.0} %{}",
+            self.changed.behind.len(),
+            self.kept.behind.len(),
+            mean(&self.changed.cut_ms).0,
+            cost - half,
+            cost + half,
+            mark(self.is_cheap()),
+            BEHIND_US / 1000,
+            percent(more),
+            percent(more - behind_half),
+            percent(more + behind_half),
+            percent(GOAL_BEHIND),
+            mark(self.is_over()),
         )
     }
 }
@@ -120,10 +166,10 @@ mod tests {
     const STARTED_US: u64 = 1_795_559_986_000_000;
 
     /// Slices of 225 ms every 250 ms, two settings as A B B A; a packet each 100 us, and none for so long behind a
-    /// change.
+    /// change, which comes 25 ms before the slice.
     fn judged(silent_us: u64) -> Changes {
         let start = |idx: u64| STARTED_US + idx * 250_000;
-        let setting = |idx: u64| usize::from(matches!(idx % 4, 1 | 2));
+        let setting = |idx: u64| 1 + usize::from(matches!(idx % 4, 1 | 2));
         let slice = |idx: u64| Slice {
             setting: setting(idx),
             window_started_us: start(idx) + 25_000,
@@ -142,18 +188,27 @@ mod tests {
     #[test]
     fn what_a_change_costs_is_seen_and_what_is_everywhere_is_not() {
         let none = judged(0);
-        assert!(none.is_good() && none.lost().0.abs() < 1e-6, "{none}");
-        assert_eq!((none.changed.len(), none.kept.len()), (20, 19));
-        let (lost, half) = judged(5_000).lost();
-        assert!((lost - 0.2).abs() < 0.01 && half < 0.01, "{lost} {half}");
-        assert!(!judged(5_000).is_good() && judged(1_000).is_good());
+        assert!(none.is_good() && none.cost_ms().0.abs() < 1e-6, "{none}");
+        assert_eq!((none.changed.behind.len(), none.kept.behind.len()), (20, 19));
+        let (cost, half) = judged(5_000).cost_ms();
+        assert!((cost - 5.0).abs() < 0.1 && half < 0.1, "{cost} {half}");
+        assert!(judged(5_000).is_good());
+        assert!(!judged(15_000).is_cheap() && judged(15_000).is_over());
+        // A tenth of the time behind the cut.
+        assert!(!judged(27_500).is_over());
     }
 
     #[test]
-    fn slices_of_two_connections_are_not_neighbours() {
-        let slice =
-            |at_us| Slice { setting: 0, window_started_us: at_us, window_us: 10, counts: [0, 0] };
-        let wire = Wire { at_us: [vec![0, 5, 200_005], Vec::new()] };
-        assert!(judge(&[slice(0), slice(200_000)], &wire).unwrap_err().to_string().contains("few"));
+    fn slices_of_two_connections_and_of_unlike_settings_are_not_compared() {
+        let slice = |setting, at_us| Slice {
+            setting,
+            window_started_us: at_us,
+            window_us: 10,
+            counts: [0, 0],
+        };
+        let wire = Wire { at_us: [vec![0, 5, 25, 200_005], Vec::new()] };
+        for unlike in [[slice(1, 0), slice(1, 200_000)], [slice(0, 0), slice(1, 20)]] {
+            assert!(judge(&unlike, &wire).unwrap_err().to_string().contains("too few"));
+        }
     }
 }
