@@ -32,9 +32,8 @@ const COMMAND: &str = "iperf3 -s";
 const RESULTS_BYTES: u32 = 256 << 10;
 /// Time for a server to read its receive buffers before it ends a test.
 const LAST_WORDS: Nanos = Nanos::from_s(15);
-/// Further attempts when a server closes a fresh connection between two tests, and the interval
-/// between attempts.
-const GREETINGS_MORE: u32 = 3;
+/// Further attempts while a server is between two tests, and the interval between attempts: two seconds.
+const GREETINGS_MORE: u32 = 10;
 const BETWEEN_TESTS: Duration = Duration::from_millis(200);
 /// Time after a broken connection in which the server's reason may arrive.
 const REASON: Nanos = Nanos::from_ms(300);
@@ -230,8 +229,9 @@ fn introduce(
     Ok(socket)
 }
 
-/// Connects and receives the request for parameters. After each test the server closes its
-/// listening socket and opens another. A connection in between is cut off and tried again.
+/// Connects and receives the request for parameters. A server ends a test after its client has, and calls itself busy
+/// until then. It then closes its listening socket and opens another, and a connection in between is cut off. Both are
+/// tried again.
 fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnection, Error> {
     let attempt = || {
         let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
@@ -241,7 +241,7 @@ fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnecti
     };
     let mut line = attempt();
     for _ in 0..GREETINGS_MORE {
-        let Err(Error::PeerGone { .. }) = line else { break };
+        let Err(Error::PeerGone { .. } | Error::Busy { .. }) = line else { break };
         std::thread::sleep(BETWEEN_TESTS);
         match attempt() {
             // Not listening yet. The first error stays the reported one.
