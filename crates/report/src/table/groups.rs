@@ -19,7 +19,8 @@ pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
     let Some(found) = ConnectionGroups::of(view.results) else { return String::new() };
     let by = found.by.name();
     let mut text = format!("By {by}, under today's setting\n");
-    text += &(plain(todays(&found), 1..=TOLD.len() + 1).join("\n") + "\n\n");
+    let told = told(&found);
+    text += &(plain(todays(&found, &told), 1..=told.len() + 1).join("\n") + "\n\n");
     for (setting, comparison) in &found.comparisons {
         let _ = writeln!(text, "By {by}, {} against today", view.full_label(*setting));
         let mut table = Table::new();
@@ -49,21 +50,27 @@ fn is_shown(figure: &FigureComparison) -> bool {
         || matches!(figure.verdict, Verdict::Better | Verdict::Worse)
 }
 
-fn todays(found: &ConnectionGroups) -> Table {
+/// The figures that any group has: samples of round trips cannot be traced everywhere.
+fn told(found: &ConnectionGroups) -> Vec<Metric> {
+    let is_there = |metric: &Metric| found.groups.iter().any(|it| it.today.contains_key(metric));
+    TOLD.iter().copied().filter(is_there).collect()
+}
+
+fn todays(found: &ConnectionGroups, told: &[Metric]) -> Table {
     let values = |metric: &Metric| {
         let all = found.groups.iter().filter_map(|group| group.today.get(metric));
         all.map(|estimate| estimate.value).filter(|value| value.is_finite()).fold(0.0, f64::max)
     };
     let scales: Vec<Scale> =
-        TOLD.iter().map(|metric| Scale::of(*metric, &Traffic::Live, values(metric))).collect();
+        told.iter().map(|metric| Scale::of(*metric, &Traffic::Live, values(metric))).collect();
     let mut table = Table::new();
-    let names = TOLD
+    let names = told
         .iter()
         .zip(&scales)
         .map(|(metric, scale)| format!("{}\n{}", metric.column(), scale.unit));
     table.set_header([String::new(), "conns".to_owned()].into_iter().chain(names));
     for group in &found.groups {
-        let figures = TOLD.iter().zip(&scales).map(|(metric, scale)| {
+        let figures = told.iter().zip(&scales).map(|(metric, scale)| {
             group.today.get(metric).map_or("-".to_owned(), |it| scale.number(it.value))
         });
         let first = [group.name.clone(), group.connections.to_string()];
