@@ -29,11 +29,11 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, chain};
 use crate::interval::HostInterval;
 use crate::keeper;
-use crate::keeper::operation::{Count, Counted, EarlyEnd};
+use crate::keeper::operation::{Count, Counted};
 use crate::keeper::rights::KeepersRights;
 use crate::protocol::{
-    Answer, Failure, Finished, HostSlice, LineError, Look, Open, Opened, Part, Request, SCHEMA,
-    failed,
+    Answer, EarlyEnd, Failure, Finished, HostSlice, LineError, Look, Open, Opened, Part, Request,
+    SCHEMA, failed,
 };
 
 use self::keeper_line::KeeperLine;
@@ -246,8 +246,7 @@ impl Service<'_> {
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
-            Request::Go { at, warmup, duration, interval, turns, may_end_early } => {
-                let early_end = EarlyEnd::at_count(may_end_early);
+            Request::Go { at, warmup, duration, interval, turns, early_end } => {
                 let wanted = Count { at, warmup, duration, turns, early_end };
                 self.go(keeper::window(&wanted)?, wanted, interval, line)
             }
@@ -341,8 +340,8 @@ impl Service<'_> {
             let mut watch = IntervalReporter::new(window, interval, &units, &mut tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
             let is_told = wanted.early_end != EarlyEnd::Never;
-            let has_count = is_told || progress.iter().any(|part| part.goal().is_some());
-            let early_end = EarlyEnd::at_count(has_count);
+            let has_count = progress.iter().any(|part| part.goal().is_some());
+            let early_end = if is_told { wanted.early_end } else { EarlyEnd::at_count(has_count) };
             let is_over = || {
                 if is_told {
                     line.ends_window()

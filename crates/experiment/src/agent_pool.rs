@@ -24,7 +24,7 @@ use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
 use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
-use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
+use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
 use crate::runner::{
     LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
@@ -316,8 +316,8 @@ fn observe(
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
         let at = clock.there(at);
-        let may_end_early = false;
-        agent.send(&Request::Go { at, warmup, duration, interval, turns, may_end_early })?;
+        let early_end = EarlyEnd::Never;
+        agent.send(&Request::Go { at, warmup, duration, interval, turns, early_end })?;
     }
     let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
     let mut joiner = Joiner::new(names, &workload.traffic);

@@ -27,10 +27,10 @@ use latput_units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::agent_line::AgentLine;
-use self::operation::{Count, Counted, EarlyEnd, Operation, Reply};
+use self::operation::{Count, Counted, Operation, Reply};
 use crate::host::{COUNT_LOOK_EVERY, EndsEarly, GLANCE_EVERY, HostSession, chain};
 use crate::passing;
-use crate::protocol::{Answer, Failure, Request, failed};
+use crate::protocol::{Answer, EarlyEnd, Failure, Request, failed};
 
 /// Most time of an agent to end after its host is put back: it writes its last answer.
 const END_WITHIN: Duration = Duration::from_secs(3);

@@ -20,7 +20,7 @@ use crate::interval::HostInterval;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 14;
+pub const SCHEMA: u32 = 15;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -31,6 +31,25 @@ pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Default lease: after this time without a message from its controller an agent puts its host back
 /// and ends.
 pub const LEASE: Nanos = Nanos::from_s(10);
+
+/// Why a window may end before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EarlyEnd {
+    /// It does not.
+    Never,
+    /// The traffic has a count: the window ends with it, to milliseconds.
+    AtCount,
+    /// The traffic may break. Then nothing is measured any more, and nothing is gained by looking often.
+    AtBreak,
+}
+
+impl EarlyEnd {
+    /// [`Self::AtCount`], if there is a count.
+    pub(crate) const fn at_count(has_count: bool) -> Self {
+        if has_count { Self::AtCount } else { Self::Never }
+    }
+}
 
 /// A message from controller to agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,8 +121,8 @@ pub enum Request {
         interval: Option<Nanos>,
         /// Settings that take turns in the window; its length is then theirs.
         turns: Option<Turns>,
-        /// Whether [`Request::EndWindow`] may come.
-        may_end_early: bool,
+        /// Whether [`Request::EndWindow`] may come, and how soon it is to be heard.
+        early_end: EarlyEnd,
     },
     /// End the window of the last [`Request::Go`] now; it has no answer of its own. The traffic of this window is not the
     /// agent's.

@@ -12,10 +12,10 @@ use latput_linux::CounterSnapshot;
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use crate::keeper::operation::{Count, Counted, EarlyEnd, Message, Operation, Reply};
+use crate::keeper::operation::{Count, Counted, Message, Operation, Reply};
 use crate::lease::Lease;
 use crate::live::{LiveBlock, LiveSeen};
-use crate::protocol::{self, Answer, Failure, LineError, Request, failed};
+use crate::protocol::{self, Answer, EarlyEnd, Failure, LineError, Request, failed};
 
 /// Interval at which waits check the stop flag, and whether the traffic's count is reached.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -12,8 +12,8 @@ use latput_units::Nanos;
 
 use super::Service;
 use crate::host::chain;
-use crate::keeper::operation::{Count, Counted, EarlyEnd};
-use crate::protocol::{Answer, Failure, PeerFinished, PeerTrial, failed, refused};
+use crate::keeper::operation::{Count, Counted};
+use crate::protocol::{Answer, EarlyEnd, Failure, PeerFinished, PeerTrial, failed, refused};
 
 /// Time for the traffic's threads and the counters to get ready before the window.
 const START_AHEAD: Nanos = Nanos::from_ms(5);

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::interval::Joiner;
 use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
-use crate::protocol::{Answer, Finished, Request};
+use crate::protocol::{Answer, EarlyEnd, Finished, Request};
 use crate::runner::{Tell, Trial, TrialEvent};
 
 pub(super) mod failure;
@@ -208,10 +208,11 @@ impl Run<'_> {
         let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
         let at = latput_load::now() + START_AHEAD + LAUNCH_AHEAD + slowest;
         let (warmup, window) = self.window();
-        let timeout = if self.program.runs_by_time() {
-            Nanos::from_s(self.seconds()).saturating_add(self.program.timeout)
+        let (timeout, early_end) = if self.program.runs_by_time() {
+            let longest = Nanos::from_s(self.seconds()).saturating_add(self.program.timeout);
+            (longest, EarlyEnd::AtBreak)
         } else {
-            self.program.timeout
+            (self.program.timeout, EarlyEnd::AtCount)
         };
         let running = self.launch(pool, places, (at, &clocks), timeout)?;
         let interval = pool.interval();
@@ -222,7 +223,7 @@ impl Run<'_> {
                 duration: window,
                 interval,
                 turns: None,
-                may_end_early: true,
+                early_end,
             })?;
         }
         let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();

@@ -4,7 +4,7 @@ use latput_trial::observation::{HostObservation, InterfaceCounters};
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Answer, Request, Turns};
+use crate::protocol::{Answer, EarlyEnd, Request, Turns};
 
 /// A message to the keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,25 +40,6 @@ pub(crate) struct Count {
     pub(crate) turns: Option<Turns>,
     /// Whether [`Message::CountReached`] may come, and how soon it is to be heard.
     pub(crate) early_end: EarlyEnd,
-}
-
-/// Why a window may end before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum EarlyEnd {
-    /// It does not.
-    Never,
-    /// The traffic has a count: the window ends with it, to milliseconds.
-    AtCount,
-    /// The traffic may break. Then nothing is measured any more, and nothing is gained by looking often.
-    AtBreak,
-}
-
-impl EarlyEnd {
-    /// [`Self::AtCount`], if there is a count.
-    pub(crate) const fn at_count(has_count: bool) -> Self {
-        if has_count { Self::AtCount } else { Self::Never }
-    }
 }
 
 /// A message from the keeper.

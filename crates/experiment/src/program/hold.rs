@@ -7,7 +7,7 @@
 //! 2 s. Where no namespace can be had the holder does this itself, as the subreaper of the program's descendants.
 
 use std::io::{self, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,8 @@ use latput_linux::contain::{self, Containment};
 use latput_linux::process::{self, OsClock};
 use latput_load::Stop;
 use latput_units::{Clock, Nanos};
-use rustix::process::{Pid, Signal, WaitOptions, wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
 use serde::{Deserialize, Serialize};
 
 use super::message::{Ending, MAX_REQUEST_BYTES, ProgramSpec};
@@ -29,7 +30,7 @@ use crate::protocol::{read_line_within, write_line};
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// Interval at which a signal is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Interval at which the holder looks whether the first process has ended, which has told of the program's end before.
+/// The same where a process cannot be waited for with a limit (before Linux 5.3).
 const WAIT_EVERY: Duration = Duration::from_millis(5);
 
 /// Why a program could not be held.
@@ -75,13 +76,14 @@ pub fn hold(stop: &Stop) -> Result<(), Error> {
         Containment::Namespace => {
             let mut command = latput(&["program", "--first"]);
             let mut first = process::end_with_this_thread(&mut command).spawn()?;
+            let running = pidfd_open(Pid::from_child(&first), PidfdFlags::empty()).ok();
             // A process whose children are in another PID namespace can start no thread (`clone(2)`).
             while first.try_wait()?.is_none() {
                 if stop.is_raised() {
                     // The first process of a namespace takes no signal but SIGKILL from outside.
                     let _gone = first.kill();
                 }
-                thread::sleep(WAIT_EVERY);
+                await_end_or_signal(running.as_ref());
             }
             Ok(())
         }
@@ -156,6 +158,13 @@ fn spawn(program: &ProgramSpec) -> Result<Child, String> {
         };
         format!("cannot run `{name}`: {error}{meant}")
     })
+}
+
+/// Returns when the process has ended, a signal has come, or a while has passed. A benchmark has this CPU: it is left alone.
+fn await_end_or_signal(running: Option<&OwnedFd>) {
+    let Some(running) = running else { return thread::sleep(WAIT_EVERY) };
+    let while_left = Timespec::try_from(LOOK_EVERY).expect("a short time");
+    let _ended = poll(&mut [PollFd::new(running, PollFlags::IN)], Some(&while_left));
 }
 
 /// Returns when the other end closes the line.
