@@ -23,15 +23,11 @@ fn connections_have_the_figures_that_ss_prints() {
     let listeners = ["127.0.0.1:0", "[::1]:0"].map(|address| TcpListener::bind(address).unwrap());
     let mut kept: Vec<TcpStream> = Vec::new();
     for (at, listener) in listeners.iter().cycle().take(20).enumerate() {
-        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut far = listener.accept().unwrap().0;
+        let mut pair = connected(listener);
         for _ in 0..=at {
-            near.write_all(&[1; 1000]).unwrap();
-            far.read_exact(&mut [0; 1000]).unwrap();
-            far.write_all(&[1; 10]).unwrap();
-            near.read_exact(&mut [0; 10]).unwrap();
+            round_trip(&mut pair, &[1; 1000], &[1; 10]);
         }
-        kept.extend([near, far]);
+        kept.extend(pair);
     }
     // Once delayed acknowledgements are through, nothing changes any more.
     std::thread::sleep(std::time::Duration::from_millis(500));
@@ -60,23 +56,16 @@ fn each_round_trip_sample_is_seen() {
         Ok(tracer) => tracer,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut far = listener.accept().unwrap().0;
-    near.set_nodelay(true).unwrap();
-    far.set_nodelay(true).unwrap();
+    let mut pair = without_delay();
     let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..ROUNDS {
         let began = Instant::now();
-        near.write_all(b"ask").unwrap();
-        far.read_exact(&mut [0; 3]).unwrap();
-        far.write_all(b"answer").unwrap();
-        near.read_exact(&mut [0; 6]).unwrap();
+        round_trip(&mut pair, b"ask", b"answer");
         longest = longest.max(began.elapsed());
         all += began.elapsed();
     }
     let found = TcpMeter::open().unwrap().connections().unwrap();
-    let port = near.local_addr().unwrap().port();
+    let port = pair[0].local_addr().unwrap().port();
     let asking = found.iter().find(|one| one.local.1 == port).unwrap();
     let taken = tracer.take();
     assert!(!taken.are_cut);
@@ -111,25 +100,39 @@ fn more_samples_than_are_kept_are_said_to_be_cut() {
     }
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut far = listener.accept().unwrap().0;
-    near.set_nodelay(true).unwrap();
-    far.set_nodelay(true).unwrap();
-    let mut rounds = |count| {
-        for _ in 0..count {
-            near.write_all(&[1]).unwrap();
-            far.read_exact(&mut [0]).unwrap();
-            far.write_all(&[1]).unwrap();
-            near.read_exact(&mut [0]).unwrap();
-        }
-    };
+    let mut pair = without_delay();
+    let mut rounds = |count| (0..count).for_each(|_| round_trip(&mut pair, &[1], &[1]));
     rounds(100_000);
     let taken = tracer.take();
     assert!(taken.are_cut && taken.samples.len() > 100_000, "{}", taken.samples.len());
     rounds(100);
     let next = tracer.take();
     assert!(!next.are_cut && next.samples.len() > 150, "{}", next.samples.len());
+}
+
+/// A connection: the end that asked for it, and the other.
+fn connected(listener: &TcpListener) -> [TcpStream; 2] {
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    [near, listener.accept().unwrap().0]
+}
+
+/// A connection whose ends send at once.
+fn without_delay() -> [TcpStream; 2] {
+    let pair = connected(&TcpListener::bind("127.0.0.1:0").unwrap());
+    for end in &pair {
+        end.set_nodelay(true).unwrap();
+    }
+    pair
+}
+
+/// The first end asks, and the other answers.
+fn round_trip([near, far]: &mut [TcpStream; 2], question: &[u8], answer: &[u8]) {
+    let pass = |from: &mut TcpStream, to: &mut TcpStream, message: &[u8]| {
+        from.write_all(message).unwrap();
+        to.read_exact(&mut [0; 1000][..message.len()]).unwrap();
+    };
+    pass(near, far, question);
+    pass(far, near, answer);
 }
 
 /// The words of each established connection, by its ends.

@@ -21,16 +21,14 @@ const MEMBER: usize = 12;
 /// passes instead, or why that cannot be told.
 pub(super) fn check_tracepoint(bytes: &[u8], name: &str, first: &str) -> Result<(), String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let parameters = types.tracepoint(name)?;
+    let (_, parameters) = types.tracepoint(name)?;
     let [_, object, work, budget] = parameters[..] else {
         return Err(format!(
             "the tracepoint {name} has {} arguments and not 3",
             parameters.len().saturating_sub(1)
         ));
     };
-    if !types.is_pointer_to(object, first) {
-        return Err(format!("the first argument of {name} is no `struct {first} *`"));
-    }
+    types.check_first(object, name, first)?;
     if !types.is_int(work) || !types.is_int(budget) {
         return Err(format!("the second or third argument of {name} is no int"));
     }
@@ -45,7 +43,7 @@ pub(super) fn check_pointers(
     wanted: &[(usize, &str)],
 ) -> Result<(), String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let parameters = types.tracepoint(name)?;
+    let (_, parameters) = types.tracepoint(name)?;
     for (idx, object) in wanted {
         if !parameters.get(idx + 1).is_some_and(|&it| types.is_pointer_to(it, object)) {
             return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
@@ -70,11 +68,8 @@ pub(super) fn typed_tracepoint<const N: usize>(
     (object, members): (&str, [&str; N]),
 ) -> Result<TypedTracepoint<N>, String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let parameters = types.tracepoint(name)?;
-    if !parameters.get(1).is_some_and(|&it| types.is_pointer_to(it, first)) {
-        return Err(format!("the first argument of {name} is no `struct {first} *`"));
-    }
-    let (number, _) = types.alias(&tracepoint_alias(name)).ok_or("it has no such tracepoint")?;
+    let (number, parameters) = types.tracepoint(name)?;
+    types.check_first(parameters.get(1).copied().unwrap_or_default(), name, first)?;
     let is_it = |found: &Type| found.kind == STRUCT && types.name(found) == object.as_bytes();
     let found = types.all().find(is_it).ok_or_else(|| format!("it has no `struct {object}`"))?;
     let mut offsets = [0; N];
@@ -84,10 +79,6 @@ pub(super) fn typed_tracepoint<const N: usize>(
             .ok_or_else(|| format!("`struct {object}` has no member {member} of 4 bytes"))?;
     }
     Ok(TypedTracepoint { number, offsets })
-}
-
-fn tracepoint_alias(name: &str) -> String {
-    format!("btf_trace_{name}")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -151,10 +142,13 @@ impl<'a> Types<'a> {
         text.split(|&byte| byte == 0).next().unwrap_or(&[])
     }
 
-    /// The numbers of the parameter types of a tracepoint's function, the hidden first one among them.
-    fn tracepoint(&self, name: &str) -> Result<Vec<u32>, String> {
-        let (_, alias) = self
-            .alias(&tracepoint_alias(name))
+    /// The number of a tracepoint's type, and those of the parameter types of its function, the hidden first one among them.
+    fn tracepoint(&self, name: &str) -> Result<(u32, Vec<u32>), String> {
+        let wanted = format!("btf_trace_{name}");
+        let is_it = |found: &Type| found.kind == TYPEDEF && self.name(found) == wanted.as_bytes();
+        let (number, alias) = (1..)
+            .zip(self.all())
+            .find(|(_, found)| is_it(found))
             .ok_or_else(|| format!("it has no tracepoint {name}"))?;
         let function = self
             .get(alias.target)
@@ -162,21 +156,22 @@ impl<'a> Types<'a> {
             .and_then(|pointer| self.get(pointer.target))
             .filter(|function| function.kind == FUNC_PROTO)
             .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
-        Ok(self.parameters(&function))
+        Ok((number, self.parameters(&function)))
     }
 
-    /// The alias with this name, and its number.
-    fn alias(&self, name: &str) -> Option<(u32, Type)> {
-        let is_it = |found: &Type| found.kind == TYPEDEF && self.name(found) == name.as_bytes();
-        (1..).zip(self.all()).find(|(_, found)| is_it(found))
+    /// Checks that the type of tracepoint `name`'s first argument is a pointer to structure `wanted`.
+    fn check_first(&self, number: u32, name: &str, wanted: &str) -> Result<(), String> {
+        if self.is_pointer_to(number, wanted) {
+            return Ok(());
+        }
+        Err(format!("the first argument of {name} is no `struct {wanted} *`"))
     }
 
     /// Where a structure's member of four bytes begins, in bytes.
     fn word(&self, object: &Type, name: &str) -> Option<i16> {
         let field = |at: usize| u32_at(self.bytes, at);
-        let starts = (0..object.count).map(|idx| object.rest + idx * MEMBER);
-        let start = starts
-            .into_iter()
+        let start = (0..object.count)
+            .map(|idx| object.rest + idx * MEMBER)
             .find(|&start| field(start).is_some_and(|at| self.text(at) == name.as_bytes()))?;
         let is_word =
             self.strip(field(start + 4)?).is_some_and(|it| it.kind == INT && it.target == 4);
