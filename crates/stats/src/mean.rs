@@ -38,7 +38,7 @@ pub(crate) fn are_usable(values: &[f64], confidence: f64) -> bool {
 }
 
 /// The standard error of `mean`, which must be the mean of at least two `values`.
-pub(crate) fn standard_error(values: &[f64], mean: f64) -> f64 {
+pub fn standard_error(values: &[f64], mean: f64) -> f64 {
     let runs = values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (squares / (runs - 1.0) / runs).sqrt()

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use anyhow::{Result, ensure};
+use latput_stats::mean::standard_error;
 
 use super::slices::{Recorded, Slice, Wire, record};
 use crate::peers::lab::Lab;
@@ -47,8 +48,8 @@ pub struct Changes {
 struct Borders {
     /// How long each is, milliseconds.
     cut_ms: Vec<f64>,
-    /// How long the slices around take for the packets in each, milliseconds.
-    packets_ms: Vec<f64>,
+    /// How much of that the slices around would not need for the packets in it, milliseconds.
+    lost_ms: Vec<f64>,
     /// Packets per second just behind each, as a share of those in the slices around.
     behind: Vec<f64>,
 }
@@ -79,7 +80,7 @@ fn judge(slices: &[Slice], wire: &Wire) -> Result<Changes> {
         let per_us = packets_around / (before.window_us + behind.window_us) as f64;
         let borders = if is_kept { &mut found.kept } else { &mut found.changed };
         borders.cut_ms.push(cut_us as f64 / 1e3);
-        borders.packets_ms.push(packets(from_us, cut_us) / per_us / 1e3);
+        borders.lost_ms.push((cut_us as f64 - packets(from_us, cut_us) / per_us) / 1e3);
         let just_behind = packets(behind.window_started_us, BEHIND_US);
         borders.behind.push(just_behind / BEHIND_US as f64 / per_us);
     }
@@ -91,11 +92,7 @@ fn judge(slices: &[Slice], wire: &Wire) -> Result<Changes> {
 impl Changes {
     /// What a change costs within the cut, milliseconds of traffic, with half of its 99 % interval.
     fn cost_ms(&self) -> (f64, f64) {
-        let lost = |borders: &Borders| {
-            let lost = borders.cut_ms.iter().zip(&borders.packets_ms).map(|(cut, sent)| cut - sent);
-            lost.collect::<Vec<f64>>()
-        };
-        difference(&lost(&self.changed), &lost(&self.kept))
+        difference(&self.changed.lost_ms, &self.kept.lost_ms)
     }
 
     /// How much more traffic there is just behind a cut with a change, as a share, with half of its 99 % interval.
@@ -120,16 +117,13 @@ impl Changes {
 
 /// The difference of two means, and half of its 99 % interval.
 fn difference(one: &[f64], other: &[f64]) -> (f64, f64) {
-    let [one, other] = [one, other].map(mean);
-    (one.0 - other.0, Z * one.1.hypot(other.1))
+    let means = [one, other].map(mean);
+    let error = standard_error(one, means[0]).hypot(standard_error(other, means[1]));
+    (means[0] - means[1], Z * error)
 }
 
-/// The mean and its standard error.
-fn mean(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    (mean, (squares / (count - 1.0) / count).sqrt())
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 impl fmt::Display for Changes {
@@ -145,7 +139,7 @@ impl fmt::Display for Changes {
              in {} ms behind the cut {:+.1} % packets, 99 % within {:+.1} to {:+.1} %   goal: within {:.0} %{}",
             self.changed.behind.len(),
             self.kept.behind.len(),
-            mean(&self.changed.cut_ms).0,
+            mean(&self.changed.cut_ms),
             cost - half,
             cost + half,
             mark(self.is_cheap()),
