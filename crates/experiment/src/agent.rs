@@ -340,8 +340,9 @@ impl Service<'_> {
             let mut watch = IntervalReporter::new(window, interval, &units, &mut tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
             let is_told = wanted.early_end != EarlyEnd::Never;
-            let has_count = progress.iter().any(|part| part.goal().is_some());
-            let early_end = if is_told { wanted.early_end } else { EarlyEnd::at_count(has_count) };
+            let has_count = || progress.iter().any(|part| part.goal().is_some());
+            let early_end =
+                if !is_told && has_count() { EarlyEnd::AtCount } else { wanted.early_end };
             let is_over = || {
                 if is_told {
                     line.ends_window()

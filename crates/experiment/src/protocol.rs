@@ -44,13 +44,6 @@ pub enum EarlyEnd {
     AtBreak,
 }
 
-impl EarlyEnd {
-    /// [`Self::AtCount`], if there is a count.
-    pub(crate) const fn at_count(has_count: bool) -> Self {
-        if has_count { Self::AtCount } else { Self::Never }
-    }
-}
-
 /// A message from controller to agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]

@@ -375,9 +375,9 @@ impl Session<'_> {
     fn more_blocks(&self, trials: usize) -> String {
         let method = &self.run.plan.method;
         let most = method.repetitions_max - method.repetitions_min;
-        let percent = (1e5 * method.half_width).round() / 1e3;
+        let percent = latput_units::text::percent(method.half_width);
         let told =
-            format!("some intervals are wider than {percent} %: up to {most} more blocks follow");
+            format!("some intervals are wider than {percent}: up to {most} more blocks follow");
         if self.is_simulated {
             return told;
         }

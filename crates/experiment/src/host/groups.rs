@@ -51,15 +51,14 @@ impl Groups {
     pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved) {
         let own = self.of(one);
         self.payloads.add(own, moved.acked_bytes.saturating_add(moved.received_bytes));
-        let group = if self.chosen.contains(&own) { own } else { TcpGroup::Others };
+        let group = self.told_as(own);
         *self.in_reading.entry(group).or_default() += 1;
         moved.add_to(self.seen.entry(group).or_default(), one);
     }
 
     /// Adds a round-trip sample of a connection.
     pub(super) fn add_sample(&mut self, one: &TcpConnection, sample: Nanos) {
-        let own = self.of(one);
-        let group = if self.chosen.contains(&own) { own } else { TcpGroup::Others };
+        let group = self.told_as(self.of(one));
         self.seen.entry(group).or_default().rtt_samples.record(sample);
     }
 
@@ -84,6 +83,11 @@ impl Groups {
 
     pub(super) fn into_payloads(self) -> Payloads {
         self.payloads
+    }
+
+    /// The group itself, or that of the others.
+    fn told_as(&self, own: TcpGroup) -> TcpGroup {
+        if self.chosen.contains(&own) { own } else { TcpGroup::Others }
     }
 
     fn of(&self, one: &TcpConnection) -> TcpGroup {

@@ -23,8 +23,8 @@ pub(super) struct Samples {
 impl Samples {
     /// Begins to trace, unless there were too many samples before. `notes` gets why not.
     pub(super) fn open(had_too_many: bool, notes: &mut Vec<String>) -> Self {
-        let mut attach = || RttTracer::attach().map_err(|error| notes.push(chain(&error))).ok();
-        let tracer = if had_too_many { None } else { attach() };
+        let attached = (!had_too_many).then(RttTracer::attach);
+        let tracer = attached.and_then(|it| it.map_err(|error| notes.push(chain(&error))).ok());
         let rate = SampleRate { since: process::OsClock.now(), count: 0 };
         Self { tracer, rate, has_too_many: had_too_many }
     }
