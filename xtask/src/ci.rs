@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: every check and test in order, each a named step.
 
 mod documents;
+mod silence;
 mod steps;
 mod tally;
 

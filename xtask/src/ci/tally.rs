@@ -1,9 +1,12 @@
 //! What a step's output says of its tests: passed, failed, skipped.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+
+use super::silence;
 
 /// Counted tests.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,10 @@ pub struct TestTime {
     pub name: String,
 }
 
+/// Tests that say nothing for so long hang. None takes more than a few minutes, and each says that it ended.
+const TESTS_SILENT: Duration = Duration::from_secs(600);
+/// Builds and benches may be silent while they work.
+const ANY_SILENT: Duration = Duration::from_secs(24 * 3600);
 /// Lines of a failed test that are repeated at the end.
 const SAID_LINES: usize = 30;
 
@@ -60,7 +67,7 @@ impl Tally {
 
     /// Runs a command without input, shows its output as it comes and counts what it says.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
-        self.watch(command, &mut std::io::stdout())
+        self.watch(command, ANY_SILENT, &mut std::io::stdout())
     }
 
     /// Runs `cargo test` with these words for the test programs, and shows what tests say that pass.
@@ -76,10 +83,15 @@ impl Tally {
         if self.times.is_some() {
             cargo.args(["-Zunstable-options", "--report-time"]);
         }
-        self.run(&mut cargo)
+        self.watch(&mut cargo, TESTS_SILENT, &mut std::io::stdout())
     }
 
-    fn watch(&mut self, command: &mut Command, screen: &mut impl Write) -> Result<()> {
+    fn watch(
+        &mut self,
+        command: &mut Command,
+        limit: Duration,
+        screen: &mut impl Write,
+    ) -> Result<()> {
         let line = shown(command);
         writeln!(screen, "$ {line}").context("cannot show its output")?;
         // One pipe for both streams: what is said in order is shown in order.
@@ -90,13 +102,10 @@ impl Tally {
         // The command holds the pipe's other end; with it, reading would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = child.with_context(|| format!("cannot start `{line}`"))?;
-        let mut output = BufReader::new(output);
-        let mut bytes = Vec::new();
-        while output.read_until(b'\n', &mut bytes).context("cannot read its output")? > 0 {
-            self.feed(&String::from_utf8_lossy(&bytes));
-            screen.write_all(&bytes).context("cannot show its output")?;
-            bytes.clear();
-        }
+        silence::each_line(&mut child, output, limit, |bytes| {
+            self.feed(&String::from_utf8_lossy(bytes));
+            screen.write_all(bytes).context("cannot show its output")
+        })?;
         let status = child.wait().context("cannot wait for it")?;
         if !status.success() {
             bail!("`{line}` ended with {status}");
@@ -260,8 +269,9 @@ mod tests {
         let mut tally = Tally::default();
         let said = "echo 'test result: ok. 1 passed; 0 failed;'; exit 3";
         let mut screen = Vec::new();
-        let mut run =
-            |command: &mut Command| tally.watch(command, &mut screen).unwrap_err().to_string();
+        let mut run = |command: &mut Command| {
+            tally.watch(command, ANY_SILENT, &mut screen).unwrap_err().to_string()
+        };
         let error = run(Command::new("sh").args(["-c", said]));
         assert!(error.contains("exit status: 3"), "{error}");
         let error = run(&mut Command::new("no-such-program"));

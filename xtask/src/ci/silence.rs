@@ -1,0 +1,164 @@
+//! A command that says nothing for long: which of its processes hang, where, and their end.
+//!
+//! Without it one test that hangs takes CI's whole time, and nobody learns which it was.
+
+use std::fs;
+use std::io::{BufRead, BufReader, PipeReader};
+use std::process::Child;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Gives `line` each line of the output, until the pipe is closed. After each `limit` without one, the processes of
+/// `child` that have none of their own are named and killed, and so what waits for them goes on.
+///
+/// A pipe that a process of another parent holds open is not waited for any longer than that.
+pub fn each_line(
+    child: &mut Child,
+    output: PipeReader,
+    limit: Duration,
+    mut line: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let lines = lines_of(output);
+    loop {
+        match lines.recv_timeout(limit) {
+            Ok(bytes) => line(&bytes?)?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                let silent = format!("error: no output for {} s; ", limit.as_secs());
+                if child.try_wait().context("cannot look at it")?.is_some() {
+                    line(
+                        format!(
+                            "{silent}it has ended, and another process holds its output open\n"
+                        )
+                        .as_bytes(),
+                    )?;
+                    return Ok(());
+                }
+                for process in leaves_below(child.id()) {
+                    line(format!("{silent}killed: {}\n", told(process)).as_bytes())?;
+                    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+                    // It may have ended by itself meanwhile.
+                    let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+                }
+            }
+        }
+    }
+}
+
+/// The lines of a pipe, each with its end, read by a thread that ends with the pipe.
+fn lines_of(output: PipeReader) -> Receiver<Result<Vec<u8>>> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        loop {
+            let mut bytes = Vec::new();
+            let read = output.read_until(b'\n', &mut bytes).context("cannot read its output");
+            let is_last = !matches!(read, Ok(1..));
+            if matches!(read, Ok(0)) || sender.send(read.map(|_| bytes)).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The processes below this one that have no child; itself where there is none.
+fn leaves_below(root: u32) -> Vec<u32> {
+    let parents = parents();
+    let children_of = |parent: u32| parents.iter().filter(move |(_, of)| *of == parent);
+    let (mut leaves, mut left) = (Vec::new(), vec![root]);
+    while let Some(process) = left.pop() {
+        let before = left.len();
+        left.extend(children_of(process).map(|(child, _)| *child));
+        if left.len() == before {
+            leaves.push(process);
+        }
+    }
+    leaves
+}
+
+/// Every process that has not ended, and its parent (proc_pid_stat(5)).
+fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parent = |id: u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // A name may have spaces and brackets.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        (state != "Z").then_some(())?;
+        fields.next()?.parse::<u32>().ok()
+    };
+    ids.filter_map(|id| Some((id, parent(id)?))).collect()
+}
+
+/// A process with its command line and where each of its threads waits in the kernel.
+fn told(process: u32) -> String {
+    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).replace('\0', " ");
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let waits = threads.map(|thread| {
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let stack = read("stack").lines().filter_map(function_of).collect::<Vec<_>>().join(" < ");
+        format!(
+            "{} in {}",
+            read("comm").trim(),
+            if stack.is_empty() { read("wchan") } else { stack }
+        )
+    });
+    format!("{process} {}({})", words, waits.collect::<Vec<_>>().join("; "))
+}
+
+/// `[<0>] futex_wait+0x60/0xb0`: the name.
+fn function_of(line: &str) -> Option<&str> {
+    line.split_once("] ")?.1.split('+').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn said(script: &str) -> (String, bool) {
+        let (output, input) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(input);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut said = String::new();
+        let line = |bytes: &[u8]| {
+            said.push_str(&String::from_utf8_lossy(bytes));
+            Ok(())
+        };
+        each_line(&mut child, output, Duration::from_secs(1), line).unwrap();
+        (said, child.wait().unwrap().success())
+    }
+
+    #[test]
+    fn what_hangs_is_named_and_killed_and_the_rest_goes_on() {
+        let (said, is_well) = said("echo first; sleep 600; echo \"ended by $?\"");
+        assert!(is_well, "{said}");
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!((lines[0], lines[2]), ("first", "ended by 137"));
+        assert!(
+            lines[1].contains("no output for 1 s; killed: ") && lines[1].contains("sleep 600"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn who_holds_the_output_open_is_not_waited_for() {
+        let (said, is_well) = said("sleep 4 & echo last");
+        assert!(is_well && said.starts_with("last\n"), "{said}");
+        assert!(said.ends_with("another process holds its output open\n"), "{said}");
+    }
+
+    #[test]
+    fn what_speaks_in_time_is_left_alone_also_without_a_last_newline() {
+        assert_eq!(said("echo a; sleep 0.2; printf b"), ("a\nb".to_owned(), true));
+    }
+}
