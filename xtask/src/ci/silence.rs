@@ -80,7 +80,7 @@ fn leaves_below(root: u32) -> Vec<u32> {
     leaves
 }
 
-/// Every process that has not ended, and its parent (proc_pid_stat(5)).
+/// Every process that has not ended, and its parent (`proc_pid_stat(5)`).
 fn parents() -> Vec<(u32, u32)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
