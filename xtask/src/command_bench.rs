@@ -25,10 +25,10 @@ const CLOSE: f64 = 0.9;
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Blocks; in each, every program and its counterpart run once.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
     blocks: u32,
-    /// Seconds of one run.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    /// Seconds of one run. A program's rate is told from its start on, which takes some 70 ms.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// The order of runs.
     #[arg(long, default_value_t = 1)]

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::host;
 use crate::host_spec::HostSpec;
 use crate::interval::HostInterval;
-use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
+use crate::protocol::{Answer, EarlyEnd, Finished, Open, Opened, Request, SCHEMA};
 
 use self::line::AgentLine;
 pub(crate) use self::programs::{LiveServer, Programs};
@@ -28,8 +28,6 @@ pub(crate) use self::scout::Scout;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The same while programs run, since the end of one may end the window.
-const PROGRAM_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Most time of an answer to a request without traffic.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// An agent's end explains the failures that it causes at other hosts. It may be noticed this much
@@ -154,23 +152,25 @@ impl AgentPool {
         self.finished_beside(within, stop, heard, None)
     }
 
-    /// [`Self::finished`] while programs run. `ends` looks at them, and says whether the windows are to end now.
+    /// [`Self::finished`] while programs run. `ends` looks at them as often as its second part wants, and says whether
+    /// the windows are to end now.
     pub(crate) fn finished_beside(
         &mut self,
         within: Duration,
         stop: &Stop,
         heard: &mut dyn FnMut(usize, HostInterval),
-        mut ends: Option<&mut WindowEnds<'_>>,
+        mut ends: Option<(&mut WindowEnds<'_>, EarlyEnd)>,
     ) -> Result<Vec<Finished>, Error> {
-        let look_every = if ends.is_some() { PROGRAM_LOOK_EVERY } else { LOOK_EVERY };
-        let deadline = Instant::now() + within;
+        let begun = Instant::now();
+        let early_end = ends.as_ref().map_or(EarlyEnd::Never, |(_, early_end)| *early_end);
+        let deadline = begun + within;
         let mut finished: Vec<Option<Result<Finished, Error>>> =
             self.agents.iter().map(|_| None).collect();
         while let Some(first) = finished.iter().position(Option::is_none) {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            if let Some(look) = &mut ends
+            if let Some((look, _)) = &mut ends
                 && look(&mut self.programs)?
             {
                 ends = None;
@@ -183,7 +183,8 @@ impl AgentPool {
                     continue;
                 }
                 let agent = &mut self.agents[idx];
-                let wait = if idx == first { look_every } else { Duration::ZERO };
+                let look = early_end.next_look(begun.elapsed().into());
+                let wait = if idx == first { look.as_duration() } else { Duration::ZERO };
                 let answer = match agent.line.poll(wait) {
                     Ok(None) if Instant::now() >= deadline => {
                         agent.line.last_look(within).map(Some)

@@ -26,14 +26,11 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
-use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
+use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
 /// two ends.
 pub(crate) const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
-
-/// Interval of reading the traffic's count if a count may end the window early.
-pub(crate) const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
 /// Most time to wait for a link that went down: the negotiation of 10GBASE-T takes some 5 s, a
 /// switch port with spanning tree 30 s.
@@ -62,7 +59,7 @@ pub(crate) type CountedSlice = (HostObservation, Nanos);
 #[derive(Clone, Copy)]
 pub(crate) struct EndsEarly<'a> {
     pub(crate) is_over: &'a dyn Fn() -> bool,
-    pub(crate) look_every: Nanos,
+    pub(crate) early_end: EarlyEnd,
 }
 
 /// The host that an agent is for.
@@ -285,7 +282,10 @@ impl HostSession {
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
-        let piece = early.map_or(GLANCE_EVERY, |early| early.look_every);
+        let piece = || {
+            let elapsed = process::OsClock.now().saturating_sub(window.start());
+            early.map_or(GLANCE_EVERY, |early| early.early_end.next_look(elapsed))
+        };
         let is_over = || early.is_some_and(|early| (early.is_over)()) || stop.is_raised();
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
@@ -293,13 +293,13 @@ impl HostSession {
         let mut snapshots = Vec::new();
         let mut at = window.start() + GLANCE_EVERY;
         while at < window.end() && !is_over() {
-            sleep_until(at, piece, is_over);
+            sleep_until(at, piece(), is_over);
             let snapshot = self.sampler.snapshot().map_err(broken)?;
             watch(&snapshot);
             snapshots.push(snapshot);
             at = at + GLANCE_EVERY;
         }
-        sleep_until(window.end(), piece, is_over);
+        sleep_until(window.end(), piece(), is_over);
         let last = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);
         if stop.is_raised() {

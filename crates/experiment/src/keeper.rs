@@ -28,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::agent_line::AgentLine;
 use self::operation::{Count, Counted, Operation, Reply};
-use crate::host::{COUNT_LOOK_EVERY, EndsEarly, GLANCE_EVERY, HostSession, chain};
+use crate::host::{EndsEarly, HostSession, chain};
 use crate::passing;
 use crate::protocol::{Answer, EarlyEnd, Failure, Request, failed};
 
@@ -183,13 +183,8 @@ fn count(
         line.send(&Reply::Snapshot { at, interface });
     };
     let is_reached = || line.has_reached_count();
-    let is_over = (wanted.early_end != EarlyEnd::Never).then_some(EndsEarly {
-        is_over: &is_reached,
-        look_every: match wanted.early_end {
-            EarlyEnd::AtCount => COUNT_LOOK_EVERY,
-            _ => GLANCE_EVERY,
-        },
-    });
+    let is_over = (wanted.early_end != EarlyEnd::Never)
+        .then_some(EndsEarly { is_over: &is_reached, early_end: wanted.early_end });
     let (slices, drift) = if let Some(turns) = &wanted.turns {
         host.take_turns(window, turns, line.halt(), &mut tell)?
     } else {

@@ -6,20 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use latput_linux::CounterSnapshot;
+use latput_linux::process::OsClock;
 use latput_load::Stop;
-use latput_units::Nanos;
+use latput_units::{Clock as _, Nanos};
 
 use crate::keeper::operation::{Count, Counted, Message, Operation, Reply};
 use crate::lease::Lease;
 use crate::live::{LiveBlock, LiveSeen};
 use crate::protocol::{self, Answer, EarlyEnd, Failure, LineError, Request, failed};
 
-/// Interval at which waits check the stop flag, and whether the traffic's count is reached.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-const COUNT_LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Interval at which waits for live traffic check whether a guard is broken.
+const GUARD_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
 /// The agent's end of the line.
 pub(super) struct KeeperLine {
@@ -81,7 +80,7 @@ impl KeeperLine {
     /// Lets the keeper do what is about the host.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, Failure> {
         send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
-        match self.reply(None, &mut |_| {})? {
+        match self.reply(None, |_| EarlyEnd::Never.next_look(Nanos::ZERO), &mut |_| {})? {
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             Reply::Answer(answer) => Ok(answer),
             _ => Err(failed("the keeper has counted and was not asked to")),
@@ -106,13 +105,10 @@ impl KeeperLine {
         is_over: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Counted, Failure> {
-        let is_over = match wanted.early_end {
-            EarlyEnd::Never => None,
-            EarlyEnd::AtCount => Some((is_over, COUNT_LOOK_EVERY)),
-            EarlyEnd::AtBreak => Some((is_over, LOOK_EVERY)),
-        };
+        let early_end = wanted.early_end;
+        let is_over = (early_end != EarlyEnd::Never).then_some(is_over);
         send(&self.to, &Message::Do(Box::new(Operation::Count(wanted))));
-        match self.reply(is_over, watch)? {
+        match self.reply(is_over, |elapsed| early_end.next_look(elapsed), watch)? {
             Reply::Counted(counted) => Ok(counted),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not counted")),
@@ -127,25 +123,27 @@ impl KeeperLine {
     ) -> Result<LiveSeen, Failure> {
         let request = Request::Live(Box::new(block));
         send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
-        match self.reply(Some((is_over, COUNT_LOOK_EVERY)), &mut |_| {})? {
+        match self.reply(Some(is_over), |_| GUARD_LOOK_EVERY, &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not told of the live traffic")),
         }
     }
 
-    /// Waits for the reply to the last operation. `is_over` is looked at this often.
+    /// Waits for the reply to the last operation. `next_look` gives the time to the next look at `is_over` and at the stop
+    /// flag, by the time since the wait began.
     fn reply(
         &mut self,
-        mut is_over: Option<(&dyn Fn() -> bool, Duration)>,
+        mut is_over: Option<&dyn Fn() -> bool>,
+        next_look: impl Fn(Nanos) -> Nanos,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Reply, Failure> {
-        let mut is_halted = false;
+        let (mut is_halted, begun) = (false, OsClock.now());
         loop {
             if let Some(failure) = &self.lost {
                 return Err(failure.clone());
             }
-            if is_over.is_some_and(|(is_over, _)| is_over()) {
+            if is_over.is_some_and(|is_over| is_over()) {
                 is_over = None;
                 send(&self.to, &Message::CountReached);
             }
@@ -153,8 +151,8 @@ impl KeeperLine {
                 is_halted = true;
                 send(&self.to, &Message::Halt);
             }
-            let wait = is_over.map_or(LOOK_EVERY, |(_, look_every)| look_every);
-            match self.replies.recv_timeout(wait) {
+            let wait = next_look(OsClock.now().saturating_sub(begun));
+            match self.replies.recv_timeout(wait.as_duration()) {
                 Ok(Ok(Reply::Snapshot { at, interface })) => {
                     watch(&CounterSnapshot { at, interface });
                 }

@@ -241,7 +241,8 @@ impl Run<'_> {
             }
             Ok(all)
         };
-        let finished = pool.finished_beside(within, self.stop, &mut heard, Some(&mut ends));
+        let finished =
+            pool.finished_beside(within, self.stop, &mut heard, Some((&mut ends, early_end)));
         if finished.is_err() {
             // Another attempt must not run beside this one.
             for (host, id) in &running {
