@@ -12,6 +12,7 @@
 //! next segment comes.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use latput_units::Nanos;
 
@@ -54,13 +55,7 @@ impl RttTracer {
     /// Starts. Fails where the process may not, or the kernel cannot (before 5.12, or without type information).
     pub fn attach() -> Result<Self, Error> {
         require("tracing TCP round trips")?;
-        let types = kernel_types("samples of TCP round trips")?;
-        let failed =
-            |reason| Error::Other(format!("{BTF_PATH}: no samples of TCP round trips: {reason}"));
-        // `(void *, struct sock *, struct sk_buff *)`
-        let socket = ("tcp_sock", ["srtt_us", "snd_una"]);
-        let btf::TypedTracepoint { number, offsets } =
-            btf::typed_tracepoint(&types, ("tcp_probe", "sock"), socket).map_err(failed)?;
+        let btf::TypedTracepoint { number, offsets } = tracepoint()?;
         let last = create_map(MAP_TYPE_LRU_HASH, [8, 8], CONNECTIONS)
             .map_err(|source| Error::system("create the BPF map of TCP connections", source))?;
         let ring = Ring::create("TCP round trips", RING_BYTES)?;
@@ -87,6 +82,23 @@ impl RttTracer {
             are_cut: taken.was_full,
         }
     }
+}
+
+/// The tracepoint, and where a `tcp_sock` has its smoothed time and what is not acknowledged. The kernel's types are
+/// megabytes, and the same for as long as it runs: they are read once.
+fn tracepoint() -> Result<btf::TypedTracepoint<2>, Error> {
+    static KNOWN: OnceLock<btf::TypedTracepoint<2>> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(*known);
+    }
+    let types = kernel_types("samples of TCP round trips")?;
+    // `(void *, struct sock *, struct sk_buff *)`
+    let socket = ("tcp_sock", ["srtt_us", "snd_una"]);
+    let found =
+        btf::typed_tracepoint(&types, ("tcp_probe", "sock"), socket).map_err(|reason| {
+            Error::Other(format!("{BTF_PATH}: no samples of TCP round trips: {reason}"))
+        })?;
+    Ok(*KNOWN.get_or_init(|| found))
 }
 
 /// The program. In C, with `ctx` the tracepoint's arguments:
