@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
+use latput_stats::order::middle;
 
-use crate::median::median;
 use crate::peers::lab::Lab;
 use crate::workspace::Workspace;
 
@@ -177,7 +177,7 @@ type Cells = BTreeMap<(String, String), Vec<Busy>>;
 
 /// The median over trials, of which each cell has some.
 fn median_of(trials: &[Busy], of: impl Fn(&Busy) -> f64) -> f64 {
-    median(trials.iter().map(of)).unwrap_or(f64::NAN)
+    middle(trials.iter().map(of)).unwrap_or(f64::NAN)
 }
 
 fn compare(csv: &str, samples: &[Sample]) -> Result<Cells> {

@@ -15,7 +15,6 @@ mod fuzz;
 mod kills;
 mod lab_run;
 mod live;
-mod median;
 mod moderate;
 mod mutants;
 mod peers;

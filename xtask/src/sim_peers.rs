@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use latput_stats::order::middle;
 
 use crate::workspace::{Workspace, cargo, output, python_programs};
 
@@ -59,8 +60,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             );
             ratios.push(latput / peer);
         }
-        ratios.sort_by(f64::total_cmp);
-        println!("{theirs}: median {:.0} x ns-3", ratios[ratios.len() / 2]);
+        println!("{theirs}: median {:.0} x ns-3", middle(ratios).expect("there is a round"));
     }
     Ok(())
 }

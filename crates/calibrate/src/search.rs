@@ -4,6 +4,7 @@
 
 use latput_sim::Profile;
 use latput_stats::linear;
+use latput_stats::order::middle;
 use latput_units::Rng;
 use serde::Deserialize;
 
@@ -262,10 +263,9 @@ impl Search<'_> {
             })
             .collect();
         let spread = {
-            let mut absolute: Vec<f64> = flat(whole).iter().map(|r| r.abs()).collect();
-            absolute.sort_by(f64::total_cmp);
+            let absolute = middle(flat(whole).iter().map(|r| r.abs()));
             // The median of absolute deviations of a normal distribution is 0.6745 of its deviation.
-            (absolute[absolute.len() / 2] / 0.6745).max(0.01)
+            (absolute.expect("there are residuals") / 0.6745).max(0.01)
         };
         let n = at.len();
         let mut information = vec![vec![0.0; n]; n];

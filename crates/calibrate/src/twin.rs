@@ -11,6 +11,7 @@ use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
 use latput_sim::machine::Qdisc;
 use latput_sim::profile::HostProfile;
+use latput_stats::order::middle;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -179,9 +180,7 @@ fn cells(results: &Results) -> Vec<LiveCell> {
             let rows = || results.rows.iter().filter(|row| (row.setting, row.workload) == (s, w));
             let median = |(figure, weight): (FittedFigure, f64)| {
                 let values = rows().filter_map(|row| figure.measured(load, &row.observation));
-                let mut values: Vec<f64> = values.collect();
-                values.sort_by(f64::total_cmp);
-                Some((figure, *values.get(values.len() / 2)?, weight))
+                Some((figure, middle(values)?, weight))
             };
             let figures: Vec<_> = FittedFigure::of(&load.traffic).filter_map(median).collect();
             if !figures.is_empty() {

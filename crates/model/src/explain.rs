@@ -259,9 +259,7 @@ fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
         };
         host.cpus.iter().filter_map(|cpu| ratio(cpu.time)).max_by(f64::total_cmp)
     };
-    let mut ratios: Vec<f64> = hosts.filter_map(busiest).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios.get(ratios.len() / 2).copied()
+    order::middle(hosts.filter_map(busiest))
 }
 
 /// A cell and the results around it.

@@ -58,7 +58,7 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
         }
     };
     Some(Estimate {
-        value: middle(&sorted),
+        value: middle(values.iter().copied())?,
         low: between(rank - 1, rank),
         high: between(runs - rank, runs - rank - 1),
         confidence: reached,
@@ -67,11 +67,13 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// The middle of `sorted`, which must not be empty; of an even number of values the mean of the
-/// middle two.
-pub(crate) fn middle(sorted: &[f64]) -> f64 {
-    let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+/// The middle of the values, of an even number the mean of the middle two: [`median`] without an interval. `None`
+/// without values.
+pub fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some(f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]))
 }
 
 /// A quantile (0 to 1) of one run's samples in nanoseconds. Its interval lies between the ranks
@@ -127,6 +129,13 @@ mod tests {
 
     use super::*;
     use crate::testing::{assert_coverage, normal};
+
+    #[test]
+    fn the_middle_of_an_even_number_is_between_two() {
+        assert_eq!(middle([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(middle([4.0, 1.0, 2.0, 9.0]), Some(3.0));
+        assert_eq!(middle([]), None);
+    }
 
     #[test]
     fn too_few_runs_give_their_range_and_the_confidence_it_has() {

@@ -25,11 +25,11 @@ pub struct Spread {
 impl Spread {
     /// Measures `values`; `None` without any, or with one that is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
-        if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
+        if !values.iter().all(|value| value.is_finite()) {
             return None;
         }
-        let median = sorted_middle(values.to_vec());
-        let deviation = sorted_middle(values.iter().map(|value| (value - median).abs()).collect());
+        let median = middle(values.iter().copied())?;
+        let deviation = middle(values.iter().map(|value| (value - median).abs()))?;
         Some(Self { median, deviation })
     }
 
@@ -48,11 +48,6 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     spread.map_or_else(Vec::new, |spread| {
         (0..values.len()).filter(|&index| spread.is_outlier(values[index])).collect()
     })
-}
-
-fn sorted_middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    middle(&values)
 }
 
 #[cfg(test)]

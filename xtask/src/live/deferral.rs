@@ -2,6 +2,7 @@
 //! outside of latput: the application's own figure, and the time that the CPU's idle states leave.
 
 use anyhow::{Context, Result, bail};
+use latput_stats::order::middle;
 
 use super::traffic::{ForeignTraffic, POLLS, Shown};
 
@@ -181,10 +182,7 @@ fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Resul
         }
     }
     traffic.defer(traffic.today_us)?;
-    Ok(logs.map(|mut logs| {
-        logs.sort_by(f64::total_cmp);
-        logs[logs.len() / 2]
-    }))
+    Ok(logs.map(|logs| middle(logs).expect("there are turns")))
 }
 
 /// The slice that shows a longer tail, in seconds, by how much the tail varies from second to second.

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use latput_stats::order::middle;
 use latput_units::Rng;
 use serde_json::Value;
 
-use super::table::median;
 use super::{
     INTERFACE, Load, Phase, Running, Sample, ask, beside, measure, start_daemon, status,
     wait_for_rest,
@@ -151,8 +151,8 @@ fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duratio
     let third = length / 3;
     let shares = |is_in: &dyn Fn(Duration) -> bool| {
         let turns = || turns.iter().filter(|turns| is_in(turns.at));
-        let rate = median(turns().map(|turns| turns.rate));
-        rate.zip(median(turns().map(|turns| turns.rate / turns.without)))
+        let rate = middle(turns().map(|turns| turns.rate));
+        rate.zip(middle(turns().map(|turns| turns.rate / turns.without)))
     };
     if let (Some((early, of_early)), Some((late, of_late))) =
         (shares(&|at| at < third), shares(&|at| at >= 2 * third))

@@ -1,5 +1,6 @@
 //! Rates, tails and CPU of every candidate in every phase, beside the best fixed delay of the phase.
 
+use latput_stats::order::middle;
 use latput_stats::{Estimate, paired};
 
 use super::{Candidate, Load, PHASES, Phase, Round, Sample};
@@ -81,7 +82,7 @@ fn row(
         })
         .collect();
     let own =
-        |figure: fn(&Sample) -> Option<f64>| median(pairs.iter().filter_map(|p| figure(&p.1)));
+        |figure: fn(&Sample) -> Option<f64>| middle(pairs.iter().filter_map(|p| figure(&p.1)));
     let ratio = |figure: fn(&Sample) -> Option<f64>| {
         let both = pairs.iter().filter_map(|(base, own)| figure(base).zip(figure(own)));
         paired::ratio(&both.collect::<Vec<_>>(), CONFIDENCE)
@@ -117,19 +118,12 @@ fn best<'a>(
     let score = |candidate: &Candidate| {
         let loads = phases.iter().flat_map(|phase| phase.loads().iter().map(move |l| (*phase, *l)));
         let rates = loads.filter_map(|(phase, load)| {
-            median(rounds.iter().filter_map(|r| Some(r.get(&(*candidate, phase, load))?.rate)))
+            middle(rounds.iter().filter_map(|r| Some(r.get(&(*candidate, phase, load))?.rate)))
         });
         rates.map(f64::ln).sum::<f64>()
     };
     let best = fixed.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
     *best.expect("there are fixed delays")
-}
-
-/// The middle value, of an even number the upper one.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 fn title(phase: Phase, load: Load) -> String {

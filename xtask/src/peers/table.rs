@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use latput_stats::order::middle;
 use latput_stats::paired;
 
 use super::load::{Load, Work};
 use super::program::Kind;
-use crate::median::median;
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -40,8 +40,8 @@ pub fn compare(samples: &[Sample]) -> String {
         let of =
             |program| samples.iter().filter(move |it| it.load == load && it.program == program);
         for &program in Kind::ALL {
-            let rate = median(of(program).map(|sample| sample.rate));
-            let cost = median(of(program).map(|sample| sample.cpu_us));
+            let rate = middle(of(program).map(|sample| sample.rate));
+            let cost = middle(of(program).map(|sample| sample.cpu_us));
             let (Some(rate), Some(cost)) = (rate, cost) else { continue };
             let (rate_unit, cost_unit) = load.units();
             let ours: Vec<&Sample> = of(Kind::Latput).collect();
@@ -54,11 +54,11 @@ pub fn compare(samples: &[Sample]) -> String {
                 (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
             };
             let packets = match load.work() {
-                Work::Transactions => median(of(program).map(|sample| sample.packets)),
+                Work::Transactions => middle(of(program).map(|sample| sample.packets)),
                 Work::Bulk | Work::Datagrams => None,
             };
             let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
-            let lost = median(of(program).filter_map(|sample| sample.loss_ratio));
+            let lost = middle(of(program).filter_map(|sample| sample.loss_ratio));
             let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1} %", it * 100.0));
             let row = format!(
                 "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}"

@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use latput_stats::order::middle;
 use latput_stats::share::wilson;
 use serde_json::Value;
 
@@ -152,7 +153,7 @@ fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
                 [] => "-".to_owned(),
                 some => format!(
                     "{:.3} ({:.3} to {:.3})",
-                    some[some.len() / 2],
+                    middle(some.iter().copied()).expect("there is one"),
                     some[0],
                     some[some.len() - 1]
                 ),

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
+use latput_stats::order::middle;
 use serde::Deserialize;
-
-use crate::median::median;
 
 /// One search, as both programs print it.
 #[derive(Debug, Deserialize)]
@@ -65,7 +64,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         for method in METHODS {
             let own = of(method);
             let trials = |one: &&Ended| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
-            let median = median(own.iter().map(trials));
+            let median = middle(own.iter().map(trials));
             medians.extend(median);
             let shown = median.map_or("-".to_owned(), |median| format!("{median:.0}"));
             write!(row, " {shown:>7}")?;
@@ -127,7 +126,7 @@ impl Tally {
     }
 
     fn median(&self, method: &str, at: usize) -> Option<f64> {
-        median(self.shares.get(method)?.iter().map(|(_, one)| one[at]))
+        middle(self.shares.get(method)?.iter().map(|(_, one)| one[at]))
     }
 
     /// Our median until something near leads, in the cases of this method.
@@ -135,7 +134,7 @@ impl Tally {
         let cases: BTreeSet<&str> =
             self.shares.get(method)?.iter().map(|(case, _)| case.as_str()).collect();
         let ours = self.shares.get(METHODS[0])?.iter();
-        median(ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]))
+        middle(ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]))
     }
 
     fn words(&self) -> Result<String> {

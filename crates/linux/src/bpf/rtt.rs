@@ -94,10 +94,9 @@ fn tracepoint() -> Result<btf::TypedTracepoint<2>, Error> {
     let types = kernel_types("samples of TCP round trips")?;
     // `(void *, struct sock *, struct sk_buff *)`
     let socket = ("tcp_sock", ["srtt_us", "snd_una"]);
-    let found =
-        btf::typed_tracepoint(&types, ("tcp_probe", "sock"), socket).map_err(|reason| {
-            Error::Other(format!("{BTF_PATH}: no samples of TCP round trips: {reason}"))
-        })?;
+    let found = btf::typed_tracepoint(&types, ("tcp_probe", "sock"), socket).map_err(|reason| {
+        Error::Other(format!("{BTF_PATH}: no samples of TCP round trips: {reason}"))
+    })?;
     Ok(*KNOWN.get_or_init(|| found))
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::order::middle;
 use latput_trial::Results;
 use latput_trial::observation::{HostObservation, Role};
 
@@ -38,15 +39,14 @@ pub(crate) fn of(
         }
     }
     let cells = |of_host: RunsOfHost| {
-        of_host.into_iter().map(|((setting, workload), runs)| CellFigures {
-            setting,
-            workload,
-            busy: median(runs.iter().map(|run| run.busy)),
-            counts: Term::ALL.map(|term| {
+        of_host.into_iter().filter_map(|((setting, workload), runs)| {
+            let counts = Term::ALL.map(|term| {
                 let counts: Option<Vec<f64>> =
                     runs.iter().map(|run| run.counts[term as usize]).collect();
-                counts.map(|counts| median(counts.into_iter()))
-            }),
+                counts.and_then(middle)
+            });
+            let busy = middle(runs.iter().map(|run| run.busy))?;
+            Some(CellFigures { setting, workload, busy, counts })
         })
     };
     let hosts = runs.into_iter().map(|(host, of_host)| (host, cells(of_host).collect()));
@@ -83,11 +83,4 @@ impl HostRates {
             counts.map(|count| count.map(|count| count as f64 / seconds));
         Some(Self { busy: busy / seconds, counts: [byte, packet, interrupt, poll, Some(1.0)] })
     }
-}
-
-/// The median of at least one value.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }
