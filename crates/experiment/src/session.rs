@@ -580,10 +580,11 @@ fn of_shard(shard: Shard, first: u64, order: Vec<(usize, usize)>) -> Vec<(usize,
     placed.filter(|(place, _)| shard.has(*place)).map(|(_, trial)| trial).collect()
 }
 
-/// Time of a trial: its traffic, and on hosts the usual overhead.
+/// Time of a trial, the mean over the plan's workloads: its traffic, and on hosts the usual overhead.
 fn trial_time(plan: &Plan, is_simulated: bool) -> Duration {
-    let traffic = (plan.method.warmup + plan.method.duration).as_duration();
-    if is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
+    let all: Nanos = plan.workloads.iter().map(|load| plan.method.trial_time(load)).sum();
+    let mean = all.as_duration() / u32::try_from(plan.workloads.len().max(1)).unwrap_or(u32::MAX);
+    if is_simulated { mean } else { mean + TRIAL_OVERHEAD }
 }
 
 /// Runs of settings that the plan's budget allows for exploring.

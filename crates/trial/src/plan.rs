@@ -120,6 +120,38 @@ pub struct PlanError {
     pub problem: String,
 }
 
+impl Method {
+    /// Seconds of a benchmark's `{duration_s}`: warm-up and window, rounded up.
+    pub fn whole_seconds(&self) -> u64 {
+        let whole = self.warmup + self.duration;
+        whole.as_ns().div_ceil(Nanos::from_s(1).as_ns()).max(1)
+    }
+
+    /// The time from a benchmark's start to its window.
+    pub fn before_window_of(&self, program: &Program) -> Nanos {
+        let warmup = if program.runs_by_time() {
+            Nanos::from_s(self.whole_seconds()).saturating_sub(self.duration)
+        } else {
+            Nanos::ZERO
+        };
+        program.quiet_start().saturating_add(warmup)
+    }
+
+    /// Time of a trial of this workload's traffic. A program that ends by count takes nobody knows how long: it counts as
+    /// one that sends for as long as other traffic.
+    pub fn trial_time(&self, workload: &Workload) -> Nanos {
+        match &workload.program {
+            Some(program) if program.runs_by_time() => {
+                self.before_window_of(program).saturating_add(self.duration)
+            }
+            other => {
+                let quiet = other.as_ref().map_or(Nanos::ZERO, |program| program.quiet_start());
+                quiet.saturating_add(self.warmup).saturating_add(self.duration)
+            }
+        }
+    }
+}
+
 impl Plan {
     /// The programs that its workloads run on hosts.
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
@@ -263,6 +295,29 @@ mod tests {
                 "rx-usecs=50us rx-frames=8",
             ],
         );
+    }
+
+    #[test]
+    fn a_program_takes_whole_seconds_and_its_quiet_start() {
+        let command =
+            |words: &str| format!("kind = \"command\"\nname = \"own\"\ncommand = [{words}]\n");
+        let by_parser = |words: &str, parser: &str| {
+            format!("{}metrics = {{ parser = \"{parser}\" }}\n", command(words))
+        };
+        let sockperf = "\"sockperf\", \"pp\", \"-i\", \"{sut}\", \"-t\", \"{duration_s}\"";
+        check_time("kind = \"tcp_rr\"\n", 1_700);
+        check_time(&by_parser("\"wrk\", \"-d\", \"{duration_s}\"", "wrk"), 2_000);
+        check_time(&by_parser(sockperf, "sockperf"), 2_100 + 2_000);
+        check_time(&by_parser("\"wrk\", \"-n\", \"9\"", "wrk"), 1_700);
+    }
+
+    #[track_caller]
+    fn check_time(workload: &str, ms: u64) {
+        let text = format!(
+            "schema = 1\nname = \"x\"\n[[workload]]\n{workload}[method]\nwarmup = \"200ms\"\nduration = \"1500ms\"\n"
+        );
+        let plan = Plan::parse("plan.toml", &text).unwrap();
+        assert_eq!(plan.method.trial_time(&plan.workloads[0]), Nanos::from_ms(ms));
     }
 
     #[track_caller]

@@ -209,6 +209,11 @@ impl Program {
         self.command.uses(Placeholder::DurationS)
     }
 
+    /// So long after its start the benchmark sends its first request.
+    pub fn quiet_start(&self) -> Nanos {
+        self.figures.parser.map_or(Nanos::ZERO, |parser| parser.row().quiet_start)
+    }
+
     /// The port of the server's `ready`.
     pub fn port(&self) -> Option<u16> {
         match self.server.as_ref()?.ready {

@@ -107,22 +107,11 @@ fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
 }
 
 impl Run<'_> {
-    /// Seconds that a benchmark with `{duration_s}` runs: warm-up and window, rounded up.
-    fn seconds(&self) -> u64 {
-        let whole = self.method.warmup + self.method.duration;
-        whole.as_ns().div_ceil(Nanos::from_s(1).as_ns()).max(1)
-    }
-
     /// The time from the benchmark's start to the window, and the most length of the window.
     fn window(&self) -> (Nanos, Nanos) {
-        let parser = self.program.figures.parser;
-        let quiet = parser.map_or(Nanos::ZERO, |parser| parser.row().quiet_start);
-        if self.program.runs_by_time() {
-            let whole = Nanos::from_s(self.seconds());
-            let warmup = whole.saturating_sub(self.method.duration);
-            return (quiet.saturating_add(warmup), self.method.duration);
-        }
-        (quiet, self.program.timeout)
+        let by_time = self.program.runs_by_time();
+        let longest = if by_time { self.method.duration } else { self.program.timeout };
+        (self.method.before_window_of(self.program), longest)
     }
 
     /// A program with its placeholders replaced, on CPUs of its own or those of its host.
@@ -137,7 +126,7 @@ impl Run<'_> {
             Ok(match placeholder {
                 Placeholder::Sut => self.sut.to_string(),
                 Placeholder::Generator => address.to_string(),
-                Placeholder::DurationS => self.seconds().to_string(),
+                Placeholder::DurationS => self.method.whole_seconds().to_string(),
                 Placeholder::Count => self.workload.count.ok_or("there is no `count`")?.to_string(),
                 Placeholder::Cpus => match cpus {
                     Some(cpus) => cpus.to_string(),
@@ -209,7 +198,8 @@ impl Run<'_> {
         let at = latput_load::now() + START_AHEAD + LAUNCH_AHEAD + slowest;
         let (warmup, window) = self.window();
         let (timeout, early_end) = if self.program.runs_by_time() {
-            let longest = Nanos::from_s(self.seconds()).saturating_add(self.program.timeout);
+            let longest =
+                Nanos::from_s(self.method.whole_seconds()).saturating_add(self.program.timeout);
             (longest, EarlyEnd::AtBreak)
         } else {
             (self.program.timeout, EarlyEnd::AtCount)
