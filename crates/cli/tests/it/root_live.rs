@@ -73,7 +73,9 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
         0,
         &["tcp_rtt_ns_p99: two slices of today differ by", "could be proven in 1 min", "20 runs"],
     );
-    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+    // Samples are of the whole machine: beside tests that load it there may be too many to trace.
+    let has_too_many = ran.err.contains("are no longer traced");
+    if Path::new("/sys/kernel/btf/vmlinux").exists() && !has_too_many {
         ran.expect(0, &["tcp_rtt_sample_ns_p99: two slices of today differ by"]);
     }
     assert_eq!(lab.knobs(), before);
