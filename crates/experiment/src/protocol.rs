@@ -38,7 +38,7 @@ pub const LEASE: Nanos = Nanos::from_s(10);
 pub enum EarlyEnd {
     /// It does not.
     Never,
-    /// The traffic has a count: the window ends with it, as near as [`Self::next_look`] tells.
+    /// The traffic has a count: the window ends with it, 0.6 % late at most, or 15 ms.
     AtCount,
     /// The traffic may break. Then nothing is measured any more, and nothing is gained by looking often.
     AtBreak,
