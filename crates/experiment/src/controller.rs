@@ -162,7 +162,6 @@ impl AgentPool {
         mut ends: Option<(&mut WindowEnds<'_>, EarlyEnd)>,
     ) -> Result<Vec<Finished>, Error> {
         let begun = Instant::now();
-        let early_end = ends.as_ref().map_or(EarlyEnd::Never, |(_, early_end)| *early_end);
         let deadline = begun + within;
         let mut finished: Vec<Option<Result<Finished, Error>>> =
             self.agents.iter().map(|_| None).collect();
@@ -178,13 +177,14 @@ impl AgentPool {
                     agent.send(&Request::EndWindow)?;
                 }
             }
+            let early_end = ends.as_ref().map_or(EarlyEnd::Never, |(_, early_end)| *early_end);
+            let look = early_end.next_look(begun.elapsed().into()).as_duration();
             for (idx, place) in finished.iter_mut().enumerate() {
                 if place.is_some() {
                     continue;
                 }
                 let agent = &mut self.agents[idx];
-                let look = early_end.next_look(begun.elapsed().into());
-                let wait = if idx == first { look.as_duration() } else { Duration::ZERO };
+                let wait = if idx == first { look } else { Duration::ZERO };
                 let answer = match agent.line.poll(wait) {
                     Ok(None) if Instant::now() >= deadline => {
                         agent.line.last_look(within).map(Some)

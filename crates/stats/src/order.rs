@@ -58,7 +58,7 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
         }
     };
     Some(Estimate {
-        value: middle(values.iter().copied())?,
+        value: middle_of_sorted(&sorted)?,
         low: between(rank - 1, rank),
         high: between(runs - rank, runs - rank - 1),
         confidence: reached,
@@ -72,6 +72,10 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
 pub fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
+    middle_of_sorted(&sorted)
+}
+
+fn middle_of_sorted(sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]))
 }

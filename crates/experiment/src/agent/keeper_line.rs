@@ -20,6 +20,14 @@ use crate::protocol::{self, Answer, EarlyEnd, Failure, LineError, Request, faile
 /// Interval at which waits for live traffic check whether a guard is broken.
 const GUARD_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
+/// What may end an operation early.
+#[derive(Clone, Copy)]
+struct LookedFor<'a> {
+    is_over: &'a dyn Fn() -> bool,
+    /// The time to the next look, by the time since the first.
+    next_look: &'a dyn Fn(Nanos) -> Nanos,
+}
+
 /// The agent's end of the line.
 pub(super) struct KeeperLine {
     to: Arc<Mutex<UnixStream>>,
@@ -80,7 +88,7 @@ impl KeeperLine {
     /// Lets the keeper do what is about the host.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, Failure> {
         send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
-        match self.reply(None, |_| EarlyEnd::Never.next_look(Nanos::ZERO), &mut |_| {})? {
+        match self.reply(None, &mut |_| {})? {
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             Reply::Answer(answer) => Ok(answer),
             _ => Err(failed("the keeper has counted and was not asked to")),
@@ -106,9 +114,11 @@ impl KeeperLine {
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Counted, Failure> {
         let early_end = wanted.early_end;
-        let is_over = (early_end != EarlyEnd::Never).then_some(is_over);
+        let next_look = |elapsed| early_end.next_look(elapsed);
+        let is_over =
+            (early_end != EarlyEnd::Never).then_some(LookedFor { is_over, next_look: &next_look });
         send(&self.to, &Message::Do(Box::new(Operation::Count(wanted))));
-        match self.reply(is_over, |elapsed| early_end.next_look(elapsed), watch)? {
+        match self.reply(is_over, watch)? {
             Reply::Counted(counted) => Ok(counted),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not counted")),
@@ -122,20 +132,19 @@ impl KeeperLine {
         is_over: &dyn Fn() -> bool,
     ) -> Result<LiveSeen, Failure> {
         let request = Request::Live(Box::new(block));
+        let guarded = LookedFor { is_over, next_look: &|_| GUARD_LOOK_EVERY };
         send(&self.to, &Message::Do(Box::new(Operation::Host(Box::new(request)))));
-        match self.reply(Some(is_over), |_| GUARD_LOOK_EVERY, &mut |_| {})? {
+        match self.reply(Some(guarded), &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             _ => Err(failed("the keeper has not told of the live traffic")),
         }
     }
 
-    /// Waits for the reply to the last operation. `next_look` gives the time to the next look at `is_over` and at the stop
-    /// flag, by the time since the wait began.
+    /// Waits for the reply to the last operation. Tells the keeper once when what is looked for is there.
     fn reply(
         &mut self,
-        mut is_over: Option<&dyn Fn() -> bool>,
-        next_look: impl Fn(Nanos) -> Nanos,
+        mut wanted: Option<LookedFor<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<Reply, Failure> {
         let (mut is_halted, begun) = (false, OsClock.now());
@@ -143,15 +152,17 @@ impl KeeperLine {
             if let Some(failure) = &self.lost {
                 return Err(failure.clone());
             }
-            if is_over.is_some_and(|is_over| is_over()) {
-                is_over = None;
+            if wanted.is_some_and(|wanted| (wanted.is_over)()) {
+                wanted = None;
                 send(&self.to, &Message::CountReached);
             }
             if !is_halted && self.stop.is_raised() {
                 is_halted = true;
                 send(&self.to, &Message::Halt);
             }
-            let wait = next_look(OsClock.now().saturating_sub(begun));
+            let elapsed = OsClock.now().saturating_sub(begun);
+            let idle = EarlyEnd::Never.next_look(elapsed);
+            let wait = wanted.map_or(idle, |wanted| (wanted.next_look)(elapsed));
             match self.replies.recv_timeout(wait.as_duration()) {
                 Ok(Ok(Reply::Snapshot { at, interface })) => {
                     watch(&CounterSnapshot { at, interface });
