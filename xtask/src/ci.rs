@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: every check and test in order, each a named step.
 
+mod build;
 mod documents;
 mod silence;
 mod steps;

@@ -82,7 +82,7 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     let binary = workspace.built()?;
     binary::check_static(&binary)?;
-    binary::check_calls(workspace, tally)?;
+    binary::check_calls(workspace)?;
     let folder = folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
     let first = Release::of(workspace, &binary, &first)?;
@@ -107,6 +107,11 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         Some(base) => clean_root::check(&first, &folder, &base, tally),
         None => Ok(()),
     }
+}
+
+/// The clean root that [`check`] installs in.
+pub fn prepare(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    clean_root::base(&folder(workspace), tally).map(drop)
 }
 
 /// A slow step: the binary of releases.

@@ -17,7 +17,9 @@ const TARGETS: &[&str] = &["control", "data", "documents", "files", "netlink"];
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
-    --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1";
+    --cfg fuzzing";
+/// Of programs that are to run fast.
+const RELEASE_FLAGS: &str = "-Cdebug-assertions -Ccodegen-units=1";
 /// Longer inputs are not tried.
 const INPUT_BYTES_MOST: u32 = 4096;
 /// An input that takes longer, or more memory, is a finding.
@@ -61,6 +63,11 @@ struct Ran {
     edges_all: u64,
 }
 
+/// Builds what [`Options::sample`] runs.
+pub fn build_sample(workspace: &Workspace) -> Result<()> {
+    build(workspace, &workspace.root.join("fuzz"), true).map(drop)
+}
+
 /// Builds the targets, runs each, and prints how much it tried; fails at the first crash.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.root.join("fuzz");
@@ -98,23 +105,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// The folder of the programs.
 fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf> {
-    let target = workspace.target.join(if is_brief { "fuzz-brief" } else { "fuzz" });
+    // The crates that run while others are built are those of the tests, where nothing is optimised.
+    let target = if is_brief { workspace.target.clone() } else { workspace.target.join("fuzz") };
     let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     let mut command = cargo();
     // A target by name, so that build scripts and macros have no counters.
-    command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
+    command.args(["build", "--quiet", "--locked", "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", FLAGS);
+    command.env("CARGO_TARGET_DIR", &target);
     if is_brief {
-        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        command.env("RUSTFLAGS", FLAGS);
+    } else {
+        command.arg("--release").env("RUSTFLAGS", format!("{FLAGS} {RELEASE_FLAGS}"));
     }
     ensure!(
         command.status().context("cannot start cargo")?.success(),
         "the targets cannot be built"
     );
-    Ok(target.join(host).join("release"))
+    Ok(target.join(host).join(if is_brief { "debug" } else { "release" }))
 }
 
 fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran> {

@@ -26,14 +26,7 @@ const TOOLS: [&str; 12] = [
 
 /// Builds the wheel, installs it where nothing else of latput is, and tests it against the binary.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let folder = workspace.target.join("xtask-python");
-    let environment = folder.join("environment");
-    if environment.exists() {
-        std::fs::remove_dir_all(&environment)
-            .with_context(|| format!("cannot empty {}", environment.display()))?;
-    }
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let environment = environment(workspace)?;
     let package = workspace.root.join("python");
     let program = |name: &str| environment.join("bin").join(name);
     let run = |program: &Path, words: &[&str]| -> Result<()> {
@@ -45,17 +38,36 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         ensure!(status.success(), "{} {} ended with {status}", program.display(), words.join(" "));
         Ok(())
     };
-    let words = ["-m", "venv", &environment.display().to_string()];
-    run(Path::new("python3"), &words)
-        .context("python3 makes no environment; Debian has it in python3-venv")?;
-    run(&program("pip"), &[&["install", "--quiet"], &TOOLS[..]].concat())?;
-    let wheel = wheel(workspace, &folder, "dev")?.display().to_string();
+    let wheel = wheel(workspace, &folder(workspace), "dev")?.display().to_string();
     run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
     run(&program("mypy"), &[])?;
     tally.passed += 1;
     run(&program("pytest"), &["-q"])?;
     tally.passed += 1;
     Ok(())
+}
+
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("xtask-python")
+}
+
+/// Python and what the tests need; made anew where that changed.
+pub fn environment(workspace: &Workspace) -> Result<PathBuf> {
+    let environment = folder(workspace).join("environment");
+    let (whole, tools) = (environment.join("latput-tools"), TOOLS.join("\n"));
+    if std::fs::read_to_string(&whole).is_ok_and(|made_of| made_of == tools) {
+        return Ok(environment);
+    }
+    if environment.exists() {
+        std::fs::remove_dir_all(&environment)
+            .with_context(|| format!("cannot empty {}", environment.display()))?;
+    }
+    output(Command::new("python3").args(["-m", "venv"]).arg(&environment))
+        .context("python3 makes no environment; Debian has it in python3-venv")?;
+    let mut install = Command::new(environment.join("bin/pip"));
+    output(install.args(["install", "--quiet"]).args(TOOLS))?;
+    std::fs::write(&whole, tools).with_context(|| format!("cannot write {}", whole.display()))?;
+    Ok(environment)
 }
 
 /// Builds the wheel in `folder`, with the maturin of `folder/environment`.

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::build::{self, ALL_TESTS, cargo_test};
 use super::documents;
 use super::tally::Tally;
 use crate::dist;
@@ -44,8 +45,8 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        about: "the optimised binary that later steps check, and what a guest is made of",
-        run: vm::build,
+        about: "all tests, the static binary that they check, and what a guest is made of",
+        run: build::build,
     },
     Step { name: "test", about: "the tests of every crate but the long ones", run: test },
     Step { name: "alone", about: "tests that measure, one after the other", run: alone },
@@ -175,9 +176,22 @@ fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Tests::one_by_one("::alone::", Length::Short).run(workspace, tally)
 }
 
-/// A guest takes all CPUs there are.
+/// One guest at a time leaves half of two CPUs idle: beside them is made what later steps need.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::one_by_one("vm_", Length::Short).run(workspace, tally)
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| prepare(workspace));
+        Tests::one_by_one("vm_", Length::Short).run(workspace, tally)?;
+        beside.join().expect("to prepare does not panic")
+    })
+}
+
+/// What takes the steps `fuzz`, `dist` and `python` long, at the lowest priority. Each makes it where it is not there.
+fn prepare(workspace: &Workspace) -> Result<()> {
+    // Of this thread alone, and of all that it starts (setpriority(2)).
+    rustix::process::setpriority_process(None, 19).context("cannot lower the priority")?;
+    fuzz::build_sample(workspace)?;
+    dist::prepare(workspace, &mut Tally::default())?;
+    python::environment(workspace).map(drop)
 }
 
 fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -204,11 +218,10 @@ enum Length {
 const TEST_THREADS_PER_CPU: usize = 3;
 
 impl Tests {
-    /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
     fn on_this_machine(length: Length) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
         let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip ::alone:: --skip _of_another_test";
-        Ok(Self { targets: "--lib --bins --tests", filter, threads, length })
+        Ok(Self { targets: ALL_TESTS, filter, threads, length })
     }
 
     /// Tests of the command line with nothing beside them.
@@ -241,8 +254,7 @@ impl Tests {
         Ok(())
     }
 
-    /// The command line's tests take the optimised binary: with it they took 398 s, and with a debug one 500 s.
-    /// Always of the whole workspace: for one package, features and so every crate would be built anew.
+    /// The command line's tests take the static binary, whose hot crates are optimised.
     fn run_some(
         &self,
         workspace: &Workspace,
@@ -250,8 +262,7 @@ impl Tests {
         targets: &str,
         how: &str,
     ) -> Result<()> {
-        let line = format!("test --locked --workspace {targets}");
-        let mut cargo = cargo_line(workspace, &line);
+        let mut cargo = cargo_test(workspace, targets, "");
         cargo.env("LATPUT_TESTED", workspace.built()?);
         let length = if self.length == Length::Long { " --ignored" } else { "" };
         tally.run_tests(cargo, &format!("{how}{length}"))
