@@ -45,8 +45,10 @@ fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
         assert!(theirs.received > 1000 && theirs.received <= ours.sent, "{ours:?} {theirs:?}");
         assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
         let lost = ours.sent - theirs.received;
-        // The kernel's count is read a moment before and after the window.
-        let told = theirs.dropped_by_kernel.unwrap() * ours.cut + 20 * ours.group;
+        // The kernel's count is read a moment before and after the window of 300 ms. The flood keeps that thread from its
+        // CPU for some milliseconds: 3.5 ms were seen.
+        let moments = 20 * ours.group + ours.sent / 20;
+        let told = theirs.dropped_by_kernel.unwrap() * ours.cut + moments;
         assert!(lost <= told, "{ours:?} {theirs:?}");
     }
 }
