@@ -348,8 +348,10 @@ fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
     };
     run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000")
         .expect(1, &["exit status 1", "cannot bind"]);
-    run("redis-server --daemonize yes --port 6399 --save ''", "tcp:6399")
-        .expect(1, &["redis-server"]);
+    // The first trial of 1 s may be over on a busy machine before its end is seen.
+    let daemon = run("redis-server --daemonize yes --port 6399 --save ''", "tcp:6399");
+    assert!(matches!(daemon.code, Some(1 | 6)), "{daemon:?}");
+    assert!(daemon.err.contains("it ended with exit status 0"), "{daemon:?}");
     wait_until("the daemon to be gone", || running("--port 6399").is_empty());
 }
 
