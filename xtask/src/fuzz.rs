@@ -105,26 +105,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// The folder of the programs.
 fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf> {
-    // The crates that run while others are built are those of the tests, where nothing is optimised.
-    let target = if is_brief { workspace.target.clone() } else { workspace.target.join("fuzz") };
+    // In brief nothing is optimised, and macros and build scripts are those of the tests.
+    let (target, profile, made_in, flags) = if is_brief {
+        (workspace.target.clone(), "dev", "debug", FLAGS.to_owned())
+    } else {
+        let flags = format!("{FLAGS} {RELEASE_FLAGS}");
+        (workspace.target.join("fuzz"), "release", "release", flags)
+    };
     let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     let mut command = cargo();
     // A target by name, so that build scripts and macros have no counters.
-    command.args(["build", "--quiet", "--locked", "--target", host]);
+    command.args(["build", "--quiet", "--locked", "--profile", profile, "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    command.env("CARGO_TARGET_DIR", &target);
-    if is_brief {
-        command.env("RUSTFLAGS", FLAGS);
-    } else {
-        command.arg("--release").env("RUSTFLAGS", format!("{FLAGS} {RELEASE_FLAGS}"));
-    }
+    command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags);
     ensure!(
         command.status().context("cannot start cargo")?.success(),
         "the targets cannot be built"
     );
-    Ok(target.join(host).join(if is_brief { "debug" } else { "release" }))
+    Ok(target.join(host).join(made_in))
 }
 
 fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, output};
+use crate::workspace::{Workspace, output, python_programs};
 
 /// What the package's tests need, and what builds it.
 const TOOLS: [&str; 12] = [
@@ -62,9 +62,9 @@ pub fn environment(workspace: &Workspace) -> Result<PathBuf> {
         std::fs::remove_dir_all(&environment)
             .with_context(|| format!("cannot empty {}", environment.display()))?;
     }
-    output(Command::new("python3").args(["-m", "venv"]).arg(&environment))
+    let programs = python_programs(&environment)
         .context("python3 makes no environment; Debian has it in python3-venv")?;
-    let mut install = Command::new(environment.join("bin/pip"));
+    let mut install = Command::new(programs.join("pip"));
     output(install.args(["install", "--quiet"]).args(TOOLS))?;
     std::fs::write(&whole, tools).with_context(|| format!("cannot write {}", whole.display()))?;
     Ok(environment)

@@ -15,11 +15,11 @@ pub const ALL_TESTS: &str = "--lib --bins --tests";
 /// Links latput once more, static.
 const WRAPPER: &str = "xtask/static-latput.sh";
 
-/// `cargo test` of these targets of all crates, with more words.
-pub fn cargo_test(workspace: &Workspace, targets: &str, more: &str) -> Command {
+/// `cargo test` of these targets of all crates.
+pub fn cargo_test(workspace: &Workspace, targets: &str) -> Command {
     let mut command = cargo();
     command.args(["test", "--locked", "--workspace"]).args(targets.split(' '));
-    command.args(more.split_whitespace()).current_dir(&workspace.root);
+    command.current_dir(&workspace.root);
     command.env("RUSTC_WORKSPACE_WRAPPER", workspace.root.join(WRAPPER));
     command
 }
@@ -27,7 +27,7 @@ pub fn cargo_test(workspace: &Workspace, targets: &str, more: &str) -> Command {
 /// Builds the tests and the static latput that later steps check and guests run; fetches the guest's kernel.
 pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     vm::fetch_kernel(workspace, tally)?;
-    tally.run(&mut cargo_test(workspace, ALL_TESTS, "--no-run"))?;
+    tally.run(cargo_test(workspace, ALL_TESTS).arg("--no-run"))?;
     let (built, to) = (workspace.target.join("debug/deps/latput-static"), workspace.guest_latput());
     ensure!(
         built.is_file(),

@@ -262,7 +262,7 @@ impl Tests {
         targets: &str,
         how: &str,
     ) -> Result<()> {
-        let mut cargo = cargo_test(workspace, targets, "");
+        let mut cargo = cargo_test(workspace, targets);
         cargo.env("LATPUT_TESTED", workspace.built()?);
         let length = if self.length == Length::Long { " --ignored" } else { "" };
         tally.run_tests(cargo, &format!("{how}{length}"))
