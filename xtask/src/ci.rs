@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: every check and test in order, each a named step.
 
+mod beside;
 mod build;
 mod documents;
 mod silence;
@@ -41,7 +42,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let chosen = choose(&options.only, options.full)?;
     if options.list {
         for step in chosen {
-            println!("{:<9} {}", step.name, step.about);
+            println!("{:<10} {}", step.name, step.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,26 +52,23 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut total = none_yet();
     let mut closing = Vec::new();
     let begun = Instant::now();
-    for step in chosen {
-        println!("\n== {}: {}", step.name, step.about);
-        let started = Instant::now();
-        let tally = run_step(workspace, step, none_yet(), strict);
-        let failed = tally.failed > 0;
-        let verdict = if failed { "FAILED" } else { "ok" };
-        let seconds = started.elapsed().as_secs_f64();
-        let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
-        closing.push(format!("{:<9} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
-        println!("== {}: {verdict} after {seconds:.1} s", step.name);
-        total.add(tally);
-        if failed {
-            println!("   repeat it with: cargo xtask ci --only {}", step.name);
-            if !options.keep_going {
-                break;
-            }
+    for steps in chosen.chunk_by(|one, next| one.waits && next.waits) {
+        let ended = match steps {
+            [step] => vec![run_step(workspace, step, none_yet(), strict)],
+            several => beside::run(several),
+        };
+        for (step, (tally, seconds)) in steps.iter().zip(ended) {
+            let verdict = verdict(&tally);
+            let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
+            closing.push(format!("{:<10} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
+            total.add(tally);
+        }
+        if total.failed > 0 && !options.keep_going {
+            break;
         }
     }
     println!("\n{}", closing.join("\n"));
-    println!("{:<9} {:<6} {:>7.1} s", "all", "", begun.elapsed().as_secs_f64());
+    println!("{:<10} {:<6} {:>7.1} s", "all", "", begun.elapsed().as_secs_f64());
     Ok(if tell(&total) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -124,9 +122,14 @@ fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
     Ok(all().filter(|step| only.iter().any(|name| name == step.name)).collect())
 }
 
+/// What came of a step, after how many seconds.
+type Ended = (Tally, f64);
+
 /// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
 /// that was skipped.
-fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) -> Tally {
+fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) -> Ended {
+    println!("\n== {}: {}", step.name, step.about);
+    let started = Instant::now();
     if let Err(error) = (step.run)(workspace, &mut tally) {
         println!("error: {error:#}");
         tally.failed = tally.failed.max(1);
@@ -137,7 +140,16 @@ fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) 
         }
         tally.failed += tally.skipped.len();
     }
-    tally
+    let seconds = started.elapsed().as_secs_f64();
+    println!("== {}: {} after {seconds:.1} s", step.name, verdict(&tally));
+    if tally.failed > 0 {
+        println!("   repeat it with: cargo xtask ci --only {}", step.name);
+    }
+    (tally, seconds)
+}
+
+fn verdict(tally: &Tally) -> &'static str {
+    if tally.failed > 0 { "FAILED" } else { "ok" }
 }
 
 #[cfg(test)]
@@ -164,14 +176,10 @@ mod tests {
 
     #[test]
     fn in_ci_a_skipped_arm_is_a_failure() {
-        let step = Step {
-            name: "one",
-            about: "one",
-            run: |_, tally| {
-                tally.feed("skipped: needs root");
-                Ok(())
-            },
-        };
+        let step = Step::new("one", "one", |_, tally| {
+            tally.feed("skipped: needs root");
+            Ok(())
+        });
         check_step(&step, false, 0);
         check_step(&step, true, 1);
     }
@@ -179,12 +187,12 @@ mod tests {
     #[test]
     fn a_step_that_fails_without_a_test_counts_once() {
         let run: steps::Run = |_, _| anyhow::bail!("no such program");
-        check_step(&Step { name: "one", about: "one", run }, false, 1);
+        check_step(&Step::new("one", "one", run), false, 1);
         let run: steps::Run = |_, tally| {
             tally.feed("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
             anyhow::bail!("tests failed")
         };
-        check_step(&Step { name: "one", about: "one", run }, false, 2);
+        check_step(&Step::new("one", "one", run), false, 2);
     }
 
     #[test]
@@ -203,6 +211,6 @@ mod tests {
     fn check_step(step: &Step, strict: bool, failed: usize) {
         let workspace =
             Workspace { root: "here".into(), target: "there".into(), packages: Vec::new() };
-        assert_eq!(run_step(&workspace, step, Tally::default(), strict).failed, failed);
+        assert_eq!(run_step(&workspace, step, Tally::default(), strict).0.failed, failed);
     }
 }

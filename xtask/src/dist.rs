@@ -26,6 +26,9 @@ use crate::workspace::{Workspace, find_on_path, output};
 const PROGRAMS: &[&str] =
     &["dpkg-deb", "git", "gzip", "nm", "readelf", "rpmbuild", "sha256sum", "tar"];
 const SUMS: &str = "SHA256SUMS";
+/// Levels of gzip and xz: for releases, and where only the bytes are compared.
+const SMALLEST: u8 = 9;
+const QUICKEST: u8 = 1;
 
 /// What to pack.
 #[derive(Debug, clap::Args)]
@@ -55,6 +58,8 @@ struct Release<'a> {
     binary: PathBuf,
     /// The folder of the packages.
     out: PathBuf,
+    /// Of xz, and of gzip for what is large: 1 to 9.
+    compression: u8,
 }
 
 /// Builds the binary and packs it.
@@ -65,7 +70,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let out = options.out.clone().unwrap_or_else(|| folder(workspace).join(std::env::consts::ARCH));
     let out = std::path::absolute(out)?;
-    for file in Release::of(workspace, &binary, &out)?.pack()? {
+    for file in Release::of(workspace, &binary, &out, SMALLEST)?.pack()? {
         println!("{:>10} bytes  {}", fs::metadata(&file)?.len(), file.display());
     }
     Ok(())
@@ -85,8 +90,9 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     binary::check_calls(workspace)?;
     let folder = folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
-    let first = Release::of(workspace, &binary, &first)?;
-    let second = Release::of(workspace, &binary, &second)?;
+    let [first, second] =
+        [first, second].map(|out| Release::of(workspace, &binary, &out, QUICKEST));
+    let (first, second) = (first?, second?);
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
         let [made, again] = [&first, &second].map(|release| scope.spawn(|| release.pack()));
@@ -124,7 +130,7 @@ fn folder(workspace: &Workspace) -> PathBuf {
 }
 
 impl<'a> Release<'a> {
-    fn of(workspace: &'a Workspace, binary: &Path, out: &Path) -> Result<Self> {
+    fn of(workspace: &'a Workspace, binary: &Path, out: &Path, compression: u8) -> Result<Self> {
         let arch = std::env::consts::ARCH;
         let debian_arch = match arch {
             "x86_64" => "amd64",
@@ -148,6 +154,7 @@ impl<'a> Release<'a> {
             revision: git(&["rev-parse", "HEAD"])?,
             binary: binary.to_owned(),
             out: out.to_owned(),
+            compression,
         })
     }
 
@@ -184,7 +191,7 @@ impl<'a> Release<'a> {
         let file = self.out.join(format!("{name}.tar.gz"));
         let tar = folder.join("tar");
         self.tar(&folder, &[&name], &tar)?;
-        gzip(&tar, &file)?;
+        gzip(&tar, &file, self.compression)?;
         Ok(file)
     }
 
@@ -211,8 +218,9 @@ impl<'a> Release<'a> {
 }
 
 /// Compresses a file, without its name and time.
-fn gzip(from: &Path, to: &Path) -> Result<()> {
-    let output = Command::new("gzip").args(["-9n", "--stdout"]).arg(from).output()?;
+fn gzip(from: &Path, to: &Path, level: u8) -> Result<()> {
+    let mut gzip = Command::new("gzip");
+    let output = gzip.arg(format!("-{level}n")).arg("--stdout").arg(from).output()?;
     ensure!(output.status.success(), "gzip failed: {}", String::from_utf8_lossy(&output.stderr));
     put(to, &output.stdout, 0o644)
 }

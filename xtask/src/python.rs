@@ -65,7 +65,8 @@ pub fn environment(workspace: &Workspace) -> Result<PathBuf> {
     let programs = python_programs(&environment)
         .context("python3 makes no environment; Debian has it in python3-venv")?;
     let mut install = Command::new(programs.join("pip"));
-    output(install.args(["install", "--quiet"]).args(TOOLS))?;
+    // Few modules are imported, and Python compiles those by itself.
+    output(install.args(["install", "--quiet", "--no-compile"]).args(TOOLS))?;
     std::fs::write(&whole, tools).with_context(|| format!("cannot write {}", whole.display()))?;
     Ok(environment)
 }

@@ -1,4 +1,4 @@
-//! One build for the tests and for the binary that they test: the crates of both are compiled once.
+//! One build for tests, lints, documentation and the binary that is tested: each crate is compiled once.
 
 use std::fs;
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::workspace::{Workspace, cargo};
 /// Always of the whole workspace: for one package, features and so every crate would be built anew.
 /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
 pub const ALL_TESTS: &str = "--lib --bins --tests";
-/// Links latput once more, static.
-const WRAPPER: &str = "xtask/static-latput.sh";
+/// Lints and documents each crate, and links latput once more, static.
+const WRAPPER: &str = "xtask/rustc.sh";
 
 /// `cargo test` of these targets of all crates.
 pub fn cargo_test(workspace: &Workspace, targets: &str) -> Command {
@@ -27,7 +27,7 @@ pub fn cargo_test(workspace: &Workspace, targets: &str) -> Command {
 /// Builds the tests and the static latput that later steps check and guests run; fetches the guest's kernel.
 pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     vm::fetch_kernel(workspace, tally)?;
-    tally.run(cargo_test(workspace, ALL_TESTS).arg("--no-run"))?;
+    tally.run(cargo_test(workspace, "--all-targets").arg("--no-run"))?;
     let (built, to) = (workspace.target.join("debug/deps/latput-static"), workspace.guest_latput());
     ensure!(
         built.is_file(),

@@ -30,77 +30,73 @@ pub struct Step {
     pub about: &'static str,
     /// What it does.
     pub run: Run,
+    /// It waits for most of its time, measures nothing, and so runs beside the next that does.
+    pub waits: bool,
+}
+
+impl Step {
+    pub const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
+        Self { name, about, run, waits: false }
+    }
+
+    const fn waits(self) -> Self {
+        Self { waits: true, ..self }
+    }
 }
 
 /// What CI runs.
 pub const STEPS: &[Step] = &[
-    Step { name: "fmt", about: "the layout of Rust files", run: fmt },
-    Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
-    Step { name: "clippy", about: "lints, warnings are errors", run: clippy },
-    Step { name: "doc", about: "documentation builds, warnings are errors", run: doc },
-    Step {
-        name: "deny",
-        about: "licences, bans and sources (advisories need a database from the network: left out)",
-        run: deny,
-    },
-    Step {
-        name: "build",
-        about: "all tests, the static binary that they check, and what a guest is made of",
-        run: build::build,
-    },
-    Step { name: "test", about: "the tests of every crate but the long ones", run: test },
-    Step { name: "alone", about: "tests that measure, one after the other", run: alone },
-    Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
-    Step {
-        name: "accuracy",
-        about: "the published figures: no demand that held is lost",
-        run: accuracy,
-    },
-    Step {
-        name: "fuzz",
-        about: "half a minute of made-up bytes for all that strangers send",
-        run: fuzz,
-    },
-    Step { name: "kills", about: "kill -9 of whoever changes, watches or undoes", run: kills },
-    Step {
-        name: "dist",
-        about: "packages, the same bytes twice, in a clean root",
-        run: dist::check,
-    },
-    Step { name: "examples", about: "each example, checked by the binary", run: examples },
-    Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
-    Step {
-        name: "python",
-        about: "the Python package, installed from its wheel, against the binary",
-        run: python::check,
-    },
-    Step {
-        name: "scale-out",
-        about: "shards by GNU parallel, Slurm, Snakemake and a Kubernetes manifest; a search by Optuna; a DaemonSet; alerts",
-        run: scale_out::check,
-    },
-    Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
+    Step::new("fmt", "the layout of Rust files", fmt),
+    Step::new("tidy", "rules that no compiler checks", tidy),
+    Step::new(
+        "deny",
+        "licences, bans and sources of other crates (no advisories: they need the network)",
+        deny,
+    ),
+    Step::new(
+        "build",
+        "all tests, linted and documented; the static binary; what a guest is made of",
+        build::build,
+    ),
+    Step::new("test", "the tests of every crate but the long ones", test),
+    Step::new("alone", "tests that measure, one after the other", alone),
+    Step::new("guest", "the tests of the vm testbed, in a guest", guest),
+    Step::new("accuracy", "the published figures: no demand that held is lost", accuracy),
+    Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
+    Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
+    Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
+    Step::new("examples", "each example, checked by the binary", examples),
+    Step::new("snippets", "what documents show, checked by the binary", snippets),
+    Step::new(
+        "python",
+        "the Python package, installed from its wheel, against the binary",
+        python::check,
+    )
+    .waits(),
+    Step::new(
+        "scale-out",
+        "shards by four engines; a search by Optuna; a DaemonSet; alerts",
+        scale_out::check,
+    )
+    .waits(),
+    Step::new("browser", "the report of a short tune, in a browser", browser).waits(),
 ];
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Step] = &[
-    Step { name: "long", about: "the tests that take long", run: long_tests },
-    Step { name: "long-guest", about: "the same in a guest", run: long_guest },
-    Step { name: "fleet", about: "24 hosts, some dead, slow or lying", run: fleet },
-    Step { name: "release", about: "the binary with link-time optimisation", run: release },
-    Step { name: "shipped", about: "the static binary of the packages", run: dist::build },
-    Step {
-        name: "oldest",
-        about: "the static binary on the oldest kernel that is claimed, in a guest",
-        run: vm::oldest,
-    },
-    Step {
-        name: "power",
-        about: "the chance to prove a known effect on recorded noise",
-        run: power,
-    },
-    Step { name: "profiles", about: "each calibrated profile, made again", run: profiles },
-    Step { name: "mutants", about: "breaks of the code that no test sees", run: mutants },
+    Step::new("long", "the tests that take long", long_tests),
+    Step::new("long-guest", "the same in a guest", long_guest),
+    Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
+    Step::new("release", "the binary with link-time optimisation", release),
+    Step::new("shipped", "the static binary of the packages", dist::build),
+    Step::new(
+        "oldest",
+        "the static binary on the oldest kernel that is claimed, in a guest",
+        vm::oldest,
+    ),
+    Step::new("power", "the chance to prove a known effect on recorded noise", power),
+    Step::new("profiles", "each calibrated profile, made again", profiles),
+    Step::new("mutants", "breaks of the code that no test sees", mutants),
 ];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -109,11 +105,6 @@ fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     tidy::run(workspace)
-}
-
-fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let line = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
-    tally.run(&mut cargo_line(workspace, line))
 }
 
 /// A sample of `bench-kills`.
@@ -145,11 +136,6 @@ fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     fuzz::run(workspace, &fuzz::Options::sample())?;
     tally.passed += 1;
     Ok(())
-}
-
-fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let mut command = cargo_line(workspace, "doc --locked --workspace --no-deps");
-    tally.run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -67,7 +67,12 @@ impl Tally {
 
     /// Runs a command without input, shows its output as it comes and counts what it says.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
-        self.watch(command, ANY_SILENT, &mut std::io::stdout())
+        self.run_to(command, &mut std::io::stdout())
+    }
+
+    /// As [`Self::run`], with the output shown elsewhere.
+    pub fn run_to(&mut self, command: &mut Command, screen: &mut impl Write) -> Result<()> {
+        self.watch(command, ANY_SILENT, screen)
     }
 
     /// Runs `cargo test` with these words for the test programs, and shows what tests say that pass.
@@ -187,7 +192,7 @@ fn program(rest: &str) -> Option<&str> {
 }
 
 /// The number that stands before `label`; 0 if there is none.
-fn count_before(text: &str, label: &str) -> usize {
+pub fn count_before(text: &str, label: &str) -> usize {
     let before = text.split(label).next().unwrap_or_default();
     let digits = before.rsplit(' ').next().unwrap_or_default();
     if text.contains(label) { digits.parse().unwrap_or(0) } else { 0 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::tree::{self, LICENCES};
-use super::{Release, gzip, put};
+use super::{Release, SMALLEST, gzip, put};
 use crate::workspace::output;
 
 /// The scripts of the maintainer, in `packaging/deb`.
@@ -39,7 +39,8 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
         release.out.join(format!("latput_{}_{}.deb", release.version, release.debian_arch));
     let mut build = Command::new("dpkg-deb");
     // The order of blocks that several threads compress depends on how many there are.
-    build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]);
+    build.args(["--root-owner-group", "-Zxz", "--threads-max=1"]);
+    build.arg(format!("-z{}", release.compression)).arg("--build");
     build.arg(&folder).arg(&package).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     output(&mut build)?;
     Ok(package)
@@ -56,7 +57,7 @@ fn documents(release: &Release, doc: &Path) -> Result<()> {
         fs::remove_file(doc.join(name))?;
     }
     put(&doc.join("copyright"), text.as_bytes(), 0o644)?;
-    gzip(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"))
+    gzip(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"), SMALLEST)
 }
 
 fn fields(release: &Release, kibibytes: u64) -> String {

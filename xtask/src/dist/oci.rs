@@ -25,7 +25,7 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
     release.tar(&root, &["usr"], &tar)?;
     let layout = parts.join("oci");
     let layer = parts.join("layer.tar.gz");
-    gzip(&tar, &layer)?;
+    gzip(&tar, &layer, release.compression)?;
     let layer = blob(&layout, &fs::read(layer)?, LAYER)?;
     let labels = json!({
         "org.opencontainers.image.title": "latput",

@@ -25,7 +25,7 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
         ("clamp_mtime_to_source_date_epoch", "1".to_owned()),
         ("_buildhost", "latput".to_owned()),
         // One thread, a format that every rpm of today reads.
-        ("_binary_payload", "w6.xzdio".to_owned()),
+        ("_binary_payload", format!("w{}.xzdio", release.compression)),
         // The tree is finished: nothing strips, compresses or looks for debug information.
         ("__os_install_post", "%{nil}".to_owned()),
         ("debug_package", "%{nil}".to_owned()),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Release, gzip, put};
+use super::{Release, SMALLEST, gzip, put};
 use crate::workspace::output;
 
 const UNIT: &str = "packaging/latput-moderate@.service";
@@ -61,7 +61,7 @@ fn manual(release: &Release, usr: &Path) -> Result<()> {
         let name = format!("{}.gz", page.file_name().display());
         let file = usr.join("share/man/man1").join(name);
         put(&file, &[], 0o644)?;
-        gzip(&page.path(), &file)?;
+        gzip(&page.path(), &file, SMALLEST)?;
     }
     Ok(())
 }
