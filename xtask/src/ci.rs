@@ -1,9 +1,9 @@
 //! `cargo xtask ci`: every check and test in order, each a named step.
 
-mod beside;
 mod build;
 mod documents;
 mod silence;
+mod stage;
 mod steps;
 mod tally;
 
@@ -13,7 +13,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
-use steps::{SLOW, STEPS, Step};
+use stage::Ended;
+use steps::{SLOW, STAGES, Stage, Step};
 pub use tally::Tally;
 
 /// What to run, and when to stop.
@@ -52,12 +53,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut total = none_yet();
     let mut closing = Vec::new();
     let begun = Instant::now();
-    for steps in chosen.chunk_by(|one, next| one.waits && next.waits) {
-        let ended = match steps {
-            [step] => vec![run_step(workspace, step, none_yet(), strict)],
-            several => beside::run(several),
-        };
-        for (step, (tally, seconds)) in steps.iter().zip(ended) {
+    for stage in all_stages() {
+        let run = |step| run_step(workspace, step, none_yet(), strict);
+        for Ended { step, tally, seconds } in stage::run(stage, &chosen, options.keep_going, run) {
             let verdict = verdict(&tally);
             let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
             closing.push(format!("{:<10} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
@@ -107,27 +105,28 @@ const SLOWEST: usize = 20;
 /// A machine that stops for a second may break one test that measures. Two are tests that are not robust.
 const UNSTEADY_MOST: usize = 1;
 
+fn all_stages() -> impl Iterator<Item = &'static Stage> {
+    STAGES.iter().chain(SLOW)
+}
+
 /// A slow step runs where it is named, or with `full`.
 fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
-    let all = || STEPS.iter().chain(SLOW);
+    let all: Vec<&Step> = all_stages().flat_map(Stage::steps).collect();
     for name in only {
-        let known = all().any(|step| step.name == name);
-        let names: Vec<&str> = all().map(|step| step.name).collect();
+        let known = all.iter().any(|step| step.name == name);
+        let names: Vec<&str> = all.iter().map(|step| step.name).collect();
         ensure!(known, "no step is called `{name}`; the steps are {}", names.join(", "));
     }
     if only.is_empty() {
         let slow = if full { SLOW } else { &[] };
-        return Ok(STEPS.iter().chain(slow).collect());
+        return Ok(STAGES.iter().chain(slow).flat_map(Stage::steps).collect());
     }
-    Ok(all().filter(|step| only.iter().any(|name| name == step.name)).collect())
+    Ok(all.into_iter().filter(|step| only.iter().any(|name| name == step.name)).collect())
 }
-
-/// What came of a step, after how many seconds.
-type Ended = (Tally, f64);
 
 /// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
 /// that was skipped.
-fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) -> Ended {
+fn run_step(workspace: &Workspace, step: &'static Step, mut tally: Tally, strict: bool) -> Ended {
     println!("\n== {}: {}", step.name, step.about);
     let started = Instant::now();
     if let Err(error) = (step.run)(workspace, &mut tally) {
@@ -145,7 +144,7 @@ fn run_step(workspace: &Workspace, step: &Step, mut tally: Tally, strict: bool) 
     if tally.failed > 0 {
         println!("   repeat it with: cargo xtask ci --only {}", step.name);
     }
-    (tally, seconds)
+    Ended { step, tally, seconds }
 }
 
 fn verdict(tally: &Tally) -> &'static str {
@@ -166,33 +165,33 @@ mod tests {
 
     #[test]
     fn slow_steps_are_run_when_they_are_asked_for() {
-        assert_eq!(choose(&[], false).unwrap().len(), STEPS.len());
         let names = |chosen: Vec<&Step>| chosen.iter().map(|step| step.name).collect::<Vec<_>>();
+        let usual = names(choose(&[], false).unwrap());
         let full = names(choose(&[], true).unwrap());
-        assert_eq!(full[..STEPS.len()], names(STEPS.iter().collect()));
-        assert!(full[STEPS.len()..].contains(&"mutants"), "{full:?}");
+        assert_eq!(full[..usual.len()], usual);
+        assert!(full[usual.len()..].contains(&"mutants"), "{full:?}");
         assert_eq!(names(choose(&["mutants".into()], false).unwrap()), ["mutants"]);
     }
 
     #[test]
     fn in_ci_a_skipped_arm_is_a_failure() {
-        let step = Step::new("one", "one", |_, tally| {
+        let run: steps::Run = |_, tally| {
             tally.feed("skipped: needs root");
             Ok(())
-        });
-        check_step(&step, false, 0);
-        check_step(&step, true, 1);
+        };
+        check_step(run, false, 0);
+        check_step(run, true, 1);
     }
 
     #[test]
     fn a_step_that_fails_without_a_test_counts_once() {
         let run: steps::Run = |_, _| anyhow::bail!("no such program");
-        check_step(&Step::new("one", "one", run), false, 1);
+        check_step(run, false, 1);
         let run: steps::Run = |_, tally| {
             tally.feed("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
             anyhow::bail!("tests failed")
         };
-        check_step(&Step::new("one", "one", run), false, 2);
+        check_step(run, false, 2);
     }
 
     #[test]
@@ -208,9 +207,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_step(step: &Step, strict: bool, failed: usize) {
+    fn check_step(run: steps::Run, strict: bool, failed: usize) {
+        let step = Box::leak(Box::new(Step::new("one", "one", run)));
         let workspace =
             Workspace { root: "here".into(), target: "there".into(), packages: Vec::new() };
-        assert_eq!(run_step(&workspace, step, Tally::default(), strict).0.failed, failed);
+        let ended = run_step(&workspace, step, Tally::default(), strict);
+        assert_eq!(ended.tally.failed, failed);
     }
 }

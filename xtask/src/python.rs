@@ -24,6 +24,9 @@ const TOOLS: [&str; 12] = [
     "mypy>=1.11",
 ];
 
+/// Its crates are half those of the other tests.
+const PROFILE: &str = "dev";
+
 /// Builds the wheel, installs it where nothing else of latput is, and tests it against the binary.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let environment = environment(workspace)?;
@@ -38,13 +41,19 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         ensure!(status.success(), "{} {} ended with {status}", program.display(), words.join(" "));
         Ok(())
     };
-    let wheel = wheel(workspace, &folder(workspace), "dev")?.display().to_string();
+    let wheel = wheel(workspace, &folder(workspace), PROFILE)?.display().to_string();
     run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
     run(&program("mypy"), &[])?;
     tally.passed += 1;
     run(&program("pytest"), &["-q"])?;
     tally.passed += 1;
     Ok(())
+}
+
+/// The environment and the wheel that [`check`] asks for.
+pub fn prepare(workspace: &Workspace) -> Result<()> {
+    environment(workspace)?;
+    wheel(workspace, &folder(workspace), PROFILE).map(drop)
 }
 
 fn folder(workspace: &Workspace) -> PathBuf {

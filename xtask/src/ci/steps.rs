@@ -30,60 +30,88 @@ pub struct Step {
     pub about: &'static str,
     /// What it does.
     pub run: Run,
-    /// It waits for most of its time, measures nothing, and so runs beside the next that does.
-    pub waits: bool,
 }
 
 impl Step {
     pub const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
-        Self { name, about, run, waits: false }
+        Self { name, about, run }
     }
+}
 
-    const fn waits(self) -> Self {
-        Self { waits: true, ..self }
+/// Steps that may run at the same time.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// One after the other.
+    InTurn(&'static [Step]),
+    /// Each waits for most of its time and measures nothing.
+    AtOnce(&'static [Step]),
+    /// The steps in front run one after the other and leave CPUs idle. Behind them, at the lowest priority, run those that
+    /// only compute.
+    Behind { front: &'static [Step], behind: &'static [Step] },
+}
+
+impl Stage {
+    /// All of its steps.
+    pub fn steps(&self) -> impl Iterator<Item = &'static Step> {
+        let (front, behind): (_, &[Step]) = match *self {
+            Self::InTurn(steps) | Self::AtOnce(steps) => (steps, &[]),
+            Self::Behind { front, behind } => (front, behind),
+        };
+        front.iter().chain(behind)
     }
 }
 
 /// What CI runs.
-pub const STEPS: &[Step] = &[
-    Step::new("fmt", "the layout of Rust files", fmt),
-    Step::new("tidy", "rules that no compiler checks", tidy),
-    Step::new(
-        "deny",
-        "licences, bans and sources of other crates (no advisories: they need the network)",
-        deny,
-    ),
-    Step::new(
-        "build",
-        "all tests, linted and documented; the static binary; what a guest is made of",
-        build::build,
-    ),
-    Step::new("test", "the tests of every crate but the long ones", test),
-    Step::new("alone", "tests that measure, one after the other", alone),
-    Step::new("guest", "the tests of the vm testbed, in a guest", guest),
-    Step::new("accuracy", "the published figures: no demand that held is lost", accuracy),
-    Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
-    Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
-    Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
-    Step::new("examples", "each example, checked by the binary", examples),
-    Step::new("snippets", "what documents show, checked by the binary", snippets),
-    Step::new(
-        "python",
-        "the Python package, installed from its wheel, against the binary",
-        python::check,
-    )
-    .waits(),
-    Step::new(
-        "scale-out",
-        "shards by four engines; a search by Optuna; a DaemonSet; alerts",
-        scale_out::check,
-    )
-    .waits(),
-    Step::new("browser", "the report of a short tune, in a browser", browser).waits(),
+pub const STAGES: &[Stage] = &[
+    Stage::InTurn(&[
+        Step::new("fmt", "the layout of Rust files", fmt),
+        Step::new("tidy", "rules that no compiler checks", tidy),
+        Step::new(
+            "deny",
+            "licences, bans and sources of other crates (no advisories: they need the network)",
+            deny,
+        ),
+        Step::new(
+            "build",
+            "all tests, linted and documented; the static binary; what a guest is made of",
+            build::build,
+        ),
+        Step::new("alone", "tests that measure, one after the other", alone),
+    ]),
+    Stage::Behind {
+        front: &[
+            Step::new("guest", "the tests of the vm testbed, in a guest", guest),
+            Step::new("test", "the tests of every crate but the long ones", test),
+        ],
+        behind: &[
+            Step::new("prepare", "what the steps fuzz, dist and python are made of", prepare),
+            Step::new("accuracy", "the published figures: no demand that held is lost", accuracy),
+        ],
+    },
+    Stage::InTurn(&[
+        Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
+        Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
+        Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
+        Step::new("examples", "each example, checked by the binary", examples),
+        Step::new("snippets", "what documents show, checked by the binary", snippets),
+    ]),
+    Stage::AtOnce(&[
+        Step::new(
+            "python",
+            "the Python package, installed from its wheel, against the binary",
+            python::check,
+        ),
+        Step::new(
+            "scale-out",
+            "shards by four engines; a search by Optuna; a DaemonSet; alerts",
+            scale_out::check,
+        ),
+        Step::new("browser", "the report of a short tune, in a browser", browser),
+    ]),
 ];
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
-pub const SLOW: &[Step] = &[
+pub const SLOW: &[Stage] = &[Stage::InTurn(&[
     Step::new("long", "the tests that take long", long_tests),
     Step::new("long-guest", "the same in a guest", long_guest),
     Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
@@ -97,7 +125,7 @@ pub const SLOW: &[Step] = &[
     Step::new("power", "the chance to prove a known effect on recorded noise", power),
     Step::new("profiles", "each calibrated profile, made again", profiles),
     Step::new("mutants", "breaks of the code that no test sees", mutants),
-];
+])];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "fmt --all --check -- --color never"))
@@ -162,22 +190,17 @@ fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Tests::one_by_one("::alone::", Length::Short).run(workspace, tally)
 }
 
-/// One guest at a time leaves half of two CPUs idle: beside them is made what later steps need.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    std::thread::scope(|scope| {
-        let beside = scope.spawn(|| prepare(workspace));
-        Tests::one_by_one("vm_", Length::Short).run(workspace, tally)?;
-        beside.join().expect("to prepare does not panic")
-    })
+    Tests::one_by_one("vm_", Length::Short).run(workspace, tally)
 }
 
-/// What takes the steps `fuzz`, `dist` and `python` long, at the lowest priority. Each makes it where it is not there.
-fn prepare(workspace: &Workspace) -> Result<()> {
-    // Of this thread alone, and of all that it starts (setpriority(2)).
-    rustix::process::setpriority_process(None, 19).context("cannot lower the priority")?;
+/// Each of those steps makes it where it is not there. First what takes no cargo: another cargo, which begins a step in
+/// front, would wait for it.
+fn prepare(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    dist::prepare(workspace, tally)?;
+    python::environment(workspace)?;
     fuzz::build_sample(workspace)?;
-    dist::prepare(workspace, &mut Tally::default())?;
-    python::environment(workspace).map(drop)
+    python::prepare(workspace)
 }
 
 fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
