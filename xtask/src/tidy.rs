@@ -5,6 +5,7 @@ mod arrows;
 mod circles;
 mod code;
 mod documents;
+mod licences;
 mod names;
 mod prose;
 mod source;
@@ -49,7 +50,8 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     for (path, lines) in source::long_files(&tree) {
         println!("note: {path} has {lines} lines (aim for {})", source::AIM_LINES);
     }
-    let findings = check(&tree, workspace);
+    let mut findings = check(&tree, workspace);
+    findings.extend(licences::check(&workspace.root)?);
     for finding in &findings {
         println!("{finding}");
     }

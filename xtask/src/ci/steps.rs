@@ -67,11 +67,6 @@ pub const STAGES: &[Stage] = &[
         Step::new("fmt", "the layout of Rust files", fmt),
         Step::new("tidy", "rules that no compiler checks", tidy),
         Step::new(
-            "deny",
-            "licences, bans and sources of other crates (no advisories: they need the network)",
-            deny,
-        ),
-        Step::new(
             "build",
             "all tests, linted and documented; the static binary; what a guest is made of",
             build::build,
@@ -112,6 +107,11 @@ pub const STAGES: &[Stage] = &[
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Stage] = &[Stage::InTurn(&[
+    Step::new(
+        "deny",
+        "licences, bans and sources of other crates (no advisories: they need the network)",
+        deny,
+    ),
     Step::new("long", "the tests that take long", long_tests),
     Step::new("long-guest", "the same in a guest", long_guest),
     Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
