@@ -2,8 +2,8 @@
 
 mod build;
 mod documents;
+mod group;
 mod silence;
-mod stage;
 mod steps;
 mod tally;
 
@@ -13,8 +13,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
-use stage::Ended;
-use steps::{SLOW, STAGES, Stage, Step};
+use group::StepResult;
+use steps::{GROUPS, SLOW, Step, StepGroup};
 pub use tally::Tally;
 
 /// What to run, and when to stop.
@@ -53,9 +53,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut total = none_yet();
     let mut closing = Vec::new();
     let begun = Instant::now();
-    for stage in all_stages() {
+    for group in all_groups() {
         let run = |step| run_step(workspace, step, none_yet(), strict);
-        for Ended { step, tally, seconds } in stage::run(stage, &chosen, options.keep_going, run) {
+        for StepResult { step, tally, seconds } in
+            group::run(group, &chosen, options.keep_going, run)
+        {
             let verdict = verdict(&tally);
             let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
             closing.push(format!("{:<10} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
@@ -105,13 +107,13 @@ const SLOWEST: usize = 20;
 /// A machine that stops for a second may break one test that measures. Two are tests that are not robust.
 const UNSTEADY_MOST: usize = 1;
 
-fn all_stages() -> impl Iterator<Item = &'static Stage> {
-    STAGES.iter().chain(SLOW)
+fn all_groups() -> impl Iterator<Item = &'static StepGroup> {
+    GROUPS.iter().chain(SLOW)
 }
 
 /// A slow step runs where it is named, or with `full`.
 fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
-    let all: Vec<&Step> = all_stages().flat_map(Stage::steps).collect();
+    let all: Vec<&Step> = all_groups().flat_map(StepGroup::steps).collect();
     for name in only {
         let known = all.iter().any(|step| step.name == name);
         let names: Vec<&str> = all.iter().map(|step| step.name).collect();
@@ -119,14 +121,19 @@ fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
     }
     if only.is_empty() {
         let slow = if full { SLOW } else { &[] };
-        return Ok(STAGES.iter().chain(slow).flat_map(Stage::steps).collect());
+        return Ok(GROUPS.iter().chain(slow).flat_map(StepGroup::steps).collect());
     }
     Ok(all.into_iter().filter(|step| only.iter().any(|name| name == step.name)).collect())
 }
 
 /// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
 /// that was skipped.
-fn run_step(workspace: &Workspace, step: &'static Step, mut tally: Tally, strict: bool) -> Ended {
+fn run_step(
+    workspace: &Workspace,
+    step: &'static Step,
+    mut tally: Tally,
+    strict: bool,
+) -> StepResult {
     println!("\n== {}: {}", step.name, step.about);
     let started = Instant::now();
     if let Err(error) = (step.run)(workspace, &mut tally) {
@@ -144,7 +151,7 @@ fn run_step(workspace: &Workspace, step: &'static Step, mut tally: Tally, strict
     if tally.failed > 0 {
         println!("   repeat it with: cargo xtask ci --only {}", step.name);
     }
-    Ended { step, tally, seconds }
+    StepResult { step, tally, seconds }
 }
 
 fn verdict(tally: &Tally) -> &'static str {

@@ -50,9 +50,8 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The environment and the wheel that [`check`] asks for.
+/// The wheel that [`check`] asks for, with the maturin of [`environment`].
 pub fn prepare(workspace: &Workspace) -> Result<()> {
-    environment(workspace)?;
     wheel(workspace, &folder(workspace), PROFILE).map(drop)
 }
 

@@ -50,8 +50,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     for (path, lines) in source::long_files(&tree) {
         println!("note: {path} has {lines} lines (aim for {})", source::AIM_LINES);
     }
-    let mut findings = check(&tree, workspace);
-    findings.extend(licences::check(&workspace.root)?);
+    let findings = check(&tree, workspace)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -61,15 +60,16 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// Every violation of every rule, in the order of files.
-fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+fn check(tree: &Tree, workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut findings = source::check(tree);
     findings.extend(circles::check(tree));
     findings.extend(names::check(tree));
     findings.extend(prose::check(tree));
     findings.extend(documents::check(tree));
     findings.extend(arrows::check(tree, &workspace.packages));
+    findings.extend(licences::check(&workspace.root)?);
     findings.sort();
-    findings
+    Ok(findings)
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     fn the_tree_is_tidy() {
         let workspace = Workspace::find().unwrap();
         let tree = Tree::read(&workspace.root).unwrap();
-        let findings = check(&tree, &workspace);
+        let findings = check(&tree, &workspace).unwrap();
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "run `cargo xtask tidy`:\n{}", lines.join("\n"));
     }

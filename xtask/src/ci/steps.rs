@@ -40,7 +40,7 @@ impl Step {
 
 /// Steps that may run at the same time.
 #[derive(Clone, Copy, Debug)]
-pub enum Stage {
+pub enum StepGroup {
     /// One after the other.
     InTurn(&'static [Step]),
     /// Each waits for most of its time and measures nothing.
@@ -50,7 +50,7 @@ pub enum Stage {
     Behind { front: &'static [Step], behind: &'static [Step] },
 }
 
-impl Stage {
+impl StepGroup {
     /// All of its steps.
     pub fn steps(&self) -> impl Iterator<Item = &'static Step> {
         let (front, behind): (_, &[Step]) = match *self {
@@ -62,8 +62,8 @@ impl Stage {
 }
 
 /// What CI runs.
-pub const STAGES: &[Stage] = &[
-    Stage::InTurn(&[
+pub const GROUPS: &[StepGroup] = &[
+    StepGroup::InTurn(&[
         Step::new("fmt", "the layout of Rust files", fmt),
         Step::new("tidy", "rules that no compiler checks", tidy),
         Step::new(
@@ -73,7 +73,7 @@ pub const STAGES: &[Stage] = &[
         ),
         Step::new("alone", "tests that measure, one after the other", alone),
     ]),
-    Stage::Behind {
+    StepGroup::Behind {
         front: &[
             Step::new("guest", "the tests of the vm testbed, in a guest", guest),
             Step::new("test", "the tests of every crate but the long ones", test),
@@ -83,14 +83,14 @@ pub const STAGES: &[Stage] = &[
             Step::new("accuracy", "the published figures: no demand that held is lost", accuracy),
         ],
     },
-    Stage::InTurn(&[
+    StepGroup::InTurn(&[
         Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
         Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
         Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
         Step::new("examples", "each example, checked by the binary", examples),
         Step::new("snippets", "what documents show, checked by the binary", snippets),
     ]),
-    Stage::AtOnce(&[
+    StepGroup::AtOnce(&[
         Step::new(
             "python",
             "the Python package, installed from its wheel, against the binary",
@@ -106,7 +106,7 @@ pub const STAGES: &[Stage] = &[
 ];
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
-pub const SLOW: &[Stage] = &[Stage::InTurn(&[
+pub const SLOW: &[StepGroup] = &[StepGroup::InTurn(&[
     Step::new(
         "deny",
         "licences, bans and sources of other crates (no advisories: they need the network)",

@@ -1,4 +1,4 @@
-//! Runs what is chosen of a stage: its steps in turn, at once, or some behind others.
+//! Runs what is chosen of a group: its steps in turn, at once, or some behind others.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,43 +6,43 @@ use std::time::Instant;
 
 use rustix::process::setpriority_process;
 
-use super::steps::{Stage, Step};
+use super::steps::{Step, StepGroup};
 use super::tally::{Tally, count_before};
 
 /// What came of a step.
 #[derive(Debug)]
-pub struct Ended {
+pub struct StepResult {
     pub step: &'static Step,
     pub tally: Tally,
     pub seconds: f64,
 }
 
-/// Runs the chosen steps of a stage. Those in turn are run by `run`; after one that fails no further is begun, unless
+/// Runs the chosen steps of a group. Those in turn are run by `run`; after one that fails no further is begun, unless
 /// `keep_going`.
 pub fn run(
-    stage: &Stage,
+    group: &StepGroup,
     chosen: &[&'static Step],
     keep_going: bool,
-    mut run: impl FnMut(&'static Step) -> Ended,
-) -> Vec<Ended> {
+    mut run: impl FnMut(&'static Step) -> StepResult,
+) -> Vec<StepResult> {
     let of = |steps: &'static [Step]| -> Vec<&'static Step> {
         let is_chosen = |step: &&Step| chosen.iter().any(|it| it.name == step.name);
         steps.iter().filter(is_chosen).collect()
     };
-    let (front, behind) = match *stage {
-        Stage::InTurn(steps) => (of(steps), Vec::new()),
-        Stage::AtOnce(steps) => match of(steps) {
+    let (front, behind) = match *group {
+        StepGroup::InTurn(steps) => (of(steps), Vec::new()),
+        StepGroup::AtOnce(steps) => match of(steps) {
             several if several.len() > 1 => return at_once(&several),
             one => (one, Vec::new()),
         },
-        Stage::Behind { front, behind } => match (of(front), of(behind)) {
+        StepGroup::Behind { front, behind } => match (of(front), of(behind)) {
             (none, behind) if none.is_empty() => (behind, none),
             both => both,
         },
     };
     let failed = AtomicBool::new(false);
     let goes_on = || keep_going || !failed.load(Ordering::Relaxed);
-    let note = |ended: Ended| {
+    let note = |ended: StepResult| {
         failed.fetch_or(ended.tally.failed > 0, Ordering::Relaxed);
         ended
     };
@@ -53,14 +53,14 @@ pub fn run(
             steps.map(|step| apart(step, note)).collect::<Vec<_>>()
         });
         let steps = front.into_iter().take_while(|_| goes_on());
-        let mut ended: Vec<Ended> = steps.map(|step| note(run(step))).collect();
+        let mut ended: Vec<StepResult> = steps.map(|step| note(run(step))).collect();
         ended.extend(shown(hidden.join().expect("to run steps does not panic")));
         ended
     })
 }
 
 /// Each in a process of its own.
-fn at_once(steps: &[&'static Step]) -> Vec<Ended> {
+fn at_once(steps: &[&'static Step]) -> Vec<StepResult> {
     std::thread::scope(|scope| {
         let running: Vec<_> =
             steps.iter().map(|step| scope.spawn(|| apart(step, |ended| ended))).collect();
@@ -70,10 +70,10 @@ fn at_once(steps: &[&'static Step]) -> Vec<Ended> {
 }
 
 /// What a step said, and what came of it.
-type Said = (String, Ended);
+type Said = (String, StepResult);
 
 /// What ran beside other steps is shown whole once it has ended.
-fn shown(said: Vec<Said>) -> Vec<Ended> {
+fn shown(said: Vec<Said>) -> Vec<StepResult> {
     let show = |(said, ended)| {
         println!("{said}");
         ended
@@ -89,11 +89,11 @@ fn lower_priority() {
 }
 
 /// Runs a step in a process of its own.
-fn apart(step: &'static Step, note: impl Fn(Ended) -> Ended) -> Said {
+fn apart(step: &'static Step, note: impl Fn(StepResult) -> StepResult) -> Said {
     let started = Instant::now();
     let (said, tally) = ask(step);
     let seconds = started.elapsed().as_secs_f64();
-    (said, note(Ended { step, tally, seconds }))
+    (said, note(StepResult { step, tally, seconds }))
 }
 
 /// Runs `cargo xtask ci --only STEP`.
@@ -133,7 +133,7 @@ mod tests {
     use crate::ci::steps::Run;
 
     const NOTHING: Run = |_, _| Ok(());
-    static STAGE: Stage = Stage::InTurn(&[
+    static GROUP: StepGroup = StepGroup::InTurn(&[
         Step::new("first", "fails", NOTHING),
         Step::new("second", "is not chosen", NOTHING),
         Step::new("third", "follows", NOTHING),
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn after_a_step_that_fails_the_next_is_run_only_to_keep_going() {
-        let chosen: Vec<_> = STAGE.steps().filter(|step| step.name != "second").collect();
+        let chosen: Vec<_> = GROUP.steps().filter(|step| step.name != "second").collect();
         for (keep_going, expected) in [(false, vec!["first"]), (true, vec!["first", "third"])] {
-            let ended = run(&STAGE, &chosen, keep_going, |step| {
+            let ended = run(&GROUP, &chosen, keep_going, |step| {
                 let mut tally = Tally::default();
                 tally.failed = usize::from(step.name == "first");
-                Ended { step, tally, seconds: 0.0 }
+                StepResult { step, tally, seconds: 0.0 }
             });
             assert_eq!(ended.iter().map(|it| it.step.name).collect::<Vec<_>>(), expected);
         }
