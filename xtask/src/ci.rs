@@ -7,6 +7,7 @@ mod silence;
 mod steps;
 mod tally;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -36,6 +37,9 @@ pub struct Options {
     /// Name the steps and stop.
     #[arg(long)]
     list: bool,
+    /// Write what came of all steps to this file in the place of the closing lines.
+    #[arg(long, value_name = "FILE", hide = true)]
+    tally: Option<PathBuf>,
 }
 
 /// Runs the chosen steps; the last line counts the tests.
@@ -55,8 +59,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let begun = Instant::now();
     for group in all_groups() {
         let run = |step| run_step(workspace, step, none_yet(), strict);
+        let apart = |step| group::run_apart(workspace, step, options.timings);
         for StepResult { step, tally, seconds } in
-            group::run(group, &chosen, options.keep_going, run)
+            group::run(group, &chosen, options.keep_going, apart, run)
         {
             let verdict = verdict(&tally);
             let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
@@ -66,6 +71,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         if total.failed > 0 && !options.keep_going {
             break;
         }
+    }
+    if let Some(file) = &options.tally {
+        std::fs::write(file, serde_json::to_vec(&total)?)?;
+        return Ok(ExitCode::SUCCESS);
     }
     println!("\n{}", closing.join("\n"));
     println!("{:<10} {:<6} {:>7.1} s", "all", "", begun.elapsed().as_secs_f64());

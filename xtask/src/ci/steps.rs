@@ -38,94 +38,127 @@ impl Step {
     }
 }
 
-/// Steps that may run at the same time.
+/// Steps that run one after the other.
 #[derive(Clone, Copy, Debug)]
-pub enum StepGroup {
-    /// One after the other.
-    InTurn(&'static [Step]),
-    /// Each waits for most of its time and measures nothing.
-    AtOnce(&'static [Step]),
-    /// The steps in front run one after the other and leave CPUs idle. Behind them, at the lowest priority, run those that
-    /// only compute.
-    Behind { front: &'static [Step], behind: &'static [Step] },
+pub struct Lane {
+    /// The steps.
+    pub steps: &'static [Step],
+    /// Of all but a group's first lane, which runs in this process and is shown as it runs.
+    pub priority: Priority,
+}
+
+/// How much CPU time a lane gets beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Its share.
+    Usual,
+    /// What others leave idle: for steps that only compute.
+    Lowest,
+}
+
+impl Lane {
+    pub const fn new(steps: &'static [Step]) -> Self {
+        Self { steps, priority: Priority::Usual }
+    }
+
+    const fn behind(steps: &'static [Step]) -> Self {
+        Self { steps, priority: Priority::Lowest }
+    }
+}
+
+/// Lanes that run at the same time. More than one are for steps that leave CPUs idle.
+#[derive(Clone, Copy, Debug)]
+pub struct StepGroup {
+    /// The lanes.
+    pub lanes: &'static [Lane],
 }
 
 impl StepGroup {
     /// All of its steps.
     pub fn steps(&self) -> impl Iterator<Item = &'static Step> {
-        let (front, behind): (_, &[Step]) = match *self {
-            Self::InTurn(steps) | Self::AtOnce(steps) => (steps, &[]),
-            Self::Behind { front, behind } => (front, behind),
-        };
-        front.iter().chain(behind)
+        self.lanes.iter().flat_map(|lane| lane.steps)
     }
 }
 
 /// What CI runs.
 pub const GROUPS: &[StepGroup] = &[
-    StepGroup::InTurn(&[
-        Step::new("fmt", "the layout of Rust files", fmt),
-        Step::new("tidy", "rules that no compiler checks", tidy),
-        Step::new(
-            "build",
-            "all tests, linted and documented; the static binary; what a guest is made of",
-            build::build,
-        ),
-        Step::new("alone", "tests that measure, one after the other", alone),
-    ]),
-    StepGroup::Behind {
-        front: &[
-            Step::new("guest", "the tests of the vm testbed, in a guest", guest),
-            Step::new("test", "the tests of every crate but the long ones", test),
-        ],
-        behind: &[
-            Step::new("prepare", "what the steps fuzz, dist and python are made of", prepare),
-            Step::new("accuracy", "the published figures: no demand that held is lost", accuracy),
+    StepGroup {
+        lanes: &[Lane::new(&[
+            Step::new("fmt", "the layout of Rust files", fmt),
+            Step::new("tidy", "rules that no compiler checks", tidy),
+            Step::new(
+                "build",
+                "all tests, linted and documented; the static binary; what a guest is made of",
+                build::build,
+            ),
+            Step::new("alone", "tests that measure, one after the other", alone),
+        ])],
+    },
+    StepGroup {
+        lanes: &[
+            Lane::new(&[
+                Step::new("guest", "the tests of the vm testbed, in a guest", guest),
+                Step::new("test", "the tests of every crate but the long ones", test),
+            ]),
+            Lane::behind(&[
+                Step::new("prepare", "what the steps fuzz, dist and python are made of", prepare),
+                Step::new(
+                    "accuracy",
+                    "the published figures: no demand that held is lost",
+                    accuracy,
+                ),
+            ]),
         ],
     },
-    StepGroup::InTurn(&[
-        Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
-        Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
-        Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
-        Step::new("examples", "each example, checked by the binary", examples),
-        Step::new("snippets", "what documents show, checked by the binary", snippets),
-    ]),
-    StepGroup::AtOnce(&[
-        Step::new(
-            "python",
-            "the Python package, installed from its wheel, against the binary",
-            python::check,
-        ),
-        Step::new(
-            "scale-out",
-            "shards by four engines; a search by Optuna; a DaemonSet; alerts",
-            scale_out::check,
-        ),
-        Step::new("browser", "the report of a short tune, in a browser", browser),
-    ]),
+    StepGroup {
+        lanes: &[Lane::new(&[
+            Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
+            Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
+            Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
+            Step::new("examples", "each example, checked by the binary", examples),
+            Step::new("snippets", "what documents show, checked by the binary", snippets),
+        ])],
+    },
+    StepGroup {
+        lanes: &[
+            Lane::new(&[Step::new(
+                "python",
+                "the Python package, installed from its wheel, against the binary",
+                python::check,
+            )]),
+            Lane::new(&[Step::new(
+                "scale-out",
+                "shards by four engines; a search by Optuna; a DaemonSet; alerts",
+                scale_out::check,
+            )]),
+            Lane::new(&[Step::new("browser", "the report of a short tune, in a browser", browser)]),
+        ],
+    },
 ];
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
-pub const SLOW: &[StepGroup] = &[StepGroup::InTurn(&[
-    Step::new(
-        "deny",
-        "licences, bans and sources of other crates (no advisories: they need the network)",
-        deny,
-    ),
-    Step::new("long", "the tests that take long", long_tests),
-    Step::new("long-guest", "the same in a guest", long_guest),
-    Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
-    Step::new("release", "the binary with link-time optimisation", release),
-    Step::new("shipped", "the static binary of the packages", dist::build),
-    Step::new(
-        "oldest",
-        "the static binary on the oldest kernel that is claimed, in a guest",
-        vm::oldest,
-    ),
-    Step::new("power", "the chance to prove a known effect on recorded noise", power),
-    Step::new("profiles", "each calibrated profile, made again", profiles),
-    Step::new("mutants", "breaks of the code that no test sees", mutants),
-])];
+pub const SLOW: &[StepGroup] = &[StepGroup {
+    lanes: &[Lane::new(&[
+        Step::new(
+            "deny",
+            "licences, bans and sources of other crates (no advisories: they need the network)",
+            deny,
+        ),
+        Step::new("long", "the tests that take long", long_tests),
+        Step::new("long-guest", "the same in a guest", long_guest),
+        Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
+        Step::new("release", "the binary with link-time optimisation", release),
+        Step::new("shipped", "the static binary of the packages", dist::build),
+        Step::new(
+            "oldest",
+            "the static binary on the oldest kernel that is claimed, in a guest",
+            vm::oldest,
+        ),
+        Step::new("power", "the chance to prove a known effect on recorded noise", power),
+        Step::new("profiles", "each calibrated profile, made again", profiles),
+        Step::new("mutants", "breaks of the code that no test sees", mutants),
+    ])],
+}];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "fmt --all --check -- --color never"))
@@ -179,11 +212,11 @@ fn release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::on_this_machine(Length::Short)?.run(workspace, tally)
+    Tests::beside(Length::Short)?.run(workspace, tally)
 }
 
 fn long_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::on_this_machine(Length::Long)?.run(workspace, tally)
+    Tests::beside(Length::Long)?.run(workspace, tally)
 }
 
 fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -227,7 +260,8 @@ enum Length {
 const TEST_THREADS_PER_CPU: usize = 3;
 
 impl Tests {
-    fn on_this_machine(length: Length) -> Result<Self> {
+    /// Several at a time.
+    fn beside(length: Length) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
         let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip ::alone:: --skip _of_another_test";
         Ok(Self { targets: ALL_TESTS, filter, threads, length })

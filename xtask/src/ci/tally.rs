@@ -5,11 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use super::silence;
 
 /// Counted tests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: usize,
@@ -35,7 +36,7 @@ pub struct Tally {
 }
 
 /// A test that failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// With its modules.
     pub name: String,
@@ -44,7 +45,7 @@ pub struct Failure {
 }
 
 /// How long a test took, beside those that ran at the same time.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestTime {
     /// By libtest's clock.
     pub seconds: f64,
@@ -63,6 +64,11 @@ impl Tally {
     /// An empty one, with the times of tests if so wanted.
     pub fn new(is_timed: bool) -> Self {
         Self { times: is_timed.then(Vec::new), ..Self::default() }
+    }
+
+    /// That of a step that failed without a test.
+    pub fn failed() -> Self {
+        Self { failed: 1, ..Self::default() }
     }
 
     /// Runs a command without input, shows its output as it comes and counts what it says.
@@ -192,7 +198,7 @@ fn program(rest: &str) -> Option<&str> {
 }
 
 /// The number that stands before `label`; 0 if there is none.
-pub fn count_before(text: &str, label: &str) -> usize {
+fn count_before(text: &str, label: &str) -> usize {
     let before = text.split(label).next().unwrap_or_default();
     let digits = before.rsplit(' ').next().unwrap_or_default();
     if text.contains(label) { digits.parse().unwrap_or(0) } else { 0 }
