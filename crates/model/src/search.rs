@@ -4,8 +4,8 @@
 //! figures. The first settings are spread over the space and include today's. Each later block has
 //! the settings with the highest promise under the current belief (`surrogate`), tried before or
 //! not. So bad settings are dropped after a run or two and leaders are repeated. The search ends
-//! when a setting that is better than the leader by more than the smallest effect is unlikely, or
-//! when the budget is used up. The winner must then be confirmed on fresh runs beside today's
+//! when a setting that is better than the leader by more than the smallest effect is unlikely, when
+//! one that is worth a change from today's is, or when the budget is used up. The winner must then be confirmed on fresh runs beside today's
 //! setting, because the runs that selected it are biased in its favour.
 //!
 //! Promise is the augmented expected improvement of Huang, Allen, Notz and Zeng (Journal of Global
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::linear::dot;
 use latput_stats::normal;
-use latput_units::Rng;
+use latput_units::{IntoMap, IntoSet, Rng};
 
 use self::space::Space;
 use self::surrogate::{Belief, Place, RunSample, Scales, Surrogate};
@@ -50,8 +50,10 @@ pub struct SearchOptions {
     pub budget: usize,
     /// The smallest ratio of two costs that matters, minus 1: 0.03 is three percent.
     pub smallest_effect: f64,
-    /// The search stops when the chance that some setting is better by more than the smallest
-    /// effect is below this.
+    /// The smallest ratio of today's cost to another setting's that is worth a change, minus 1.
+    pub least_gain: f64,
+    /// The search stops when the chance that some setting is better than the leader by more than the
+    /// smallest effect, or than today's by more than the least gain, is below this.
     pub doubt: f64,
 }
 
@@ -98,6 +100,8 @@ pub enum SearchStep {
 pub enum Ending {
     /// A setting that is better by more than the smallest effect is unlikely.
     Settled,
+    /// A setting that is better than today's by more than the least gain is unlikely.
+    NothingToGain,
     /// The budget is used up.
     Budget,
 }
@@ -170,11 +174,23 @@ impl Search {
         let mut rng = self.rng.clone();
         let view = View::of(self);
         let leader = view.leader();
-        let is_sure = view.runs_of(leader) >= RUNS_OF_LEADER;
-        if is_sure && view.doubt(leader, &mut rng).0 < self.options.doubt {
+        let SearchOptions { smallest_effect, least_gain, .. } = self.options;
+        let mut is_unlikely = |setting: usize, effect: f64| {
+            view.runs_of(setting) >= RUNS_OF_LEADER
+                && view.doubt(setting, effect, &mut rng).0 < self.options.doubt
+        };
+        if is_unlikely(leader, smallest_effect) {
             return SearchStep::Stop(Ending::Settled);
         }
-        let settings = view.block(leader, room, &mut rng);
+        if view.keeps(self.today) >= 0.5 && is_unlikely(self.today, least_gain) {
+            return SearchStep::Stop(Ending::NothingToGain);
+        }
+        let mut settings = view.block(leader, room, &mut rng);
+        // What a change gains is known as well as today's setting is.
+        if view.runs_of(self.today) < view.runs_of(leader) && !settings.contains(&self.today) {
+            settings.pop();
+            settings.push(self.today);
+        }
         let scales = view.scales();
         (self.rng, self.scales) = (rng, scales);
         SearchStep::Try { settings, leader: Some(leader) }
@@ -192,7 +208,8 @@ impl Search {
         }
         let view = View::of(self);
         let setting = view.leader();
-        let (doubt, regret_log) = view.doubt(setting, &mut self.rng.clone());
+        let effect = self.options.smallest_effect;
+        let (doubt, regret_log) = view.doubt(setting, effect, &mut self.rng.clone());
         let keeps_limits = view.keeps(setting);
         Some(Leader { setting, doubt, regret_log, keeps_limits, references: view.references() })
     }
@@ -206,7 +223,7 @@ impl Search {
             (runs > 0.0).then_some(sum / runs)
         };
         let of_limit = |(at, limit): (usize, &Limit)| {
-            let tried: BTreeSet<usize> = self.tried.iter().map(|it| it.setting).collect();
+            let tried: BTreeSet<usize> = self.tried.iter().map(|it| it.setting).into_set();
             let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
             let reference = match limit.reference {
                 None => Some(0.0),
@@ -295,7 +312,7 @@ impl<'a> View<'a> {
     fn leader(&self) -> usize {
         let cost = |setting: &usize| self.cost.belief(*setting).mean;
         let keeps: BTreeMap<usize, f64> =
-            self.tried.keys().map(|&setting| (setting, self.keeps(setting))).collect();
+            self.tried.keys().map(|&setting| (setting, self.keeps(setting))).into_map();
         let kept = keeps.iter().filter(|(_, keeps)| **keeps >= 0.5).map(|(setting, _)| *setting);
         let cheapest = kept.min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let likeliest =
@@ -303,10 +320,10 @@ impl<'a> View<'a> {
         cheapest.or_else(likeliest).expect("at least one setting was tried")
     }
 
-    /// The chance that a setting is better than `leader` by more than the smallest effect, and the
-    /// leader's regret.
-    fn doubt(&self, leader: usize, rng: &mut Rng) -> (f64, [f64; 3]) {
-        let effect = self.search.options.smallest_effect.ln_1p();
+    /// The chance that a setting is better than `leader` by more than `effect`, a ratio minus 1, and
+    /// the leader's regret.
+    fn doubt(&self, leader: usize, effect: f64, rng: &mut Rng) -> (f64, [f64; 3]) {
+        let effect = effect.ln_1p();
         let base = self.cost.belief(leader).mean;
         let mut rivals: Vec<(f64, usize)> = self
             .candidates(leader, rng)
@@ -394,7 +411,7 @@ impl<'a> View<'a> {
     /// leader.
     fn candidates(&self, leader: usize, rng: &mut Rng) -> BTreeSet<usize> {
         let space = &self.search.space;
-        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_iter().collect();
+        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_iter().into_set();
         candidates.extend(self.tried.keys());
         for near in space.neighbours(leader) {
             candidates.extend(space.neighbours(near));

@@ -12,6 +12,7 @@ use latput_trial::plan::{Factor, KnobOnRole, Plan};
 use latput_trial::results::LabelledSetting;
 use latput_trial::today::has;
 use latput_trial::{Metric, Results, Row};
+use latput_units::{IntoMap, IntoSet};
 
 use super::space::{Axis, Space, SpaceError};
 use super::{Ending, Leader, Limit, Search, SearchOptions, SearchStep, Tried};
@@ -25,8 +26,11 @@ pub const FEWEST_CONFIRMATIONS: u32 = 6;
 const ONE_IN: (usize, usize) = (3, 20);
 /// The smallest effect that matters, as a ratio minus 1.
 const SMALLEST_EFFECT: f64 = 0.03;
-/// The search stops when the chance of a better setting (by more than the smallest effect) is below
-/// this.
+/// The gain over today's setting that is worth a change, as a ratio minus 1. To exclude 3 % under the noise of
+/// tail latency takes some ten times the runs, and a run with nothing to find would take all of its budget.
+const LEAST_GAIN: f64 = 0.10;
+/// The search stops when the chance of a better setting (by more than the smallest effect; than today's, by more
+/// than the least gain) is below this.
 const DOUBT: f64 = 0.05;
 
 /// The reason of an end that needs no word.
@@ -93,7 +97,7 @@ impl PlanSearch {
         let first = today.unwrap_or(&listed[0]);
         let laid = laid_out(plan, &listed, first, &refused);
         let all: usize = laid.axes.iter().map(|axis| axis.levels).product();
-        let closed = (0..all).filter(|index| !laid.settings.contains_key(index)).collect();
+        let closed = (0..all).filter(|index| !laid.settings.contains_key(index)).into_set();
         let space = Space::new(laid.axes, closed).map_err(|error| match error {
             // Levels of today's own are no part of the plan.
             SpaceError::Empty { .. } => {
@@ -101,7 +105,7 @@ impl PlanSearch {
             }
             SpaceError::TooLarge => error.to_string(),
         })?;
-        let by_label = laid.settings.iter().map(|(idx, set)| (set.label.clone(), *idx)).collect();
+        let by_label = laid.settings.iter().map(|(idx, set)| (set.label.clone(), *idx)).into_map();
         let confirmations = plan.method.repetitions_min.max(FEWEST_CONFIRMATIONS);
         let (settings, today) = (laid.settings, laid.today);
         Ok(Self { space, settings, today, by_label, goal, confirmations })
@@ -150,7 +154,7 @@ impl PlanSearch {
             return self.stopped(&search, SETTLED);
         }
         let attempts: BTreeSet<(u32, usize)> =
-            rows.iter().map(|row| (row.block, row.setting)).collect();
+            rows.iter().map(|row| (row.block, row.setting)).into_set();
         let step = if attempts.len() >= budget.saturating_mul(2) {
             SearchStep::Stop(Ending::Budget) // many runs gave no figure
         } else {
@@ -167,6 +171,11 @@ impl PlanSearch {
                 Next::Explore { settings, leader: leader.map(setting) }
             }
             SearchStep::Stop(Ending::Settled) => self.stopped(&search, SETTLED),
+            SearchStep::Stop(Ending::NothingToGain) => {
+                let percent = 100.0 * LEAST_GAIN;
+                let why = format!("a setting that is {percent:.0} % better is unlikely");
+                self.stopped(&search, &why)
+            }
             SearchStep::Stop(Ending::Budget) => self.stopped(&search, "the budget is used up"),
         }
     }
@@ -176,7 +185,7 @@ impl PlanSearch {
         let rows = explored(results);
         let search = self.search(results, &rows, usize::MAX);
         let runs: BTreeSet<(u32, usize)> =
-            rows.iter().map(|row| (row.block, row.setting)).collect();
+            rows.iter().map(|row| (row.block, row.setting)).into_set();
         let of_run = |(block, setting): (u32, usize)| {
             let set = results.settings.get(setting)?;
             let is_this = |one: &&Tried| {
@@ -206,8 +215,8 @@ impl PlanSearch {
     fn confirming(&self, results: &Results) -> Option<Next> {
         let from = results.confirmed_from?;
         let fresh = || results.rows.iter().filter(|row| row.block >= from);
-        let settings: BTreeSet<usize> = fresh().map(|row| row.setting).collect();
-        let blocks: BTreeSet<u32> = fresh().map(|row| row.block).collect();
+        let settings: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();
+        let blocks: BTreeSet<u32> = fresh().map(|row| row.block).into_set();
         if blocks.is_empty() {
             return None;
         }
@@ -251,6 +260,7 @@ impl PlanSearch {
             block: BLOCK,
             budget,
             smallest_effect: SMALLEST_EFFECT,
+            least_gain: LEAST_GAIN,
             doubt: DOUBT,
         };
         let bounds = limits.iter().map(|(limit, _)| *limit).collect();

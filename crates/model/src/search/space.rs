@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_units::Rng;
+use latput_units::{IntoSet, Rng};
 
 /// One factor of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Space {
     pub fn new(axes: Vec<Axis>, refused: BTreeSet<usize>) -> Result<Self, SpaceError> {
         let product = axes.iter().try_fold(1_usize, |size, axis| size.checked_mul(axis.levels));
         let size = product.filter(|size| *size <= LARGEST_SPACE).ok_or(SpaceError::TooLarge)?;
-        let refused: BTreeSet<usize> = refused.into_iter().filter(|index| *index < size).collect();
+        let refused: BTreeSet<usize> = refused.into_iter().filter(|index| *index < size).into_set();
         if size - refused.len() < 2 {
             return Err(SpaceError::Empty { size, refused: refused.len() });
         }

@@ -172,7 +172,7 @@ fn what_breaks_a_limit_is_no_rival() {
     let view = View::of(&search);
     let leader = view.leader();
     assert!(!breaks(leader) && view.keeps(0) < 1e-6 && view.keeps(leader) > 0.99);
-    let (doubt, [_, _, high]) = view.doubt(leader, &mut Rng::from_seed(1));
+    let (doubt, [_, _, high]) = view.doubt(leader, 0.03, &mut Rng::from_seed(1));
     assert!(high > 0.0, "{doubt} {high}");
 }
 
