@@ -20,7 +20,7 @@ use crate::interval::HostInterval;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 15;
+pub const SCHEMA: u32 = 16;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -58,7 +58,7 @@ impl EarlyEnd {
 
 /// A message from controller to agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Look at the host; before [`Request::Open`], any number of times.
     Look(Look),
@@ -285,7 +285,7 @@ pub enum LinkReset {
 
 /// A message from agent to controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// Answer to [`Request::Look`].
     Seen(Box<HostView>),
@@ -514,10 +514,17 @@ pub(crate) fn printable(text: &str) -> String {
 fn other_version(line: &[u8]) -> Option<LineError> {
     #[derive(Deserialize)]
     struct First {
+        #[serde(alias = "opened")]
+        open: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
         schema: u32,
         version: String,
     }
-    let First { schema, version } = serde_json::from_slice(line).ok()?;
+    let first = serde_json::from_slice(line).map(|First { open }| open);
+    // Schemas up to 15 have the fields beside the message's name.
+    let Version { schema, version } = first.or_else(|_| serde_json::from_slice(line)).ok()?;
     let version = printable(&version).chars().take(40).collect();
     (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
 }
@@ -558,19 +565,24 @@ mod tests {
     #[test]
     fn garbage_unknown_fields_and_cut_lines_are_refused() {
         check("hello\n", "malformed");
-        check("{\"request\":\"set\",\"setting\":{},\"more\":1}\n", "malformed");
-        check("{\"request\":\"set\"}\n", "malformed");
-        check("{\"request\":\"reboot\"}\n", "malformed");
-        check("{\"request\":\"abort\"}", "closed");
+        check("{\"set\":{\"setting\":{},\"more\":1}}\n", "malformed");
+        check("{\"set\":{}}\n", "malformed");
+        check("\"reboot\"\n", "malformed");
+        check("\"abort\"", "closed");
         check("", "closed");
     }
 
     #[test]
     fn another_version_is_told_from_garbage_whatever_else_it_says() {
-        check("{\"request\":\"open\",\"schema\":99,\"version\":\"9.1\",\"new\":[]}\n", "schema 99");
-        check("{\"schema\":99,\"version\":\"9.1\"}\n", "schema 99");
-        check(&format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}\n"), "malformed");
-        check("{\"schema\":-1,\"version\":\"9.1\"}\n", "malformed");
+        let of_99 = "{\"schema\":99,\"version\":\"9.1\",\"new\":[]}";
+        for end in ["open", "opened"] {
+            check(&format!("{{\"{end}\":{of_99}}}\n"), "schema 99");
+        }
+        check(&format!("{of_99}\n"), "schema 99");
+        let same = format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}");
+        check(&format!("{{\"open\":{same}}}\n"), "malformed");
+        check(&format!("{same}\n"), "malformed");
+        check("{\"open\":{\"schema\":-1,\"version\":\"9.1\"}}\n", "malformed");
     }
 
     #[test]

@@ -123,20 +123,20 @@ fn a_confirmation_of_nothing_says_so() {
 fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() {
     let same = "install the same version on both";
     check_agent(
-        r#"echo '{"answer":"opened","schema":99,"version":"9.9","new":[1]}'; cat"#,
+        r#"echo '{"opened":{"schema":99,"version":"9.9","new":[1]}}'; cat"#,
         &["host `far`", "latput 9.9", "speaks schema 99", same],
     );
     check_agent("echo 'Welcome to far!'; cat", &["host `far`", "Welcome to far!", "not a message"]);
     let too_long = ["host `far`", "a line of more than 1048576 bytes"];
     check_agent(r"head -c 2000000 /dev/zero | tr '\0' x; cat", &too_long);
-    check_agent(r#"echo '{"answer":"set"}'; cat"#, &["answered `Set` out of turn"]);
+    check_agent(r#"echo '"set"'; cat"#, &["answered `Set` out of turn"]);
     check_agent(
-        r#"echo '{"answer":"closed","why":"told to","left":[]}'; cat"#,
+        r#"echo '{"closed":{"why":"told to","left":[]}}'; cat"#,
         &["host `far`", "put the host back and ended: told to"],
     );
     // An agent whose answer to a trial is garbled on its way.
     check_agent(
-        r#""$0" "$@" | sed -u 's/"answer":"finished"/"answer":"finishd"/'"#,
+        r#""$0" "$@" | sed -u 's/^{"finished":/{"finishd":/'"#,
         &["host `far`", "not a message of schema", "unknown variant `finishd`"],
     );
     check_agent(
@@ -144,7 +144,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
         &["host `far`", "exit status: 255", "it said: ssh: Could not resolve hostname far"],
     );
     check_agent(
-        r#"exec 3>&1; printf '{"answer"'; exec cat >/dev/null"#,
+        r#"exec 3>&1; printf '{"opened"'; exec cat >/dev/null"#,
         &["host `far`", "has said nothing for 10s"],
     );
 }
@@ -154,8 +154,8 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
 fn what_a_far_end_says_without_end_is_not_kept() {
     // As fast as a pipe takes it; without a bound it is more than a GB in a few seconds.
     check_memory("head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3", "host `far`");
-    check_memory("yes '{\"answer\":\"set\"}'", "answered `Set` out of turn");
-    check_memory("yes '{\"answer\":\"alive\"}'", "did not answer within 15 s");
+    check_memory("yes '\"set\"'", "answered `Set` out of turn");
+    check_memory("yes '\"alive\"'", "did not answer within 15 s");
 }
 
 /// A far end that is this shell script is told so, in little memory.
@@ -178,7 +178,7 @@ fn check_memory(script: &str, expected: &str) {
 #[test]
 fn an_agent_tells_a_controller_of_another_version_so() {
     let place = Place::new();
-    place.write("open", "{\"request\":\"open\",\"schema\":99,\"version\":\"9.9\",\"new\":1}\n");
+    place.write("open", "{\"open\":{\"schema\":99,\"version\":\"9.9\",\"new\":1}}\n");
     let from = std::fs::File::open(place.path("open")).unwrap();
     let ran = place.command(&["agent", "--stdio"]).stdin(from).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();

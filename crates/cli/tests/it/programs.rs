@@ -29,8 +29,9 @@ impl Runner {
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut runner = Self { child, input, output };
-        runner.send(&json!({"request": "open", "schema": 2, "version": "test", "lease": 60_000_000_000_u64}));
-        assert_eq!(runner.answer()["answer"], "opened");
+        runner
+            .send(&json!({"open": {"schema": 3, "version": "test", "lease": 60_000_000_000_u64}}));
+        assert_ne!(runner.answer()["opened"], Value::Null);
         runner
     }
 
@@ -48,20 +49,20 @@ impl Runner {
     fn launch(&mut self, words: &[&str], more: &Value) {
         let program =
             json!({"words": words, "environment": {}, "folder": null, "user": null, "cpus": null});
-        let mut start = json!({"request": "start", "id": 1, "at": null, "program": program, "timeout": null,
-                               "files": [], "keep": 4096, "free_port": null});
+        let mut start = json!({"id": 1, "at": null, "program": program, "timeout": null, "files": [],
+                               "keep": 4096, "free_port": null});
         for (name, value) in more.as_object().unwrap() {
             start[name] = value.clone();
         }
-        self.send(&start);
+        self.send(&json!({"start": start}));
     }
 
     /// The end of the program.
     fn ended(&mut self) -> Value {
         loop {
-            let answer = self.answer();
-            if answer["answer"] == "ended" {
-                return answer["ended"].clone();
+            let ended = &self.answer()["ended"];
+            if !ended.is_null() {
+                return ended["ended"].clone();
             }
         }
     }
@@ -75,14 +76,15 @@ impl Runner {
     /// Waits until the program runs.
     fn started(&mut self) {
         let answer = self.answer();
-        assert_eq!(answer["answer"], "started", "{answer}");
+        assert!(answer["started"].is_object(), "{answer}");
     }
 
     fn is_ready(&mut self, ready: &Value, within_ms: u64) -> Value {
-        self.send(&json!({"request": "await_ready", "id": 1, "ready": ready, "within": within_ms * 1_000_000}));
+        let wait = json!({"id": 1, "ready": ready, "within": within_ms * 1_000_000});
+        self.send(&json!({"await_ready": wait}));
         loop {
             let answer = self.answer();
-            if answer["answer"] != "started" && answer["answer"] != "ended" {
+            if answer["started"].is_null() && answer["ended"].is_null() {
                 return answer;
             }
         }
@@ -256,20 +258,26 @@ fn a_server_is_ready_by_its_output_or_a_command_and_otherwise_it_is_said_why() {
         runner.is_ready(what, within_ms)
     };
     let spec = |words: &[&str]| json!({"command": {"words": words, "environment": {}, "folder": null, "user": null, "cpus": null}});
-    assert_eq!(ready(&json!({"output": {"regex": "^listening"}}), 30_000)["answer"], "ready");
-    assert_eq!(ready(&spec(&["true"]), 30_000)["answer"], "ready");
+    assert_eq!(
+        ready(&json!({"output": {"regex": "^listening"}}), 30_000),
+        json!({"ready": {"id": 1}})
+    );
+    assert_eq!(ready(&spec(&["true"]), 30_000), json!({"ready": {"id": 1}}));
     let never = ready(&json!({"output": {"regex": "^never"}}), 300);
     assert!(
-        never["why"].as_str().unwrap().contains("has not said `^never` after 300ms"),
+        never["not_ready"]["why"].as_str().unwrap().contains("has not said `^never` after 300ms"),
         "{never}"
     );
     let never = ready(&spec(&["sh", "-c", "echo no >&2; exit 4"]), 300);
-    assert!(never["why"].as_str().unwrap().contains("exit status 4 no"), "{never}");
+    assert!(never["not_ready"]["why"].as_str().unwrap().contains("exit status 4 no"), "{never}");
     let never = ready(&json!({"tcp": {"address": "127.0.0.1", "port": 1}}), 300);
-    assert!(never["why"].as_str().unwrap().contains("port 1 after"), "{never}");
+    assert!(never["not_ready"]["why"].as_str().unwrap().contains("port 1 after"), "{never}");
     let mut runner = Runner::start();
     runner.launch(&["true"], &json!({}));
     let ended = runner.is_ready(&json!({"output": {"regex": "x"}}), 60_000);
-    assert!(ended["why"].as_str().unwrap().contains("ended before it was ready"), "{ended}");
+    assert!(
+        ended["not_ready"]["why"].as_str().unwrap().contains("ended before it was ready"),
+        "{ended}"
+    );
     assert_eq!(processes(&argument), []);
 }

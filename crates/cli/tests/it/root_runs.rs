@@ -352,7 +352,7 @@ fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
     let before = lab.knobs();
     let (latput, marker) = (crate::latput(), place.path("pulled"));
     let script = format!(
-        "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in *'\"request\":\"go\"'*)\n\
+        "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in '{{\"go\":'*)\n\
          if [ ! -e '{marker}' ]; then touch '{marker}'; ip link set lat0 down; \
          (sleep 1; ip link set lat0 up) & fi;;\nesac\nprintf '%s\\n' \"$line\"\n\
          done | '{latput}' \"$@\"\n",

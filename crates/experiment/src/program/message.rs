@@ -12,7 +12,7 @@ pub use super::kept::KeptOutput;
 use crate::figure_line::FigureLine;
 
 /// Version of these messages; both ends must have the same.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 /// Most bytes that are kept of an output, half from its start and half from its end.
 pub const MOST_KEPT: usize = 2 << 20;
 /// Most files that are read after a program has ended.
@@ -26,7 +26,7 @@ pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// A message to the process that runs programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Before all others.
     Open {
@@ -126,7 +126,7 @@ pub enum ReadyCheck {
 
 /// A message from the process that runs programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// Answer to [`Request::Open`].
     Opened {

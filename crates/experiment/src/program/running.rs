@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_linux::process::OsClock;
-use latput_units::{Clock, Nanos};
+use latput_units::{Clock, IntoMap, Nanos};
 use rustix::fs::{Mode, OFlags};
 
 use super::hold::{self, GRACE, Said};
@@ -86,7 +86,7 @@ pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool))
         let read = |(path, before): (&String, Option<FileState>)| {
             (path.clone(), read_file(&folder.join(path), before, start.keep))
         };
-        ended.files = files.zip(before).map(read).collect();
+        ended.files = files.zip(before).map(read).into_map();
     }
     shared.over.store(true, Ordering::Release);
     ended
