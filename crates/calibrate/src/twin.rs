@@ -14,7 +14,7 @@ use latput_sim::profile::HostProfile;
 use latput_stats::order::middle;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Results, Workload};
-use latput_units::{BitsPerSecond, Bytes, Nanos};
+use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos};
 
 use self::figure::FittedFigure;
 use crate::parameter::{self, Free, Generators, Parameter};
@@ -110,7 +110,7 @@ impl Job {
         let value = |(figure, _): (FittedFigure, f64)| {
             Some((figure, figure.predicted(&self.load, &observation)?))
         };
-        Some(Predicted(FittedFigure::of(&self.load.traffic).filter_map(value).collect()))
+        Some(Predicted(FittedFigure::of(&self.load.traffic).filter_map(value).into_map()))
     }
 }
 

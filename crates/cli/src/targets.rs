@@ -15,6 +15,7 @@ use latput_linux::route::Route;
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::program::{Program, RunsOn};
+use latput_units::IntoSet;
 use latput_vm::GuestSpec;
 
 use crate::context::{Context, keep_only_files};
@@ -250,8 +251,8 @@ impl NamedTestbed<'_> {
                         .chain([host.interface.as_str()])
                         .map(|name| interface(host.way(), Some(name)))
                 })
-                .collect(),
-            _ => self.ways().into_iter().map(|way| interface(way, None)).collect(),
+                .into_set(),
+            _ => self.ways().into_iter().map(|way| interface(way, None)).into_set(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use latput_trial::plan::{Design, Factor};
 use latput_trial::{Metric, Plan};
+use latput_units::IntoMap;
 
 pub use self::lines::{SearchAnswer, SearchSaid, SpaceFactor};
 use crate::error::Error;
@@ -84,7 +85,7 @@ impl<L: OptimiserLine> AskTell<L> {
     }
 
     fn named(&self, levels: &[usize]) -> BTreeMap<String, usize> {
-        self.names.iter().cloned().zip(levels.iter().copied()).collect()
+        self.names.iter().cloned().zip(levels.iter().copied()).into_map()
     }
 
     fn wrong(&self, problem: &str) -> Error {
@@ -117,7 +118,7 @@ impl<L: OptimiserLine> Suggest for AskTell<L> {
                 let value = metric.value(&workload.traffic, &row.observation)?;
                 Some((metric.name().to_owned(), value))
             };
-            let values = row.observation.metrics().filter_map(value).collect();
+            let values = row.observation.metrics().filter_map(value).into_map();
             Some((workload.name.clone(), values))
         });
         let said = SearchSaid::Observe {
@@ -126,7 +127,7 @@ impl<L: OptimiserLine> Suggest for AskTell<L> {
             label: one.seen.set.label.clone(),
             cost: one.seen.cost_log.map(f64::exp),
             limits_ratio: one.seen.excesses_log.iter().map(|log| log.exp()).collect(),
-            metrics: metrics.collect(),
+            metrics: metrics.into_map(),
         };
         self.line.say(&said)
     }

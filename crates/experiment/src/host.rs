@@ -24,7 +24,7 @@ use latput_trial::nic::Nic;
 use latput_trial::observation::HostObservation;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
-use latput_units::{Clock, CpuSet, Nanos};
+use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
@@ -167,7 +167,7 @@ impl HostSession {
         let places = values.flat_map(|(knob, values)| {
             values.into_iter().map(move |(place, value)| ((knob, place), value))
         });
-        State(places.collect())
+        State(places.into_map())
     }
 
     /// What the interface is, and what can be set of it.
@@ -208,7 +208,7 @@ impl HostSession {
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
         self.leave_to_others()?;
         let mut found = State::default();
-        self.wanted = setting.keys().copied().collect();
+        self.wanted = setting.keys().copied().into_set();
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {

@@ -7,6 +7,7 @@ use latput_trial::Plan;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Design;
 use latput_trial::results::LabelledSetting;
+use latput_units::{IntoMap, IntoSet};
 
 use crate::error::Error;
 
@@ -29,7 +30,7 @@ pub(crate) fn refusals(
         .enumerate()
         .filter(|(_, set)| today != Some(set))
         .filter_map(|(idx, set)| Some((idx, overrun(set)?)))
-        .collect();
+        .into_map();
     let named = match plan.method.design.unwrap_or_default() {
         Design::Blocks | Design::Slices => refused.first_key_value(),
         // The setting that others are compared with must be run.
@@ -54,7 +55,7 @@ pub(crate) fn plan_search(
     today: Option<&LabelledSetting>,
     refused: &BTreeMap<usize, String>,
 ) -> Result<PlanSearch, Error> {
-    PlanSearch::new(plan, today, refused.keys().copied().collect()).map_err(|problem| {
+    PlanSearch::new(plan, today, refused.keys().copied().into_set()).map_err(|problem| {
         let first = refused.values().next().map(|why| format!("; the first: {why}"));
         Error::Search { problem: problem + &first.unwrap_or_default() }
     })

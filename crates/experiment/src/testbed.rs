@@ -15,7 +15,7 @@ use latput_trial::Plan;
 use latput_trial::nic::Nic;
 use latput_trial::observation::Role;
 use latput_trial::plan::OnUnsupported;
-use latput_units::{CpuSet, Nanos};
+use latput_units::{CpuSet, IntoSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
 
@@ -442,7 +442,7 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
     }
     let settings = plan.settings();
     let parts = settings.iter().flat_map(|setting| &setting.by_role);
-    parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect()
+    parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).into_set()
 }
 
 #[cfg(test)]

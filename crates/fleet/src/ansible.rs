@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::Setting;
+use latput_units::IntoSet;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -36,11 +37,11 @@ struct ListedGroup {
 
 /// Reads the listing. A host's group is the first, in the order of names, that lists it itself.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
-    let Listing { meta, groups } = serde_json::from_str(text).map_err(|error| {
+    let Listing { meta, groups } = serde_json::from_slice(text.as_bytes()).map_err(|error| {
         InventoryError::new(format!("not what `ansible-inventory --list` prints: {error}"))
     })?;
     let mut group_of: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut names: BTreeSet<&str> = meta.hostvars.keys().map(String::as_str).collect();
+    let mut names: BTreeSet<&str> = meta.hostvars.keys().map(String::as_str).into_set();
     for (group, listed) in &groups {
         for host in &listed.hosts {
             names.insert(host);

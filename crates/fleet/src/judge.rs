@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Value};
+use latput_units::IntoMap;
 
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook};
@@ -196,7 +197,7 @@ fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[Answered]) -> BTreeMap<&
         let all: usize = drivers.values().sum();
         drivers.into_iter().find(|(_, count)| 2 * count > all).map(|(name, _)| name.to_owned())
     };
-    counts.into_iter().filter_map(|(group, drivers)| Some((group, most(drivers)?))).collect()
+    counts.into_iter().filter_map(|(group, drivers)| Some((group, most(drivers)?))).into_map()
 }
 
 /// Groups whose hosts that answered have several drivers, of which the inventory says nothing and no one is usual.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use latput_knobs::Knob;
+use latput_units::IntoSet;
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
@@ -118,7 +119,7 @@ impl HostLook {
         if found.name != interface {
             return Err(format!("it was asked for {interface} and answers for {}", found.name));
         }
-        let all = || Knob::ALL.iter().copied().collect();
+        let all = || Knob::ALL.iter().copied().into_set();
         let mut left: BTreeSet<Knob> = knobs.cloned().unwrap_or_else(all);
         for answered in &found.knobs {
             let is_asked = answered.knob.parse().is_ok_and(|knob: Knob| left.remove(&knob));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_trial::{Observation, Workload, workload};
+use latput_units::IntoMap;
 
 /// One test of a file.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ impl Problem {
 /// A workload from field names and values as in plans.
 pub(crate) fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
     let mut all: BTreeMap<String, String> =
-        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).into_map();
     all.insert("kind".to_owned(), kind.to_owned());
     workload::from_fields(&all).map_err(|error| error.to_string())
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use latput_trial::figures::Text;
 use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource, MetricSeries};
 use latput_trial::metric::CustomMetric;
+use latput_units::IntoMap;
 
 /// Most bytes of a text.
 pub const MOST_BYTES: usize = 4 << 20;
@@ -166,7 +167,7 @@ impl<'a> Growth<'a> {
             };
             value.is_finite().then_some((figure.metric, value))
         };
-        parts.filter_map(figure).collect()
+        parts.filter_map(figure).into_map()
     }
 }
 

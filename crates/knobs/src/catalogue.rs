@@ -23,19 +23,7 @@ macro_rules! knobs {
         /// The order is that in which changes are written: what recreates queues and NAPIs first,
         /// then offloads, queue disciplines, steering, the host's own knobs, interrupt coalescing,
         /// and per-NAPI values last.
-        #[derive(
-            Clone,
-            Copy,
-            Debug,
-            PartialEq,
-            Eq,
-            PartialOrd,
-            Ord,
-            Hash,
-            serde::Serialize,
-            serde::Deserialize,
-        )]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Knob {
             $(#[doc = $help] $knob,)*
         }

@@ -311,7 +311,10 @@ mod tests {
         check_refused(&text.replace("\"schema\":2", "\"schema\":1"), "schema is 1");
         check_refused(&text.replace("\"schema\":2,", ""), "missing field `schema`");
         check_refused(&text.replace("\"pid\"", "\"pidd\""), "unknown field `pidd`");
-        check_refused(&text.replace("\"mtu\"", "\"mut\""), "unknown variant `mut`");
+        check_refused(
+            &text.replace("\"mtu\"", "\"mut\""),
+            "no knob is called `mut`: did you mean `mtu`?",
+        );
         check_refused(&text[..text.len() / 2], "EOF");
         check_refused("", "EOF");
         let entry = r#"{"knob":"mtu","place":"device","value":{"count":1500}}"#;

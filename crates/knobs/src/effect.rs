@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 use serde::Serialize;
 
 use crate::catalogue::Knob;
@@ -236,7 +236,7 @@ fn queues(state: &State) -> u64 {
         Place::RxQueue(queue) | Place::Napi(queue) => Some(*queue),
         _ => None,
     };
-    let queues: std::collections::BTreeSet<u32> = state.0.keys().filter_map(of).collect();
+    let queues: std::collections::BTreeSet<u32> = state.0.keys().filter_map(of).into_set();
     (queues.len() as u64).max(1)
 }
 

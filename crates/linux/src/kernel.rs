@@ -24,7 +24,7 @@ use latput_knobs::{
 };
 
 use latput_trial::nic::{Nic, NicKnob};
-use latput_units::CpuSet;
+use latput_units::{CpuSet, IntoMap, IntoSet};
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
@@ -79,7 +79,7 @@ impl LinuxKernel {
         let places = values.flat_map(|(knob, values)| {
             values.into_iter().map(move |(place, value)| ((knob, place), value))
         });
-        State(places.collect())
+        State(places.into_map())
     }
 
     /// Every knob with its values or why there are none, whether it can be set, and its limits; asks
@@ -107,7 +107,7 @@ impl LinuxKernel {
             };
             let values = values.unwrap_or_default();
             let places = values.len();
-            let distinct: BTreeSet<Value> = values.into_iter().map(|(_, value)| value).collect();
+            let distinct: BTreeSet<Value> = values.into_iter().map(|(_, value)| value).into_set();
             let spec = knob.spec();
             NicKnob {
                 knob,

@@ -1,11 +1,10 @@
 //! What of a host could disturb measurements: power saving of its CPUs, and programs that tune it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use latput_trial::surroundings::{MODERATE, TUNERS, Tuner};
-use latput_units::{CpuSet, Nanos};
+use latput_units::{CpuSet, IntoSet, Nanos};
 
 /// The folder of CPUs in sysfs.
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -17,7 +16,7 @@ pub fn governors(cpus: &CpuSet) -> Vec<String> {
 
 fn governors_in(root: &Path, cpus: &CpuSet) -> Vec<String> {
     let governor = |cpu| read(&root.join(format!("cpu{cpu}/cpufreq/scaling_governor")));
-    cpus.iter().filter_map(governor).collect::<BTreeSet<_>>().into_iter().collect()
+    cpus.iter().filter_map(governor).into_set().into_iter().collect()
 }
 
 /// The enabled idle state of these CPUs with the longest wake-up; `None` without idle states.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use crate::error::Error;
 use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
@@ -85,7 +85,7 @@ impl TcpMeter {
     /// As [`Self::connections`].
     pub fn listening_ports(&self) -> Result<BTreeSet<u16>, Error> {
         let port = |message: &[u8], _| local_port(message).map(Some);
-        Ok(self.sockets(LISTENING, port)?.into_iter().collect())
+        Ok(self.sockets(LISTENING, port)?.into_iter().into_set())
     }
 
     /// What `read` makes of every socket that is in one of these states. It gets the message and an address's length in bytes.

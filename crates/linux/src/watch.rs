@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use latput_knobs::transaction::Change;
 use latput_knobs::{KernelRead, Knob, Place, State, Value};
-use latput_units::{Clock, Nanos};
+use latput_units::{Clock, IntoSet, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
@@ -59,7 +59,7 @@ impl Watch {
     pub fn expect(&mut self, kernel: &dyn KernelRead, knobs: impl IntoIterator<Item = Knob>) {
         // Changes noticed until now are the caller's own, or expected.
         let _ = self.is_noticed();
-        self.expected = self.read(kernel, &knobs.into_iter().collect());
+        self.expected = self.read(kernel, &knobs.into_iter().into_set());
         self.last_read = OsClock.now();
     }
 
@@ -72,7 +72,7 @@ impl Watch {
 
     /// The same, reading in any case.
     pub fn check(&mut self, kernel: &dyn KernelRead) -> Vec<Change> {
-        let knobs = self.expected.0.keys().map(|(knob, _)| *knob).collect();
+        let knobs = self.expected.0.keys().map(|(knob, _)| *knob).into_set();
         let now = self.read(kernel, &knobs);
         self.last_read = OsClock.now();
         let changes = changes(&self.expected, &now);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use latput_stats::{Contrast, Estimate, contrast, paired, unpaired};
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
+use latput_units::IntoMap;
 
 pub use self::origin::OriginDifference;
 pub(crate) use self::origin::differences_of_hosts;
@@ -248,7 +249,7 @@ impl<'a> Draft<'a> {
         };
         let (of_base, of_other) = (of(base)?, of(other)?);
         let figures = if is_paired {
-            let others: BTreeMap<u32, f64> = of_other.into_iter().collect();
+            let others: BTreeMap<u32, f64> = of_other.into_iter().into_map();
             let pairs = of_base.into_iter();
             let pairs: Vec<(f64, f64)> =
                 pairs.filter_map(|(block, base)| Some((base, *others.get(&block)?))).collect();

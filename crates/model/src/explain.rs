@@ -11,7 +11,7 @@ use latput_knobs::{Knob, Setting, Value};
 use latput_stats::order;
 use latput_trial::observation::Role;
 use latput_trial::{Metric, Results, Traffic};
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 
 use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
 use crate::runs::{Runs, busy_cells};
@@ -182,7 +182,7 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
     let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
         .into_iter()
         .map(|cell| ((cell.setting, cell.workload), cell))
-        .collect();
+        .into_map();
     let explained = |(setting, workload): (usize, usize)| {
         let figures = figures.get(&(setting, workload));
         let model = models.get(results.workloads[workload].traffic.kind());
@@ -327,9 +327,9 @@ impl CellParts<'_> {
         let others = |setting: usize| -> BTreeMap<Role, Setting> {
             let strip = |(role, setting): (&Role, &Setting)| {
                 let kept = setting.iter().filter(|(knob, _)| !MODERATION.contains(knob));
-                (*role, kept.map(|(knob, value)| (*knob, value.clone())).collect())
+                (*role, kept.map(|(knob, value)| (*knob, value.clone())).into_map())
             };
-            self.results.settings[setting].by_role.iter().map(strip).collect()
+            self.results.settings[setting].by_role.iter().map(strip).into_map()
         };
         let alike =
             (0..self.results.settings.len()).filter(|it| others(*it) == others(self.setting));
@@ -344,7 +344,7 @@ impl CellParts<'_> {
         let row = self.results.rows.iter().find(|row| row.setting == setting);
         let found = row.into_iter().flat_map(|row| &row.observation.hosts).filter_map(|host| {
             let values = host.state.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
-            delay_of(&values.collect())
+            delay_of(&values.into_map())
         });
         set.values().filter_map(delay_of).chain(found).max()
     }
@@ -365,12 +365,12 @@ impl CellParts<'_> {
         let of = |metric| self.runs.figures(setting, workload, metric);
         let (sut, generator) =
             (of(Metric::SutServiceDemandUs), of(Metric::GeneratorServiceDemandUs));
-        let trips: BTreeMap<u32, f64> = of(Metric::LatencyNsMean).into_iter().collect();
-        let generator: BTreeMap<u32, f64> = generator.into_iter().collect();
+        let trips: BTreeMap<u32, f64> = of(Metric::LatencyNsMean).into_iter().into_map();
+        let generator: BTreeMap<u32, f64> = generator.into_iter().into_map();
         let both: BTreeMap<u32, f64> = sut
             .into_iter()
             .filter_map(|(block, us)| Some((block, 1e3 * (us + generator.get(&block)?))))
-            .collect();
+            .into_map();
         let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
         let rest = rest.collect::<Vec<f64>>();
         let rest = match self.known(&rest) {
@@ -386,7 +386,7 @@ impl CellParts<'_> {
     fn difference(&self, of: (usize, usize), from: (usize, usize)) -> Amount {
         let trips =
             |(setting, workload)| self.runs.figures(setting, workload, Metric::LatencyNsMean);
-        let base: BTreeMap<u32, f64> = trips(from).into_iter().collect();
+        let base: BTreeMap<u32, f64> = trips(from).into_iter().into_map();
         let pairs = trips(of).into_iter().filter_map(|(block, ns)| Some(ns - base.get(&block)?));
         self.known(&pairs.collect::<Vec<f64>>())
     }

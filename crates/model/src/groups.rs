@@ -9,6 +9,7 @@ use latput_stats::Estimate;
 use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
 use latput_trial::observation::HostObservation;
 use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
+use latput_units::IntoMap;
 
 use crate::compare::{CompareMethod, Comparison, SMALLEST_EFFECT, compare_figures};
 use crate::runs::Runs;
@@ -73,7 +74,7 @@ impl ConnectionGroups {
                 .filter_map(|metric| {
                     Some((*metric, runs.estimate(0, idx, *metric, results.confidence)?))
                 })
-                .collect(),
+                .into_map(),
         };
         let others: Vec<usize> = (1..results.settings.len()).collect();
         let pairs: Vec<(usize, usize)> = others.iter().map(|other| (0, *other)).collect();

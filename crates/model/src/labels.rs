@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_trial::today::TODAY;
+use latput_units::IntoSet;
 
 /// The shortest labels that tell the settings apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ fn with_today(values: &str) -> String {
 fn value_of(results: &Results, name: &str) -> Option<String> {
     let (role, name) = name.split_once('.').map_or((None, name), |(role, knob)| (Some(role), knob));
     let by_role = &results.settings.first()?.by_role;
-    let roles: BTreeSet<Role> = results.today.iter().map(|host| host.role).collect();
+    let roles: BTreeSet<Role> = results.today.iter().map(|host| host.role).into_set();
     let asked = roles.into_iter().filter(|one| role.is_none_or(|role| role == one.name()));
     let values: Vec<Option<String>> = asked
         .map(|role| {

@@ -15,6 +15,7 @@ use latput_stats::Estimate;
 use latput_stats::paired::Center;
 use latput_trial::live::BAN_CHECK;
 use latput_trial::{Metric, Results};
+use latput_units::{IntoMap, IntoSet};
 
 use crate::goal::{Bound, Goal, Optimize};
 use crate::labels::ShortLabels;
@@ -131,7 +132,7 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
 /// was cut short are of its beginning.
 pub fn banned(results: &Results) -> BTreeSet<usize> {
     let broken = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
-    broken.map(|row| row.setting).filter(|setting| *setting != 0).collect()
+    broken.map(|row| row.setting).filter(|setting| *setting != 0).into_set()
 }
 
 impl<'a> Judge<'a> {
@@ -177,7 +178,7 @@ impl<'a> Judge<'a> {
             return Verdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
         }
         let ratios = self.objective_ratios();
-        let candidates = self.by_score(&ratios, is_open);
+        let candidates = self.by_score(&ratios, &is_open);
         let (proven, by) = if is_open(&0) {
             (candidates.iter().find(|setting| ratios[setting].proven), ProvenBy::Objective)
         } else {
@@ -193,7 +194,7 @@ impl<'a> Judge<'a> {
     fn by_score(
         &self,
         ratios: &BTreeMap<usize, Comparison>,
-        is_open: impl Fn(&usize) -> bool,
+        is_open: &dyn Fn(&usize) -> bool,
     ) -> Vec<usize> {
         let score = |ratio: &Estimate| match self.goal.direction {
             Optimize::Minimize => ratio.value,
@@ -225,7 +226,7 @@ impl<'a> Judge<'a> {
                 Bound::AtMost => Claim::Less,
             };
             let compared = corrected(logs.collect(), claim, share);
-            found.push((broken, self.others().zip(compared).collect()));
+            found.push((broken, self.others().zip(compared).into_map()));
         }
         found
     }

@@ -6,6 +6,7 @@ use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
+use latput_units::{IntoMap, IntoSet};
 
 use crate::cell::{own_rates, stopping_rule};
 use crate::goal::{Goal, Measure};
@@ -67,7 +68,8 @@ impl<'a> Runs<'a> {
                 value.is_finite().then_some((*metric, value))
             };
             let wanted = wanted(&workload.traffic);
-            let run = CellRun { row, figures: wanted.as_ref().iter().filter_map(figure).collect() };
+            let run =
+                CellRun { row, figures: wanted.as_ref().iter().filter_map(figure).into_map() };
             let cell = cells.entry((row.setting, row.workload)).or_default();
             repeats += u32::from(cell.insert(row.block, run).is_some());
         }
@@ -89,7 +91,7 @@ impl<'a> Runs<'a> {
     pub(crate) fn custom_metrics(&self, workload: usize) -> BTreeSet<Metric> {
         let runs = self.cells.iter().filter(|((_, of), _)| *of == workload);
         let figures = runs.flat_map(|(_, runs)| runs.values()).flat_map(|run| run.figures.keys());
-        figures.copied().filter(|metric| matches!(metric, Metric::Custom(_))).collect()
+        figures.copied().filter(|metric| matches!(metric, Metric::Custom(_))).into_set()
     }
 
     /// Replaces one figure of every run by a drawn value, in the order of settings, workloads and
@@ -157,9 +159,9 @@ impl<'a> Runs<'a> {
         metric: Metric,
     ) -> BTreeMap<u32, (f64, f64)> {
         let others: BTreeMap<u32, f64> =
-            self.figures(other, workload, metric).into_iter().collect();
+            self.figures(other, workload, metric).into_iter().into_map();
         let bases = self.figures(base, workload, metric).into_iter();
-        bases.filter_map(|(block, base)| Some((block, (base, *others.get(&block)?)))).collect()
+        bases.filter_map(|(block, base)| Some((block, (base, *others.get(&block)?)))).into_map()
     }
 
     /// Logarithms of the ratio `other / base` by block; `None` where a figure has no ratio (it is 0).
@@ -170,7 +172,8 @@ impl<'a> Runs<'a> {
         metric: Metric,
     ) -> Option<BTreeMap<u32, f64>> {
         let pairs = self.pairs(cells, workload, metric).into_iter();
-        pairs.map(|(block, (a, b))| Some((block, paired::log_ratio(a, b)?))).collect()
+        let logs = pairs.map(|(block, (a, b))| Some((block, paired::log_ratio(a, b)?)));
+        Some(logs.collect::<Option<Vec<_>>>()?.into_map())
     }
 
     /// Two settings in one workload, compared in pairs: both figures and `other / base`.
@@ -215,7 +218,7 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
         *busy += usize::from(row.observation.has_failed("other-work"));
         *all += 1;
     }
-    counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).collect()
+    counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).into_set()
 }
 
 /// The mean over blocks that compares any metric. Tails have outliers, and rates have them on a

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row, Traffic};
+use latput_units::{IntoMap, IntoSet};
 
 pub use crate::cell::Cell;
 use crate::cell::{headline, own_rates, stopping_rule};
@@ -121,7 +122,7 @@ impl Summary {
 pub(crate) fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
     let from = results.confirmed_from?;
     let fresh = || results.rows.iter().filter(|row| row.block >= from);
-    let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).collect();
+    let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();
     indices.insert(0);
     let indices: Vec<usize> = indices.into_iter().collect();
     let settings = indices.iter().map(|idx| results.settings.get(*idx).cloned());
@@ -141,7 +142,7 @@ pub fn too_wide(results: &Results) -> Vec<usize> {
         !metrics_too_wide(results, workload, &own, estimate).is_empty()
     };
     let wide = runs.cells().map(|(at, _)| at).filter(is_wide);
-    wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
+    wide.map(|(_, workload)| workload).into_set().into_iter().collect()
 }
 
 /// Half width of an interval of CPU utilisation that is always narrow enough, whatever its share of
@@ -189,9 +190,9 @@ fn cell(
         (setting != 0).then_some(ratio)
     };
     let known: BTreeSet<Metric> =
-        runs_of_cell.values().flat_map(|run| run.figures.keys().copied()).collect();
+        runs_of_cell.values().flat_map(|run| run.figures.keys().copied()).into_set();
     let of_all = |figure: &dyn Fn(Metric) -> Option<Estimate>| {
-        known.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
+        known.iter().filter_map(|&metric| Some((metric, figure(metric)?))).into_map()
     };
     let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
     let too_wide =
@@ -262,7 +263,7 @@ fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
 fn failures(row: &Row) -> BTreeMap<&str, &str> {
     let failed = row.observation.checks.iter().filter(|check| !check.passed);
     // Reversed, so that the first check of a name stays.
-    failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).collect()
+    failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).into_map()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The knobs that delay an interface's interrupts or polls, changed together as one.
 
 use latput_knobs::{Capability, KernelError, KernelRead, Knob, Place, Setting, State, Value};
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 
 use crate::error::Error;
 
@@ -89,7 +89,7 @@ impl DelayKnob {
                 let delay = Value::Time(Nanos::from_us(delay.as_ns() / 1000));
                 let off = adaptive.iter().map(|knob| (*knob, Value::Switch(false)));
                 let tx = has_tx.then(|| (Knob::TxUsecs, delay.clone()));
-                off.chain([(Knob::RxUsecs, delay.clone())]).chain(tx).collect()
+                off.chain([(Knob::RxUsecs, delay.clone())]).chain(tx).into_map()
             }
             Self::Deferral => {
                 // Each poll that finds nothing uses up one deferral, each at the end of a delay.

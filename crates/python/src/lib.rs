@@ -173,15 +173,14 @@ impl NativeRun {
 
     /// The run as bytes, for another process of the same version.
     fn to_bytes(&self, py: Python<'_>) -> Vec<u8> {
-        py.detach(|| serde_json::to_vec(&*self.results))
-            .expect("results have text keys and finite numbers only, so they always serialise")
+        py.detach(|| self.results.to_json())
     }
 
     /// A run from bytes of `to_bytes`.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Self> {
         let results = py
-            .detach(|| serde_json::from_slice(&bytes))
+            .detach(|| Results::from_json(&bytes))
             .map_err(|error| LatputError::new_err(format!("these bytes are no run: {error}")))?;
         Ok(Self { results: Arc::new(results) })
     }

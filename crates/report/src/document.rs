@@ -17,6 +17,7 @@ use latput_stats as stats;
 use latput_trial::metric::CustomMetric;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results};
+use latput_units::IntoMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -574,13 +575,13 @@ fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {
 
 fn setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Setting {
     let values = |setting: &latput_knobs::Setting| {
-        setting.iter().map(|(knob, value)| (knob.to_string(), value.to_string())).collect()
+        setting.iter().map(|(knob, value)| (knob.to_string(), value.to_string())).into_map()
     };
     let by_role = setting.by_role.iter();
     Setting {
         label: setting.label.clone(),
         today: idx == 0 && !results.today.is_empty(),
-        by_role: by_role.map(|(role, knobs)| (role.name().to_owned(), values(knobs))).collect(),
+        by_role: by_role.map(|(role, knobs)| (role.name().to_owned(), values(knobs))).into_map(),
     }
 }
 
@@ -596,14 +597,14 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
         server: program.and_then(|program| Some(program.server.as_ref()?.command.in_words())),
         name: workload.name.clone(),
         kind: workload.traffic.kind().to_owned(),
-        parameters: parameters(workload).into_iter().collect(),
+        parameters: parameters(workload).into_iter().into_map(),
     }
 }
 
 fn cell(cell: &Cell) -> CellDocument {
     let estimates = |estimates: &BTreeMap<Metric, stats::Estimate>| {
         let known = estimates.iter();
-        known.filter_map(|(metric, e)| Some((metric.name().to_owned(), estimate(e)?))).collect()
+        known.filter_map(|(metric, e)| Some((metric.name().to_owned(), estimate(e)?))).into_map()
     };
     CellDocument {
         setting: cell.setting,

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use latput_model::history::{RunFigure, figures};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results, Traffic};
-use latput_units::text::utc;
+use latput_units::{IntoMap, text::utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -142,7 +142,7 @@ impl HistoryRun {
     }
 
     fn by_series(&self) -> BTreeMap<Series<'_>, &latput_stats::Estimate> {
-        self.figures.iter().map(|figure| (Series::of(figure), &figure.estimate)).collect()
+        self.figures.iter().map(|figure| (Series::of(figure), &figure.estimate)).into_map()
     }
 }
 

@@ -7,6 +7,7 @@ use latput_model::{Cell, SmallestEffect};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
 use latput_trial::{Finding, Metric};
+use latput_units::IntoSet;
 
 use crate::format;
 use crate::view::{View, estimate, rate_metric};
@@ -122,7 +123,7 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
 
 /// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` if it is made of several metrics.
 fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
-    let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).collect();
+    let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).into_set();
     let Some(metric) = metrics.first().filter(|_| metrics.len() == 1) else {
         return "objective".to_owned();
     };
@@ -182,7 +183,7 @@ fn failed_checks(view: &View<'_>) -> Vec<Remark> {
 fn outliers(view: &View<'_>) -> Option<Remark> {
     let outliers = &view.summary.outliers;
     let runs: BTreeSet<(usize, usize, u32)> =
-        outliers.iter().map(|o| (o.setting, o.workload, o.block)).collect();
+        outliers.iter().map(|o| (o.setting, o.workload, o.block)).into_set();
     let distance = |outlier: &Outlier| {
         let log = (outlier.value / outlier.median).ln().abs();
         if log.is_nan() { 0.0 } else { log }

@@ -12,6 +12,7 @@ use latput_trial::live::{GroupBy, LiveSlice, TcpGroup};
 use latput_trial::observation::{HostObservation, Role, TcpObservation};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, Finding, HostToday, Observation, Results, Row, Workload};
+use latput_units::IntoMap;
 
 use name_filter::NameFilter;
 
@@ -183,7 +184,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
 /// The groups of connections without those of peers, which are addresses.
 fn of_ports(groups: &BTreeMap<TcpGroup, TcpObservation>) -> BTreeMap<TcpGroup, TcpObservation> {
     let kept = groups.iter().filter(|(group, _)| group.by() != Some(GroupBy::Peer));
-    kept.map(|(group, seen)| (*group, seen.clone())).collect()
+    kept.map(|(group, seen)| (*group, seen.clone())).into_map()
 }
 
 fn shared_finding(finding: &Finding, names: &NameFilter) -> Finding {

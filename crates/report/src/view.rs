@@ -9,6 +9,7 @@ use latput_trial::metric::Scale;
 use latput_trial::observation::{CpuSource, CpuTime, Role};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
+use latput_units::IntoSet;
 
 use crate::format::{self, interval};
 use crate::next::shell_word;
@@ -96,7 +97,7 @@ impl<'a> View<'a> {
             .iter()
             .map(|cell| cell.setting)
             .filter(|setting| *setting < self.results.settings.len())
-            .collect();
+            .into_set();
         measured.into_iter().collect()
     }
 
@@ -105,7 +106,7 @@ impl<'a> View<'a> {
         let cells = self.cells(workload);
         let figures = cells.iter().flat_map(|cell| &cell.metrics);
         let known = figures.filter(|(_, estimate)| estimate.value.is_finite());
-        known.map(|(metric, _)| *metric).collect::<BTreeSet<Metric>>().into_iter().collect()
+        known.map(|(metric, _)| *metric).into_set().into_iter().collect()
     }
 
     /// The metrics of the plan's own that at least one cell of a workload has, by name.
@@ -187,7 +188,7 @@ impl<'a> View<'a> {
 
     /// Repetitions of the plan that have at least one finished trial.
     pub(crate) fn blocks(&self) -> usize {
-        self.results.rows.iter().map(|row| row.block).collect::<BTreeSet<_>>().len()
+        self.results.rows.iter().map(|row| row.block).into_set().len()
     }
 
     /// Busy shares of one host's CPUs in the order of [`CPU_PARTS`], over all runs of a cell.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_sim::profile::read_toml;
 use serde::Deserialize;
 
 use crate::row::CsvRow;
@@ -28,7 +29,7 @@ pub struct Anomaly {
 impl Anomalies {
     /// The shipped list.
     pub fn shipped() -> Self {
-        toml::from_str(SHIPPED).expect("the list is shipped and tested")
+        read_toml(SHIPPED).expect("the list is shipped and tested")
     }
 
     /// The entry for this row.

@@ -12,6 +12,7 @@ use latput_calibrate::{
     Combination, Effort, ErrorSummary, FittedCost, Fixed, OTHER_SEED, Search, SearchPoint, Weighed,
 };
 use latput_sim::Profile;
+use latput_units::IntoSet;
 
 pub use self::plan::{FitPlan, PlanError};
 pub use self::validate::{FitHeldOut, HeldOut, PartOfFits, Split, errors_held_out};
@@ -204,7 +205,7 @@ impl Cells {
 
     fn settings(&self) -> Vec<&str> {
         let settings: std::collections::BTreeSet<&str> =
-            self.cells.iter().map(|cell| cell.setting.as_str()).collect();
+            self.cells.iter().map(|cell| cell.setting.as_str()).into_set();
         settings.into_iter().collect()
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::IntoMap;
+
 use crate::experiment::Experiment;
 use crate::kind::{ExperimentKind, Measured};
 use crate::predict::Prediction;
@@ -104,7 +106,7 @@ impl CellFile {
             let name = self.kind.predicted_column(measured);
             [name.clone(), format!("{name}_lo"), format!("{name}_hi")]
         };
-        self.kind.measured().iter().map(names).enumerate().collect()
+        self.kind.measured().iter().map(names).enumerate().into_map()
     }
 
     /// The rows without the columns of an earlier prediction.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use latput_sim::{Invalid, Profile};
 use latput_trial::observation::Observation;
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -160,7 +160,7 @@ impl SweepCell {
 impl Sweep {
     /// Combines results in the order of [`cells`].
     pub fn of(seen: impl IntoIterator<Item = SweepResult>) -> Self {
-        Self(cells().into_iter().zip(seen).collect())
+        Self(cells().into_iter().zip(seen).into_map())
     }
 
     /// Every claim with its verdict, in the order of the file.

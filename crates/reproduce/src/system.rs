@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use latput_sim::Profile;
+use latput_sim::profile::read_toml;
 use latput_sim::vector::Delay;
+use latput_units::{IntoMap, IntoSet};
 use serde::Deserialize;
 
 use crate::kind::ExperimentKind;
@@ -65,10 +67,11 @@ impl Systems {
     /// The shipped machines and profiles.
     pub fn shipped() -> Self {
         let machines: Machines =
-            toml::from_str(MACHINES).expect("the table of machines is shipped and tested");
+            read_toml(MACHINES).expect("the table of machines is shipped and tested");
         let published = Profile::shipped_names().filter(|name| *name != UNPUBLISHED);
-        let profiles =
-            published.filter_map(|name| Some((name.to_owned(), Profile::shipped(name)?))).collect();
+        let profiles = published
+            .filter_map(|name| Some((name.to_owned(), Profile::shipped(name)?)))
+            .into_map();
         Self { machines: machines.machine, profiles }
     }
 
@@ -103,7 +106,7 @@ impl Systems {
         };
         let machine = self.machines.iter().find(matches).ok_or_else(|| {
             let known = self.machines.iter().map(|m| format!("{} with {}", m.system, m.driver));
-            let known: std::collections::BTreeSet<String> = known.collect();
+            let known: std::collections::BTreeSet<String> = known.into_set();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             row.unknown_machine(
                 "system",

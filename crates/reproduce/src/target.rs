@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_calibrate::ErrorSummary;
+use latput_units::{IntoMap, IntoSet};
 
 use crate::delay_mtu::{self, PublishedClaim};
 use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, scale_name};
@@ -33,20 +34,20 @@ fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>>
         demand(
             "request/response rates",
             figures,
-            |it| rr(it) && !is_large(it) && scale(it, "rate"),
-            |picked| relative(picked, (0.04, 0.10)),
+            &|it| rr(it) && !is_large(it) && scale(it, "rate"),
+            &|picked| relative(picked, (0.04, 0.10)),
         ),
         demand(
             "CPU of request/response and bulk runs",
             figures,
-            |it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
-            |picked| relative(picked, (0.08, 0.20)),
+            &|it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
+            &|picked| relative(picked, (0.08, 0.20)),
         ),
         demand(
             "bulk and 32 KB rates",
             figures,
-            |it| (is_bulk(it) || is_large(it)) && scale(it, "rate"),
-            |picked| relative(picked, (0.02, 0.05)),
+            &|it| (is_bulk(it) || is_large(it)) && scale(it, "rate"),
+            &|picked| relative(picked, (0.02, 0.05)),
         ),
     ]
 }
@@ -59,38 +60,38 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
         demand(
             "ping by moderation frequency inside the 5-95 % band",
             figures,
-            |it| it.what.contains("round trip time"),
-            inside_bands,
+            &|it| it.what.contains("round trip time"),
+            &inside_bands,
         ),
         demand(
             "idle CPU by moderation frequency",
             figures,
-            |it| it.what.contains("CPU idle"),
-            |picked| within(picked, 3.0),
+            &|it| it.what.contains("CPU idle"),
+            &|picked| within(picked, 3.0),
         ),
         demand(
             "UDP delivered, polling on and off",
             figures,
-            |it| polling(it) && it.table == "udp_uni" && is_server(it) && is_rate(it),
-            |picked| most(picked, 0.10),
+            &|it| polling(it) && it.table == "udp_uni" && is_server(it) && is_rate(it),
+            &|picked| most(picked, 0.10),
         ),
         demand(
             "UDP loss, polling on and off",
             figures,
-            |it| polling(it) && is_server(it) && it.column == "loss_pct",
-            |picked| within(picked, 6.0),
+            &|it| polling(it) && is_server(it) && it.column == "loss_pct",
+            &|picked| within(picked, 6.0),
         ),
         demand(
             "TCP rates, polling on and off",
             figures,
-            |it| polling(it) && it.table != "udp_uni" && is_rate(it),
-            |picked| most(picked, 0.20),
+            &|it| polling(it) && it.table != "udp_uni" && is_rate(it),
+            &|picked| most(picked, 0.20),
         ),
         demand(
             "interrupt share of the server's CPU",
             figures,
-            |it| polling(it) && is_server(it) && it.column == "cpu_interrupt_pct",
-            |picked| within(picked, 10.0),
+            &|it| polling(it) && is_server(it) && it.column == "cpu_interrupt_pct",
+            &|picked| within(picked, 10.0),
         ),
     ]
 }
@@ -104,10 +105,10 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     };
     let pings = |picked: &TargetFigures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
     vec![
-        demand("classes of the fq_codel matrix: rate", figures, rate, rates),
-        demand("classes of the fq_codel matrix: mean ping", figures, ping, pings),
-        demand("rank correlation of the fq_codel matrix: rate", figures, rate, ranks),
-        demand("rank correlation of the fq_codel matrix: mean ping", figures, ping, ranks),
+        demand("classes of the fq_codel matrix: rate", figures, &rate, &rates),
+        demand("classes of the fq_codel matrix: mean ping", figures, &ping, &pings),
+        demand("rank correlation of the fq_codel matrix: rate", figures, &rate, &ranks),
+        demand("rank correlation of the fq_codel matrix: mean ping", figures, &ping, &ranks),
     ]
 }
 
@@ -146,14 +147,14 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
 fn demand(
     name: &str,
     figures: &[ReproducedFigure],
-    pick: impl Fn(&ReproducedFigure) -> bool,
-    judge: impl Fn(&TargetFigures<'_>) -> Option<Judged>,
+    pick: &dyn Fn(&ReproducedFigure) -> bool,
+    judge: &dyn Fn(&TargetFigures<'_>) -> Option<Judged>,
 ) -> Option<AccuracyTarget> {
     let picked = figures.iter().filter(|it| it.anomaly.is_none() && pick(it));
     let picked: Vec<&ReproducedFigure> = picked.collect();
     let rows: BTreeMap<(&str, usize), Label> =
-        picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).collect();
-    let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).collect();
+        picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).into_map();
+    let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).into_set();
     let profiles = profiles.into_iter().map(str::to_owned).collect();
     labelled(name, &picked, |it| it.label, RowCounts::of(rows.into_values()), profiles, judge)
 }

@@ -16,7 +16,7 @@ use crate::scenario::{Adaptive, Host, Network, Scenario};
 use crate::validate::Invalid;
 use crate::workload;
 
-pub use self::text::TextError;
+pub use self::text::{TextError, read_toml};
 
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::IntoMap;
+
 use crate::estimate::{Estimate, Method};
 use crate::mean::{are_usable, critical_t, two_sided_p};
 
@@ -90,7 +92,7 @@ pub struct Center {
 impl Center {
     /// Averages the logarithms; `None` with fewer than two of them, or with one that is not finite.
     pub fn of(logs: &[f64], average: Average) -> Option<Self> {
-        Self::of_sum(&[(0..).zip(logs.iter().copied()).collect()], average)
+        Self::of_sum(&[(0..).zip(logs.iter().copied()).into_map()], average)
     }
 
     /// The sum of the averages of `parts`, each by block. Each part is trimmed by itself, because

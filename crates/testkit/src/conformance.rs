@@ -4,7 +4,7 @@ use latput_knobs::{
     Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Restored, Rounding,
     Scope, Setting, State, Value, ValueKind, apply, plan, restore,
 };
-use latput_units::{CpuId, CpuSet};
+use latput_units::{CpuId, CpuSet, IntoMap};
 
 use crate::checkpoints::MemoryCheckpoints;
 
@@ -26,7 +26,7 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
             let value = another_value(&before, kernel.limits(interface, *knob), *knob)?;
             Some((*knob, value))
         })
-        .collect();
+        .into_map();
     for (&knob, value) in &wanted {
         set_and_restore(kernel, interface, &Setting::from([(knob, value.clone())]), |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");

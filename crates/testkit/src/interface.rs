@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, KnobSpec, Place, Qdisc, QueueTable, Scope, State, Value, ValueKind};
-use latput_units::{CpuSet, Nanos};
+use latput_units::{CpuSet, IntoMap, Nanos};
 
 /// The knobs that have a device-wide value and one for each NAPI.
 const PER_NAPI: [Knob; 4] =
@@ -89,7 +89,7 @@ impl FakeInterface {
     pub(crate) fn host() -> Self {
         let mut host = Self::new(0, Habit::NoNapis);
         let knobs = Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Host);
-        host.values = knobs.map(|knob| ((*knob, Place::Host), initial(*knob))).collect();
+        host.values = knobs.map(|knob| ((*knob, Place::Host), initial(*knob))).into_map();
         host
     }
 

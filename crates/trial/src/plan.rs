@@ -1,9 +1,9 @@
 //! Plans: settings x workloads x repetitions, the wanted precision and the goal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Setting, Tier, Value};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use crate::observation::Role;
 use crate::program::Program;
@@ -259,7 +259,7 @@ impl Factor {
     /// each level, since the other values follow from it. Otherwise every varying value does.
     pub fn label(&self, level: &[Value]) -> String {
         let values = |idx: usize| self.levels.iter().map(move |level| &level[idx]);
-        let distinct = values(0).collect::<BTreeSet<_>>().len();
+        let distinct = values(0).into_set().len();
         let varies = |idx: &usize| values(*idx).any(|value| *value != self.levels[0][*idx]);
         let naming: Vec<usize> = if distinct == self.levels.len() {
             vec![0]

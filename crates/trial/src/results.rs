@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use latput_knobs::Setting;
+use latput_units::IntoSet;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::CustomMetric;
@@ -63,9 +64,26 @@ const IMPORTED: &str =
     "imported from a report: its trials were not measured here, and anybody can have edited them";
 
 impl Results {
+    /// Reads results from JSON.
+    ///
+    /// Who reads a part of them in a crate above takes the code of this one. Without it each crate compiles its own.
+    ///
+    /// # Errors
+    ///
+    /// What is no JSON, or other than results.
+    pub fn from_json(bytes: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self)
+            .expect("results have text keys and finite numbers only, so they always serialise")
+    }
+
     /// The metrics of the plan's own that any trial has, by name.
     pub fn custom_metrics(&self) -> BTreeSet<CustomMetric> {
-        self.rows.iter().flat_map(|row| row.observation.figures.keys().copied()).collect()
+        self.rows.iter().flat_map(|row| row.observation.figures.keys().copied()).into_set()
     }
 
     /// Marks results that came out of a report as such. Nothing takes the mark off again.

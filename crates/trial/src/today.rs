@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting, State, Value};
+use latput_units::IntoMap;
 use serde::{Deserialize, Serialize};
 
 use crate::observation::Role;
@@ -42,9 +43,9 @@ pub fn shared(today: &[HostToday]) -> BTreeMap<Role, Setting> {
     let of_role = |(role, values): (Role, BTreeMap<Knob, Vec<&Value>>)| {
         let known = values.into_iter().filter(|(knob, _)| !lacking.contains(&(role, *knob)));
         let known = known.filter_map(|(knob, values)| Some((knob, one(knob, &values)?)));
-        (role, known.collect::<Setting>())
+        (role, known.into_map())
     };
-    by_role.into_iter().map(of_role).filter(|(_, setting)| !setting.is_empty()).collect()
+    by_role.into_iter().map(of_role).filter(|(_, setting)| !setting.is_empty()).into_map()
 }
 
 /// Whether hosts with the values of `today` have those of `setting` already.

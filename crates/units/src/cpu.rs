@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::collect::IntoSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ParseQuantityError;
@@ -103,7 +105,7 @@ impl CpuSet {
 
 impl FromIterator<CpuId> for CpuSet {
     fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> Self {
-        Self(cpus.into_iter().collect())
+        Self(cpus.into_iter().into_set())
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Pure: no I/O, no clock of its own ([`Clock`] is a trait that the edges implement), no threads.
 
+pub mod collect;
 pub mod cpu;
+
 pub mod quantity;
 pub mod rng;
 pub mod spelling;
 pub mod text;
 
+pub use collect::{IntoMap, IntoSet};
 pub use cpu::{CpuId, CpuSet};
 pub use quantity::{BitsPerSecond, Bytes, Nanos, ParseQuantityError};
 pub use rng::Rng;

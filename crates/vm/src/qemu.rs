@@ -179,7 +179,7 @@ impl Qmp {
         self.stream
             .read_line(&mut line)
             .map_err(|source| Error::io("read from QEMU's monitor", source))?;
-        serde_json::from_str(&line)
+        serde_json::from_slice(line.as_bytes())
             .map_err(|error| Error::Line(format!("QEMU's monitor said `{}`: {error}", line.trim())))
     }
 }

@@ -179,7 +179,7 @@ impl Args {
         }
         let read = |path: &PathBuf| {
             let shown = path.display().to_string();
-            let part = toml::from_str(&read_text(path)?).map_err(|error| {
+            let part = latput_sim::profile::read_toml(&read_text(path)?).map_err(|error| {
                 CliError::usage(format!("{shown}: no file of --shard: {error}"))
             })?;
             Ok((shown, part))

@@ -240,7 +240,7 @@ pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
     let mut systems = Systems::shipped();
     for path in profiles {
         let shown = path.display();
-        let profile: Profile = toml::from_str(&read_text(path)?)
+        let profile: Profile = latput_sim::profile::read_toml(&read_text(path)?)
             .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
         if profile.schema != latput_sim::profile::SCHEMA {
             let found = profile.schema;

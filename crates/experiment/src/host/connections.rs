@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_linux::{TcpConnection, TcpMeter};
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 
 use super::groups::{Groups, Payloads};
 use super::moved::Moved;
@@ -83,7 +83,7 @@ impl<'a> Connections<'a> {
                 && self.watch.counts([one.local.1, one.remote.1], one.remote.0)
         };
         let now = found.into_iter().filter(counts).take(MOST_CONNECTIONS);
-        let now: BTreeMap<u64, TcpConnection> = now.map(|one| (one.cookie, one)).collect();
+        let now: BTreeMap<u64, TcpConnection> = now.map(|one| (one.cookie, one)).into_map();
         let last = self.last.replace(now);
         let now = self.last.iter().flat_map(BTreeMap::values);
         let Some(last) = last else {

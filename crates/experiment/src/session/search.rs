@@ -8,6 +8,7 @@ use latput_model::search::of_plan::{Next, PlanSearch};
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
+use latput_units::IntoMap;
 
 use super::suggested::{Asking, Suggest};
 use super::{Run, Session, first_of, of_shard, search_budget};
@@ -170,7 +171,7 @@ impl Session<'_> {
     /// Begins or resumes the run of this shard of a block.
     fn begin_shard(&mut self, shard: Shard, block: &Block) -> Result<(), Error> {
         let numbers = i64::try_from(block.before).unwrap_or(i64::MAX).saturating_add(1)..;
-        self.places = block.order.iter().copied().zip(numbers).collect();
+        self.places = block.order.iter().copied().zip(numbers).into_map();
         let text = shard.block_text(self.run.plan_text, block.number);
         if let Some((id, part)) = self.db.begun(&text, &self.machine)? {
             self.id = id;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use latput_stats::Histogram;
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
 use latput_trial::{Metric, Observation};
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
 use super::{PING, unix_ms};
@@ -36,7 +36,7 @@ fn test(document: &Value) -> Result<Test, String> {
     let metadata = &document["metadata"];
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
     let series: BTreeMap<&str, Vec<SeriesPoint>> =
-        raw.iter().map(|(name, values)| (name.as_str(), points(values))).collect();
+        raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
     let flows = |prefix: &str| -> Vec<&Vec<SeriesPoint>> {
         let is_flow = |name: &str| {
             name.starts_with(prefix)

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::IntoMap;
+
 use crate::parsed::Problem;
 
 /// The output of one test.
@@ -182,7 +184,7 @@ impl Reader {
         }
         let pairs = columns.iter().zip(numbers);
         let mut values: BTreeMap<String, String> =
-            pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).into_map();
         values.extend(extra);
         if let Some((_, burst)) = self.title.split_once("first burst ") {
             values.insert("BURST_SIZE".to_owned(), burst.trim().to_owned());
@@ -245,7 +247,7 @@ fn csv_record(
         return Err(format!("{} fields stand under {} names", fields.len(), columns.len()));
     }
     let named = columns.iter().zip(fields);
-    Ok(named.filter_map(|(name, value)| Some(((*name)?.to_owned(), value))).collect())
+    Ok(named.filter_map(|(name, value)| Some(((*name)?.to_owned(), value))).into_map())
 }
 
 /// The fields of a CSV line. Quotes protect commas.

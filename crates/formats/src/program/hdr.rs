@@ -13,7 +13,7 @@ use flate2::read::ZlibDecoder;
 use latput_stats::Histogram;
 use latput_trial::Metric;
 use latput_trial::figures::{HistogramLog, ProgramFigures, Source, Text};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use super::found::Found;
 
@@ -127,7 +127,7 @@ fn of_tag<'t>(
     mut intervals: Vec<(usize, Interval<'t>)>,
     tag: Option<&str>,
 ) -> Result<Vec<(usize, Interval<'t>)>, String> {
-    let tags: BTreeSet<Option<&str>> = intervals.iter().map(|(_, it)| it.tag).collect();
+    let tags: BTreeSet<Option<&str>> = intervals.iter().map(|(_, it)| it.tag).into_set();
     let names = || {
         let name = |tag: Option<&str>| {
             tag.map_or_else(

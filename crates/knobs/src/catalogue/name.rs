@@ -1,9 +1,12 @@
 //! Knobs by their names, and the name that was probably meant.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use latput_units::spelling;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Knob;
 
@@ -50,6 +53,18 @@ impl FromStr for Knob {
     }
 }
 
+impl Serialize for Knob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Knob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +75,7 @@ mod tests {
             assert_eq!(knob.name().parse(), Ok(*knob));
             let stored = serde_json::to_value(knob).unwrap();
             assert_eq!(stored, knob.name(), "files have the same name");
+            assert_eq!(serde_json::from_value::<Knob>(stored).unwrap(), *knob);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use latput_units::IntoMap;
+
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
@@ -151,7 +153,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.claim_host(earlier.undo.0.keys().map(|(knob, _)| knob))?;
         let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier);
         let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
-        let named: Setting = values.collect();
+        let named: Setting = values.into_map();
         Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))
     }
 
@@ -191,7 +193,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
-        let found = State(steps::values(found).collect());
+        let found = State(steps::values(found).into_map());
         if !planned.changes.is_empty() {
             self.note_written(&found);
         }
@@ -367,7 +369,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         // All places, since a device-wide write takes the others along; those that the plan has seen
         // are in the checkpoint already.
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
-        self.remember(&State(places.collect()))?;
+        self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
         let interface = &self.checkpoint.interface;
         Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)

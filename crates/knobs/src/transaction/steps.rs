@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latput_units::{IntoMap, IntoSet};
+
 use super::outcome::{
     ApplyError, Cause, Change, Foreign, Leftover, PutBack, Standing, how_to_finish,
 };
@@ -66,7 +68,7 @@ impl<'a> Target<'a> {
     /// while it is on (`ice`), or take them and let it overwrite them.
     pub(super) fn knobs(self) -> Vec<Knob> {
         let of_places = self.wanted.0.keys().chain(self.undo.0.keys()).map(|(knob, _)| *knob);
-        let named: BTreeSet<Knob> = self.desired.keys().copied().chain(of_places).collect();
+        let named: BTreeSet<Knob> = self.desired.keys().copied().chain(of_places).into_set();
         let comes_on = |knob: Knob| {
             matches!(knob, Knob::AdaptiveRx | Knob::AdaptiveTx)
                 && self.value(knob, Place::Device) == Some(&Value::Switch(true))
@@ -206,7 +208,7 @@ pub(super) fn read_many(kernel: &dyn KernelRead, interface: &str, knobs: &[Knob]
     let believed = |(knob, answer): (&Knob, Result<_, _>)| {
         (*knob, answer.and_then(|current| believe(interface, *knob, current)))
     };
-    answers.map(believed).collect()
+    answers.map(believed).into_map()
 }
 
 /// The values that could be read.
@@ -450,7 +452,7 @@ pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State
 /// Where they go back to an old value, they do so before that as well as after: the places may be gone
 /// afterwards, and a driver that remembers the values of its NAPIs would keep ours for the next ones.
 pub(super) fn exposed(changes: &[Change]) -> BTreeSet<Knob> {
-    changes.iter().flat_map(|change| change.knob.spec().resets).copied().collect()
+    changes.iter().flat_map(|change| change.knob.spec().resets).copied().into_set()
 }
 
 /// Puts the values of `undo` back on the interface of `checkpoint`, whatever its name is now.

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use latput_units::IntoSet;
+
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -31,7 +33,7 @@ impl<'a> UsedFiles<'a> {
 
     /// The folders of all, also of those that the names are links to. `SQLite` may write beside a file that is only read.
     pub(super) fn folders(&self) -> BTreeSet<PathBuf> {
-        self.outputs.iter().chain(&self.reads).flat_map(|file| folders_of(file)).collect()
+        self.outputs.iter().chain(&self.reads).flat_map(|file| folders_of(file)).into_set()
     }
 
     /// What must be allowed: the path, and how. What is not there is left out: who opens it says so.

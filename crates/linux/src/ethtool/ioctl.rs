@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use latput_units::IntoMap;
+
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::{Error, check_interface_name};
@@ -116,7 +118,7 @@ impl EthtoolIoctl {
         let mut empty = [0; COALESCE_WORDS];
         empty[0] = ETHTOOL_GCOALESCE;
         let rows = queues.iter().filter(|queue| **queue < QUEUES_MAX).map(|queue| (*queue, empty));
-        let rows: BTreeMap<_, _> = rows.collect();
+        let rows: BTreeMap<_, _> = rows.into_map();
         if rows.is_empty() {
             return Err(Error::Other(format!("{interface}: no such queue")));
         }
@@ -197,7 +199,7 @@ fn decode_per_queue(
     asked: &BTreeMap<u32, [u32; COALESCE_WORDS]>,
 ) -> BTreeMap<u32, [u32; COALESCE_WORDS]> {
     let (rows, _) = words[2 + MASK_WORDS..].as_chunks::<COALESCE_WORDS>();
-    asked.keys().copied().zip(rows.iter().copied()).collect()
+    asked.keys().copied().zip(rows.iter().copied()).into_map()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use latput_knobs::{Knob, Place, Value};
-use latput_units::CpuSet;
+use latput_units::{CpuSet, IntoSet};
 
 use super::LinuxKernel;
 use super::failure::Failure;
@@ -115,7 +115,7 @@ impl LinuxKernel {
                 })
             })
         };
-        numbers_in(&self.proc.path("irq")).into_iter().filter(is_ours).collect()
+        numbers_in(&self.proc.path("irq")).into_iter().filter(is_ours).into_set()
     }
 
     /// The names of the handlers of an interrupt: `eth0-rx-0`.
@@ -221,7 +221,7 @@ fn meaning(driver: &str, knob: Knob, value: &Value) -> Option<&'static str> {
 /// The entries of a folder that are numbers.
 fn numbers_in(folder: &Path) -> BTreeSet<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).into_set()
 }
 
 /// The last part of what a link points to.

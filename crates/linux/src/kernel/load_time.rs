@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use latput_units::IntoSet;
+
 use super::LinuxKernel;
 use super::failure::Failure;
 use crate::error::Error;
@@ -67,7 +69,7 @@ impl LinuxKernel {
         let ports: BTreeSet<String> = names
             .filter_map(|entry| entry.file_name().into_string().ok())
             .filter(|entry| entry.contains(':') && entry != "module")
-            .collect();
+            .into_set();
         ports.iter().position(|port| Some(port.as_str()) == name).unwrap_or(0)
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use latput_stats::order::middle;
 use latput_trial::Results;
 use latput_trial::observation::{HostObservation, Role};
+use latput_units::IntoMap;
 
 use super::Term;
 
@@ -50,7 +51,7 @@ pub(crate) fn of(
         })
     };
     let hosts = runs.into_iter().map(|(host, of_host)| (host, cells(of_host).collect()));
-    hosts.collect()
+    hosts.into_map()
 }
 
 /// The rates of all runs, by setting and workload.

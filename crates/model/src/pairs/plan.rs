@@ -6,6 +6,7 @@ use latput_knobs::{Knob, Setting, Value};
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_trial::plan::{Design, Factor, KnobOnRole, Method, OnUnsupported, Plan};
+use latput_units::IntoSet;
 
 use crate::search::of_plan::FEWEST_CONFIRMATIONS;
 
@@ -77,7 +78,7 @@ fn method(plan: &Plan, results: &Results) -> Result<Method, String> {
 
 /// A factor of one level for each knob; one for both roles where they have the same value.
 fn factors(by_role: &BTreeMap<Role, Setting>) -> Vec<Factor> {
-    let knobs: BTreeSet<Knob> = by_role.values().flat_map(BTreeMap::keys).copied().collect();
+    let knobs: BTreeSet<Knob> = by_role.values().flat_map(BTreeMap::keys).copied().into_set();
     let of = |role, knob: Knob| by_role.get(&role).and_then(|set| set.get(&knob));
     let one = |role, knob, value: &Value| Factor {
         targets: vec![KnobOnRole { role, knob }],

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latput_stats::paired::Center;
 use latput_stats::{Estimate, paired};
 use latput_trial::Metric;
+use latput_units::IntoMap;
 
 use super::Judge;
 use crate::runs::AVERAGE;
@@ -75,7 +76,7 @@ impl Judge<'_> {
         let others: Vec<usize> = self.others().collect();
         let logs = others.iter().map(|&setting| self.objective_logs(0, setting)).collect();
         let compared = corrected(logs, self.better_objective(), self.objective_confidence());
-        others.into_iter().zip(compared).collect()
+        others.into_iter().zip(compared).into_map()
     }
 
     /// The logarithms of the objective's ratio `other / base`: in each workload the blocks in which
@@ -95,7 +96,7 @@ impl Judge<'_> {
         }
         let part = |(figures, sums): (usize, Sums)| {
             let whole = sums.into_iter().filter(|(_, (count, _))| *count == figures);
-            whole.map(|(block, (_, log))| (block, log)).collect()
+            whole.map(|(block, (_, log))| (block, log)).into_map()
         };
         Some(Logs { parts: workloads.into_values().map(part).collect() })
     }

@@ -12,6 +12,7 @@ use latput_stats::contrast::middle;
 use latput_stats::{Estimate, Method, paired};
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
+use latput_units::IntoMap;
 
 use super::Judge;
 use crate::goal::{Bound, Condition, Reference};
@@ -120,7 +121,7 @@ impl<'a> Judge<'a> {
     pub(super) fn kept(&self) -> Result<BTreeMap<usize, Vec<Kept<'a>>>, String> {
         let (drafts, p_values) = self.drafts()?;
         let mut kept: BTreeMap<usize, Vec<Kept>> =
-            self.settings().map(|setting| (setting, Vec::new())).collect();
+            self.settings().map(|setting| (setting, Vec::new())).into_map();
         let corrected = paired::holm(&p_values, self.confidence);
         for ((setting, draft), short) in drafts.into_iter().zip(corrected) {
             let broken = draft.broken || short.proven;

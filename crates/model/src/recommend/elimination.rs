@@ -50,7 +50,7 @@ fn eliminated_by(
     let kept = judge.kept()?;
     let ratios = judge.objective_ratios();
     let is_safe = |setting: &usize| kept[setting].iter().all(|kept| kept.proven && !kept.broken);
-    let leader = judge.by_score(&ratios, is_safe).first().copied();
+    let leader = judge.by_score(&ratios, &is_safe).first().copied();
     let worse = judge.worse_than(&[Some(0), leader].into_iter().flatten().collect::<Vec<_>>());
     let why = |setting: usize| {
         let broken = kept[&setting].iter().find(|kept| kept.broken && kept.value.is_some());

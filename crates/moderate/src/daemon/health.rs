@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use latput_knobs::{Knob, Place, Value};
 use latput_linux::route::Link;
 use latput_linux::{CounterSnapshot, CpuMeter, Namespace};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use super::{Daemon, HEALTH_INTERVAL, is_no_device, unread};
 use crate::delay_knob;
@@ -185,7 +185,7 @@ impl Daemon {
         let interface = &self.status.interface;
         let now = self.delay_knob.read(self.hand.kernel(), interface).map_err(unread)?;
         let knobs: BTreeSet<Knob> =
-            differing(&self.written, &now).map(|((knob, _), _)| knob).collect();
+            differing(&self.written, &now).map(|((knob, _), _)| knob).into_set();
         Ok((!knobs.is_empty()).then(|| knobs.into_iter().collect()))
     }
 
@@ -204,7 +204,7 @@ impl Daemon {
             self.status.released.push(what);
         }
         let released: BTreeSet<Knob> =
-            theirs.iter().flat_map(|knob| self.delay_knob.released_with(*knob)).collect();
+            theirs.iter().flat_map(|knob| self.delay_knob.released_with(*knob)).into_set();
         if let InterfaceHandle::Session(session) = &mut self.hand {
             for knob in released {
                 session.give_up(knob)?;
@@ -223,7 +223,7 @@ impl Daemon {
         let carrier_changes = self.hand.kernel().carrier_changes(&link.name).ok();
         Fingerprint::of(
             link,
-            napis.map(|napis| napis.iter().map(|napi| napi.id).collect()),
+            napis.map(|napis| napis.iter().map(|napi| napi.id).into_set()),
             carrier_changes,
         )
     }

@@ -8,6 +8,7 @@ use latput_model::groups::TOLD;
 use latput_stats as stats;
 use latput_trial::observation::{HostObservation, Observation};
 use latput_trial::{Metric, Results, Traffic};
+use latput_units::IntoMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +90,7 @@ impl GroupsDocument {
         let groups = found.groups.iter().map(|group| GroupDocument {
             group: group.name.clone(),
             connections_count: group.connections,
-            today: group.today.iter().filter_map(named).collect(),
+            today: group.today.iter().filter_map(named).into_map(),
         });
         let comparisons = found.comparisons.iter().flat_map(|(setting, comparison)| {
             comparison.figures.iter().map(|figure| compared(*setting, figure))
@@ -117,10 +118,10 @@ pub(super) fn of_run(observation: &Observation) -> BTreeMap<String, RunGroup> {
                 retransmitted_count: seen.retransmitted,
                 acked_bytes: seen.acked_bytes,
                 received_bytes: seen.received_bytes,
-                metrics: TOLD.iter().filter_map(figure).collect(),
+                metrics: TOLD.iter().filter_map(figure).into_map(),
             };
             (group.to_string(), run)
         })
     });
-    groups.collect()
+    groups.into_map()
 }

@@ -7,6 +7,7 @@ use latput_trial::live::{BrokenGuard, LiveSlice};
 use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
+use latput_units::IntoMap;
 
 use super::groups::of_run;
 use super::{
@@ -28,7 +29,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
         setting: row.setting,
         workload: row.workload,
         started_unix_ms: row.started_unix_ms,
-        metrics: row.observation.metrics().filter_map(value).collect(),
+        metrics: row.observation.metrics().filter_map(value).into_map(),
         percentiles_within_run: percentiles(&row.observation, results.confidence),
         hosts: run_hosts(traffic.as_ref(), &row.observation),
         checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
@@ -84,7 +85,7 @@ fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, E
         let found = stats::order::quantile_within(histogram?, metric.quantile()?, confidence)?;
         Some((metric.name().to_owned(), estimate(&found)?))
     };
-    Metric::ALL.iter().filter_map(of).collect()
+    Metric::ALL.iter().filter_map(of).into_map()
 }
 
 fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHost> {
@@ -93,7 +94,7 @@ fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHos
     };
     let cpu_ratio = |host: &HostObservation| {
         let shares = cpu_shares(&host.cpu()).into_iter().flatten();
-        CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).collect()
+        CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).into_map()
     };
     let knobs = |host: &HostObservation| {
         let state = host.state.0.iter();

@@ -6,7 +6,7 @@ use latput_knobs::{Knob, Value, ValueKind};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use crate::document::parameters;
 use crate::next::SIMULATED;
@@ -115,12 +115,12 @@ fn fields(
 }
 
 fn parameter_names(results: &Results) -> BTreeSet<String> {
-    results.workloads.iter().flat_map(parameters).map(|(name, _)| name).collect()
+    results.workloads.iter().flat_map(parameters).map(|(name, _)| name).into_set()
 }
 
 fn knob_columns(results: &Results) -> BTreeSet<(Role, Knob)> {
     let by_role = results.settings.iter().flat_map(|setting| &setting.by_role);
-    by_role.flat_map(|(&role, knobs)| knobs.keys().map(move |&knob| (role, knob))).collect()
+    by_role.flat_map(|(&role, knobs)| knobs.keys().map(move |&knob| (role, knob))).into_set()
 }
 
 /// `sut_gro_flush_timeout_ns`: the kernel's name, as sysfs spells it, and the unit.

@@ -6,6 +6,7 @@ use latput_model::Prediction;
 use latput_trial::metric::PreferredDirection;
 use latput_trial::observation::Role;
 use latput_trial::{Metric, Results};
+use latput_units::IntoSet;
 use serde::Serialize;
 
 use super::head::Head;
@@ -479,7 +480,7 @@ fn meanings(results: &Results) -> [(&'static str, String); 4] {
 }
 
 fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {
-    let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).collect();
+    let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).into_set();
     let row = |metric: Metric| {
         let short = metric.column().to_owned();
         (short, metric.name().to_owned(), metric.row().definition.to_owned())

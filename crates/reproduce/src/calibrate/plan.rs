@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use latput_calibrate::{Effort, Fixed, Free, Generators, Parameter};
 use latput_sim::Profile;
+use latput_sim::profile::read_toml;
 use latput_sim::vector::Throttle;
 use serde::Deserialize;
 
@@ -105,8 +106,8 @@ impl FitPlan {
 
     /// Parses and checks the plans of a file.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Self>, PlanError> {
-        let Plans { profile: mut plans } = toml::from_str(text)
-            .map_err(|error| PlanError::Syntax { file: file.to_owned(), error })?;
+        let Plans { profile: mut plans } =
+            read_toml(text).map_err(|error| PlanError::Syntax { file: file.to_owned(), error })?;
         for plan in &mut plans {
             file.clone_into(&mut plan.file);
         }
@@ -264,7 +265,7 @@ mod tests {
         for (from, to, said) in ranges {
             refused(from, to, &["profile `freebsd-em`", said]);
         }
-        refused("runs = 6", "runs = -6", &["runs = -6"]);
+        refused("runs = 6", "runs = -6", &["integer `-6`", "in `profile.runs`"]);
         refused("runs = 6", "run = 6", &["unknown field `run`"]);
     }
 

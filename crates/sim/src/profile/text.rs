@@ -2,6 +2,7 @@
 
 use latput_trial::{Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
+use serde::de::DeserializeOwned;
 
 use super::Profile;
 use crate::validate::Invalid;
@@ -45,8 +46,15 @@ impl Profile {
     }
 }
 
+/// Reads a document of TOML. An error of syntax names its line, one of a value its key.
+///
+/// The value is read from the parsed table: `toml::from_str` compiles three readers of each struct.
+pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
+    toml::from_str::<toml::Table>(text)?.try_into()
+}
+
 fn parse(text: &str) -> Result<Profile, String> {
-    let profile: Profile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let profile: Profile = read_toml(text).map_err(|error| error.to_string())?;
     let is_word = |name: &str| (1..=40).contains(&name.len()) && !name.contains(char::is_control);
     if !is_word(&profile.name) {
         return Err(String::from("name must have 1 to 40 printable characters"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_knobs::profile::ProfilePoint;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, State, Value};
-use latput_units::{Bytes, CpuId, Nanos};
+use latput_units::{Bytes, CpuId, IntoMap, Nanos};
 
 use crate::machine::{Adaptation, Driver, Qdisc};
 use crate::scenario::{Host, Network};
@@ -47,7 +47,7 @@ pub(crate) fn state(host: &Host, network: &Network) -> State {
         values.insert(Knob::BusyRead, Value::Time(stack.busy_poll));
     }
     let of_device = values.into_iter().map(|(knob, value)| ((knob, Place::Device), value));
-    let mut values: BTreeMap<_, _> = of_device.collect();
+    let mut values: BTreeMap<_, _> = of_device.into_map();
     for queue in 0..nic.queues {
         values.extend(of_queue(queue, host));
     }

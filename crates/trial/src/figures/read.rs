@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use latput_stats::Histogram;
-use latput_units::Nanos;
+use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
 use super::{Figures, Lookup, OwnFigure, PrintedUnit, Source};
@@ -269,7 +269,8 @@ fn last_lines(name: &str, text: &Text) -> String {
 impl Figures {
     /// Reads the plan's own figures. Each must be there, with one value.
     pub fn read_own(&self, output: &Output) -> Result<BTreeMap<Metric, f64>, FiguresError> {
-        self.own.iter().map(|figure| Ok((figure.metric, figure.read(output)?))).collect()
+        let read = self.own.iter().map(|figure| Ok((figure.metric, figure.read(output)?)));
+        Ok(read.collect::<Result<Vec<_>, _>>()?.into_map())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::IntoMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -47,5 +48,5 @@ pub fn deserialize<'de, D: Deserializer<'de>>(
         let metric = CustomMetric::define(&Definition { name, unit, better, summary });
         Ok((metric.map_err(D::Error::custom)?, value))
     };
-    figures.into_iter().map(known).collect()
+    Ok(figures.into_iter().map(known).collect::<Result<Vec<_>, _>>()?.into_map())
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::IntoMap;
+
 use super::{
     CpuAccounting, CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation,
     TcpObservation,
@@ -102,7 +104,7 @@ fn interface(one: InterfaceCounters, other: InterfaceCounters) -> InterfaceCount
 
 /// The times of the CPUs that both have.
 fn by_cpu(one: Vec<CpuObservation>, other: &[CpuObservation]) -> Vec<CpuObservation> {
-    let others: BTreeMap<_, CpuTime> = other.iter().map(|it| (it.cpu, it.time)).collect();
+    let others: BTreeMap<_, CpuTime> = other.iter().map(|it| (it.cpu, it.time)).into_map();
     let joined = one.into_iter().filter_map(|CpuObservation { cpu, time }| {
         Some(CpuObservation { cpu, time: time + *others.get(&cpu)? })
     });

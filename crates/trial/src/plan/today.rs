@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use latput_knobs::Knob;
+use latput_units::IntoSet;
 
 use super::Plan;
 use crate::observation::Role;
@@ -13,7 +14,7 @@ impl Plan {
     /// The knobs of its factors.
     pub fn knobs(&self) -> BTreeSet<Knob> {
         let targets = self.factors.iter().flat_map(|factor| &factor.targets);
-        targets.map(|target| target.knob).collect()
+        targets.map(|target| target.knob).into_set()
     }
 
     /// The settings of a run on hosts with these values: today's first, then the plan's others. If the plan

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_units::{BitsPerSecond, Bytes, Nanos, spelling};
+use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
 use super::field::{Division, Field, FieldError};
@@ -579,7 +579,7 @@ impl Traffic {
         let changed = |(field, value): (&'static Field, Option<u64>)| {
             (field.name, value.map(|value| change(field, value)))
         };
-        (self.descriptor().build)(&Values(self.values().into_iter().map(changed).collect()))
+        (self.descriptor().build)(&Values(self.values().into_iter().map(changed).into_map()))
     }
 
     /// Refuses a value that is out of its field's range.

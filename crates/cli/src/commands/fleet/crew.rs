@@ -72,23 +72,40 @@ pub(super) fn side_by_side<J: Sync, R: Send>(
     what: &str,
     job: impl Fn(&J, &mut HostSlot<'_>) -> R + Sync,
 ) -> Vec<Option<R>> {
-    let bar = parallel::bar(jobs.len(), what);
+    let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    run(jobs.len(), parallel, &is_over, what, &|idx, place| {
+        let result = job(&jobs[idx], place);
+        *results[idx].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    });
+    let results = results.into_iter();
+    results.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// The same of jobs by their number, which keep their own results.
+fn run(
+    jobs: usize,
+    parallel: usize,
+    is_over: &(dyn Fn() -> bool + Sync),
+    what: &str,
+    job: &(dyn Fn(usize, &mut HostSlot<'_>) + Sync),
+) {
+    let bar = parallel::bar(jobs, what);
     let places = HostSlots { free: Mutex::new(parallel), freed: Condvar::new() };
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let mut place = places.take();
             let idx = next.fetch_add(1, Ordering::Relaxed);
-            let Some(one) = jobs.get(idx).filter(|_| !is_over()) else { break };
-            let result = job(one, &mut place);
-            *results[idx].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            if idx >= jobs || is_over() {
+                break;
+            }
+            job(idx, &mut place);
             if let Some(bar) = &bar {
                 bar.inc(1);
             }
         }
     };
-    let threads = (parallel * WAITED_FOR_EACH).min(WAITED_FOR_MOST).min(jobs.len());
+    let threads = (parallel * WAITED_FOR_EACH).min(WAITED_FOR_MOST).min(jobs);
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
@@ -101,8 +118,6 @@ pub(super) fn side_by_side<J: Sync, R: Send>(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let results = results.into_iter();
-    results.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_load::Stop;
 use latput_trial::program::split;
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 use rustix::io::Errno;
 
 use super::crew::{HostSlot, WAITED_FOR_MOST};
@@ -196,9 +196,9 @@ fn permitted(members: &[Member], rights: &FleetRights<'_>) -> Permitted {
         .iter()
         .flat_map(|member| rights.guards.iter().map(|words| guard_of(words, &member.host)));
     Permitted {
-        interfaces: members.iter().map(interface).collect(),
+        interfaces: members.iter().map(interface).into_set(),
         changes: rights.changes,
-        guards: guards.collect(),
+        guards: guards.into_set(),
         ..Permitted::default()
     }
 }

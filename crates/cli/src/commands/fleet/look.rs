@@ -14,6 +14,7 @@ use latput_knobs::{
 };
 use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+use latput_units::IntoSet;
 
 use super::crew;
 use super::hosts::{Fleet, InPlace, Member, Until, last_line};
@@ -185,10 +186,10 @@ pub(super) fn one(
     let (question, asked): (String, Option<BTreeSet<Knob>>) = match knobs {
         Some(knobs) => {
             let lines = knobs.iter().map(|knob| format!("{knob}\n"));
-            (lines.collect(), Some(knobs.iter().copied().collect()))
+            (lines.collect(), Some(knobs.iter().copied().into_set()))
         }
         None if setting.is_empty() => (ALL.to_owned(), None),
-        None => (member.host.setting_lines(), Some(setting.keys().copied().collect())),
+        None => (member.host.setting_lines(), Some(setting.keys().copied().into_set())),
     };
     match member.ask(&HostVerb::Look, &question, fleet.timeout, waiting) {
         Err(error) => Answered::Unreachable(format!("cannot start the way there: {error}")),
@@ -222,7 +223,7 @@ pub(super) struct FarError {
 /// The error in the last line of stderr; `None` if no latput with `--json` wrote it.
 pub(super) fn said_by_latput(err: &str) -> Option<FarError> {
     let line = err.lines().rev().find(|line| !line.trim().is_empty())?;
-    let document: serde_json::Value = serde_json::from_str(line).ok()?;
+    let document: serde_json::Value = serde_json::from_slice(line.as_bytes()).ok()?;
     let error = document.get("error")?;
     let message = latput_report::printable(error.get("message")?.as_str()?);
     Some(FarError { message, kind: error.get("kind")?.as_str()?.to_owned() })

@@ -223,7 +223,7 @@ impl Record {
 
     fn of_file(file: &Path) -> Result<Option<Self>, CliError> {
         let Some(text) = read(file)? else { return Ok(None) };
-        let record: Self = serde_json::from_str(&text).map_err(|error| {
+        let record: Self = serde_json::from_slice(text.as_bytes()).map_err(|error| {
             let message = format!(
                 "{}: no record of this version of latput: {error}: take the files out by hand, and delete it",
                 file.display()

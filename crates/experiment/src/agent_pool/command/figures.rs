@@ -7,6 +7,7 @@ use latput_trial::figures::{Output, ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 use latput_trial::observation::{Check, Observation};
 use latput_trial::program::Program;
+use latput_units::IntoMap;
 
 use crate::error::Error;
 use crate::program::message::{Ended, KeptOutput};
@@ -25,7 +26,7 @@ pub(super) fn read(
                 stderr: text(&ended.stderr),
                 files: files
                     .filter_map(|(path, kept)| Some((path.clone(), text(kept.as_ref().ok()?))))
-                    .collect(),
+                    .into_map(),
             };
             latput_formats::program::read(&program.figures, &output).map_err(|error| {
                 let unread = ended.files.values().filter_map(|kept| kept.as_ref().err());

@@ -6,7 +6,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use latput_model::live::{is_proven_above, margin, scale};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Row, Traffic};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use crate::live::{Guard, LiveSeen, TICK, TickSeen};
 use crate::session::slices::settled_after;
@@ -77,7 +77,7 @@ impl Evidence {
             noise: vec![Vec::new(); guards.len()],
             guards,
             of_metric: BTreeMap::new(),
-            banned: banned.map(|row| row.setting).collect(),
+            banned: banned.map(|row| row.setting).into_set(),
             against: BTreeMap::new(),
             strikes,
             stops: BTreeMap::new(),
