@@ -85,7 +85,7 @@ impl TcpMeter {
     /// As [`Self::connections`].
     pub fn listening_ports(&self) -> Result<BTreeSet<u16>, Error> {
         let port = |message: &[u8], _| local_port(message).map(Some);
-        Ok(self.sockets(LISTENING, port)?.into_iter().into_set())
+        Ok(self.sockets(LISTENING, port)?.into_set())
     }
 
     /// What `read` makes of every socket that is in one of these states. It gets the message and an address's length in bytes.

@@ -59,7 +59,7 @@ impl Watch {
     pub fn expect(&mut self, kernel: &dyn KernelRead, knobs: impl IntoIterator<Item = Knob>) {
         // Changes noticed until now are the caller's own, or expected.
         let _ = self.is_noticed();
-        self.expected = self.read(kernel, &knobs.into_iter().into_set());
+        self.expected = self.read(kernel, &knobs.into_set());
         self.last_read = OsClock.now();
     }
 

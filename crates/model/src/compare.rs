@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
         };
         let (of_base, of_other) = (of(base)?, of(other)?);
         let figures = if is_paired {
-            let others: BTreeMap<u32, f64> = of_other.into_iter().into_map();
+            let others: BTreeMap<u32, f64> = of_other.into_map();
             let pairs = of_base.into_iter();
             let pairs: Vec<(f64, f64)> =
                 pairs.filter_map(|(block, base)| Some((base, *others.get(&block)?))).collect();

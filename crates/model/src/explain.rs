@@ -365,8 +365,8 @@ impl CellParts<'_> {
         let of = |metric| self.runs.figures(setting, workload, metric);
         let (sut, generator) =
             (of(Metric::SutServiceDemandUs), of(Metric::GeneratorServiceDemandUs));
-        let trips: BTreeMap<u32, f64> = of(Metric::LatencyNsMean).into_iter().into_map();
-        let generator: BTreeMap<u32, f64> = generator.into_iter().into_map();
+        let trips: BTreeMap<u32, f64> = of(Metric::LatencyNsMean).into_map();
+        let generator: BTreeMap<u32, f64> = generator.into_map();
         let both: BTreeMap<u32, f64> = sut
             .into_iter()
             .filter_map(|(block, us)| Some((block, 1e3 * (us + generator.get(&block)?))))
@@ -386,7 +386,7 @@ impl CellParts<'_> {
     fn difference(&self, of: (usize, usize), from: (usize, usize)) -> Amount {
         let trips =
             |(setting, workload)| self.runs.figures(setting, workload, Metric::LatencyNsMean);
-        let base: BTreeMap<u32, f64> = trips(from).into_iter().into_map();
+        let base: BTreeMap<u32, f64> = trips(from).into_map();
         let pairs = trips(of).into_iter().filter_map(|(block, ns)| Some(ns - base.get(&block)?));
         self.known(&pairs.collect::<Vec<f64>>())
     }

@@ -158,8 +158,7 @@ impl<'a> Runs<'a> {
         workload: usize,
         metric: Metric,
     ) -> BTreeMap<u32, (f64, f64)> {
-        let others: BTreeMap<u32, f64> =
-            self.figures(other, workload, metric).into_iter().into_map();
+        let others: BTreeMap<u32, f64> = self.figures(other, workload, metric).into_map();
         let bases = self.figures(base, workload, metric).into_iter();
         bases.filter_map(|(block, base)| Some((block, (base, *others.get(&block)?)))).into_map()
     }

@@ -3,10 +3,15 @@
 //! The caller runs the settings that [`Search::step`] returns, block by block, and records the
 //! figures. The first settings are spread over the space and include today's. Each later block has
 //! the settings with the highest promise under the current belief (`surrogate`), tried before or
-//! not. So bad settings are dropped after a run or two and leaders are repeated. The search ends
-//! when a setting that is better than the leader by more than the smallest effect is unlikely, when
-//! one that is worth a change from today's is, or when the budget is used up. The winner must then be confirmed on fresh runs beside today's
-//! setting, because the runs that selected it are biased in its favour.
+//! not. So bad settings are dropped after a run or two and leaders are repeated. The winner must be
+//! confirmed on fresh runs beside today's setting, because the runs that selected it are biased in
+//! its favour.
+//!
+//! Three things end the search:
+//!
+//! - The leader is probably the best: a gain over it of more than the smallest effect is unlikely.
+//! - Today's setting is good enough: a gain over it of more than the least gain is unlikely.
+//! - The budget is used up.
 //!
 //! Promise is the augmented expected improvement of Huang, Allen, Notz and Zeng (Journal of Global
 //! Optimization 34, 2006), which also decides when a repetition is worth more than a new setting,
@@ -52,8 +57,9 @@ pub struct SearchOptions {
     pub smallest_effect: f64,
     /// The smallest ratio of today's cost to another setting's that is worth a change, minus 1.
     pub least_gain: f64,
-    /// The search stops when the chance that some setting is better than the leader by more than the
-    /// smallest effect, or than today's by more than the least gain, is below this.
+    /// A gain with a chance below this is unlikely. The search stops when a gain over the leader of
+    /// more than the smallest effect is unlikely, or one over today's setting of more than the least
+    /// gain.
     pub doubt: f64,
 }
 
@@ -100,7 +106,7 @@ pub enum SearchStep {
 pub enum Ending {
     /// A setting that is better by more than the smallest effect is unlikely.
     Settled,
-    /// A setting that is better than today's by more than the least gain is unlikely.
+    /// A gain over today's setting of more than the least gain is unlikely.
     NothingToGain,
     /// The budget is used up.
     Budget,
@@ -182,11 +188,11 @@ impl Search {
         if is_unlikely(leader, smallest_effect) {
             return SearchStep::Stop(Ending::Settled);
         }
-        if view.keeps(self.today) >= 0.5 && is_unlikely(self.today, least_gain) {
+        if view.is_within(self.today) && is_unlikely(self.today, least_gain) {
             return SearchStep::Stop(Ending::NothingToGain);
         }
         let mut settings = view.block(leader, room, &mut rng);
-        // What a change gains is known as well as today's setting is.
+        // A gain over today's setting is known no better than that setting.
         if view.runs_of(self.today) < view.runs_of(leader) && !settings.contains(&self.today) {
             settings.pop();
             settings.push(self.today);
@@ -298,6 +304,11 @@ impl<'a> View<'a> {
         self.limits.iter().zip(&self.search.limits).map(of_limit).product()
     }
 
+    /// Whether a setting probably keeps every limit.
+    fn is_within(&self, setting: usize) -> bool {
+        self.keeps(setting) >= 0.5
+    }
+
     /// For each limit that is a share of the best figure, the tried setting believed to have that
     /// figure.
     fn references(&self) -> Vec<usize> {
@@ -365,7 +376,7 @@ impl<'a> View<'a> {
     /// Up to `room` settings with the highest promise. Each counts as known once it is chosen.
     fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
         let best = self.cost.belief(leader).mean;
-        let is_within = self.keeps(leader) >= 0.5;
+        let is_within = self.is_within(leader);
         let mut left: Vec<Candidate> = self
             .candidates(leader, rng)
             .into_iter()
@@ -411,7 +422,7 @@ impl<'a> View<'a> {
     /// leader.
     fn candidates(&self, leader: usize, rng: &mut Rng) -> BTreeSet<usize> {
         let space = &self.search.space;
-        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_iter().into_set();
+        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_set();
         candidates.extend(self.tried.keys());
         for near in space.neighbours(leader) {
             candidates.extend(space.neighbours(near));

@@ -597,7 +597,7 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
         server: program.and_then(|program| Some(program.server.as_ref()?.command.in_words())),
         name: workload.name.clone(),
         kind: workload.traffic.kind().to_owned(),
-        parameters: parameters(workload).into_iter().into_map(),
+        parameters: parameters(workload).into_map(),
     }
 }
 

@@ -66,7 +66,7 @@ const IMPORTED: &str =
 impl Results {
     /// Reads results from JSON.
     ///
-    /// Who reads a part of them in a crate above takes the code of this one. Without it each crate compiles its own.
+    /// This compiles the readers of all parts in this crate. The crates above share them. Otherwise each compiles its own.
     ///
     /// # Errors
     ///

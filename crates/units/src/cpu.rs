@@ -105,7 +105,7 @@ impl CpuSet {
 
 impl FromIterator<CpuId> for CpuSet {
     fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> Self {
-        Self(cpus.into_iter().into_set())
+        Self(cpus.into_set())
     }
 }
 

@@ -48,20 +48,20 @@ pub fn run(
                     lower_priority();
                 }
                 let steps = steps.into_iter().take_while(|_| goes_on());
-                let ended = steps.map(|step| {
+                let ran = steps.map(|step| {
                     let Apart { said, ended } = apart(step);
-                    (said, note(ended))
+                    Apart { said, ended: note(ended) }
                 });
-                ended.collect::<Vec<_>>()
+                ran.collect::<Vec<_>>()
             })
         };
         let beside: Vec<_> = lanes.map(in_lane).collect();
         let steps = first.into_iter().take_while(|_| goes_on());
         let mut ended: Vec<StepResult> = steps.map(|step| note(run(step))).collect();
         for lane in beside {
-            for (said, step) in lane.join().expect("to run steps does not panic") {
-                println!("{said}");
-                ended.push(step);
+            for ran in lane.join().expect("to run steps does not panic") {
+                println!("{}", ran.said);
+                ended.push(ran.ended);
             }
         }
         ended

@@ -43,7 +43,7 @@ impl Step {
 pub struct Lane {
     /// The steps.
     pub steps: &'static [Step],
-    /// Of all but a group's first lane, which runs in this process and is shown as it runs.
+    /// Of no effect in a group's first lane, which runs in this process and is shown as it runs.
     pub priority: Priority,
 }
 
@@ -66,7 +66,7 @@ impl Lane {
     }
 }
 
-/// Lanes that run at the same time. More than one are for steps that leave CPUs idle.
+/// Lanes that run at the same time. Several lanes are for steps that leave CPUs idle.
 #[derive(Clone, Copy, Debug)]
 pub struct StepGroup {
     /// The lanes.

@@ -44,7 +44,7 @@ impl Groups {
             of_lives.add(self.of(one), payload(one));
         }
         let known = if self.payloads.0.is_empty() { &of_lives } else { &self.payloads };
-        self.chosen = known.most(MOST_GROUPS).into_iter().into_set();
+        self.chosen = known.most(MOST_GROUPS).into_set();
     }
 
     /// Adds a connection of a reading.
@@ -102,7 +102,7 @@ impl Groups {
 impl Payloads {
     fn add(&mut self, group: TcpGroup, bytes: u64) {
         if self.0.len() >= MOST_KNOWN && !self.0.contains_key(&group) {
-            let kept: BTreeSet<TcpGroup> = self.most(MOST_KNOWN / 2).into_iter().into_set();
+            let kept: BTreeSet<TcpGroup> = self.most(MOST_KNOWN / 2).into_set();
             self.0.retain(|group, _| kept.contains(group));
         }
         let sum = self.0.entry(group).or_default();

@@ -26,11 +26,10 @@ pub const FEWEST_CONFIRMATIONS: u32 = 6;
 const ONE_IN: (usize, usize) = (3, 20);
 /// The smallest effect that matters, as a ratio minus 1.
 const SMALLEST_EFFECT: f64 = 0.03;
-/// The gain over today's setting that is worth a change, as a ratio minus 1. To exclude 3 % under the noise of
-/// tail latency takes some ten times the runs, and a run with nothing to find would take all of its budget.
+/// The gain over today's setting that is worth a change, as a ratio minus 1. It ends a search with nothing to find:
+/// to exclude 3 % takes eleven times the runs, the square of 10 / 3.
 const LEAST_GAIN: f64 = 0.10;
-/// The search stops when the chance of a better setting (by more than the smallest effect; than today's, by more
-/// than the least gain) is below this.
+/// A gain with a chance below this is unlikely, and the search stops.
 const DOUBT: f64 = 0.05;
 
 /// The reason of an end that needs no word.
