@@ -3,6 +3,7 @@
 mod check;
 mod live;
 mod order;
+mod quiet;
 mod search;
 mod slices;
 mod suggested;
@@ -340,8 +341,11 @@ impl Session<'_> {
         let method = self.run.plan.method;
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let mut patience = self.patience();
         for block in 0..method.repetitions_min {
+            let before = self.results.rows.len();
             self.block(runner, block, &settings, &every)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         if matches!(self.run.part, RunPart::Shard(_)) {
             return Ok(()); // the stopping rule looks at the trials of all shards
@@ -368,6 +372,7 @@ impl Session<'_> {
             }
             self.results.planned_trials = (before + trials) as u64;
             self.block(runner, block, &settings, &too_wide)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         Ok(())
     }

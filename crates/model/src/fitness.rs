@@ -1,0 +1,306 @@
+//! Which runs count in comparisons, what disturbed the others, and what went on beside those that count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_trial::check::{CHECKS, CheckRow, OTHER_WORK};
+use latput_trial::observation::{HostObservation, OtherProcess};
+use latput_trial::{Results, Row};
+use latput_units::{CpuSet, IntoMap, IntoSet};
+
+use crate::recommend::{Headline, LARGEST_MISSED, SmallestEffect, missed};
+use crate::words;
+
+/// So many processes and causes are named.
+const MOST_NAMED: usize = 2;
+/// Least share of a CPU that a condition names.
+const NAMED_SHARE: f64 = 0.01;
+/// A check of slices only.
+const OF_SLICES: &str = "changed-in-cut";
+
+/// How many runs count, and what disturbed the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fitness {
+    /// Number of runs: trials, or slices.
+    pub runs: usize,
+    /// Those that do not count.
+    pub unfit: usize,
+    /// Whether the runs are slices.
+    pub in_slices: bool,
+    /// Of each setting that ran: its runs that do not count, and all.
+    pub by_setting: BTreeMap<usize, (usize, usize)>,
+    /// The checks that took runs out, with the number of these, most first.
+    pub causes: Vec<(&'static CheckRow, usize)>,
+    /// The other processes on the hosts' CPUs, busiest first.
+    pub disturbers: Vec<Disturber>,
+    /// What the answer holds beside, if the plan says that other work is part of the case and there was some:
+    /// `beside 30 % of other work on b`.
+    pub condition: Option<String>,
+    /// Of each setting but the first, and workload: the pairs with the first one's runs that count, and all.
+    pairs: BTreeMap<(usize, usize), (usize, usize)>,
+    beside: bool,
+}
+
+/// A process that ran on a host's CPUs beside the trials.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disturber {
+    /// The host.
+    pub host: String,
+    /// Its name; several of one name are one.
+    pub name: String,
+    /// Its share of a CPU, the mean over the trials or stints in which it was seen.
+    pub cpu_ratio: f64,
+    /// The host's CPUs that it ran on.
+    pub cpus: CpuSet,
+    /// Times that it gave up or lost a CPU, per second.
+    pub switches_per_s: f64,
+}
+
+impl Disturber {
+    /// `sha256sum 38 % of CPU 1 on b`.
+    fn words(&self) -> String {
+        let mut cpus = self.cpus.iter();
+        let cpu = match (cpus.next(), cpus.next()) {
+            (Some(cpu), None) => format!("CPU {cpu}"),
+            _ => "a CPU".to_owned(),
+        };
+        format!("{} {} of {cpu} on {}", self.name, share(self.cpu_ratio), self.host)
+    }
+}
+
+impl Fitness {
+    /// Of all runs.
+    pub fn of(results: &Results) -> Self {
+        Self::of_workloads(results, |_| true)
+    }
+
+    /// Of all runs, with the pairs of those workloads that a goal reads.
+    pub(crate) fn of_workloads(results: &Results, reads: impl Fn(usize) -> bool) -> Self {
+        let beside = results.beside;
+        let mut found = Self { beside, runs: results.rows.len(), ..Self::default() };
+        let mut causes: BTreeMap<usize, usize> = BTreeMap::new();
+        for row in &results.rows {
+            let is_out = !row.observation.is_fit(beside);
+            let of_setting = found.by_setting.entry(row.setting).or_default();
+            of_setting.0 += usize::from(is_out);
+            of_setting.1 += 1;
+            found.unfit += usize::from(is_out);
+            found.in_slices |= row.observation.checks.iter().any(|check| check.name == OF_SLICES);
+            for (place, check) in CHECKS.iter().enumerate() {
+                if check.voids_trial(beside) && row.observation.has_failed(check.name) {
+                    *causes.entry(place).or_default() += 1;
+                }
+            }
+        }
+        found.causes =
+            causes.into_iter().map(|(place, runs)| (&CHECKS[place], runs)).collect();
+        found.causes.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
+        found.pairs = pairs(&results.rows, beside, reads);
+        found.disturbers = disturbers(&results.rows);
+        found.condition = condition(results);
+        found
+    }
+
+    /// What is out and why: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38 % of CPU 1 on b)`.
+    /// `None` if every run counts.
+    pub fn sentence(&self) -> Option<String> {
+        if self.unfit == 0 {
+            return None;
+        }
+        let what = if self.in_slices { "slices" } else { "trials" };
+        let Self { unfit, runs, .. } = self;
+        Some(format!("{unfit} of {runs} {what} are out: {}", self.causes_in_words()))
+    }
+
+    fn causes_in_words(&self) -> String {
+        let words = self.causes.iter().take(MOST_NAMED).map(|(check, runs)| {
+            let who = if check.name == OTHER_WORK { self.who() } else { None };
+            let who = who.map_or_else(String::new, |who| format!(" ({who})"));
+            let times = if self.causes.len() > 1 { format!(", in {runs}") } else { String::new() };
+            format!("{}{who}{times}", check.meaning)
+        });
+        words.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The busiest other processes.
+    pub fn who(&self) -> Option<String> {
+        let named: Vec<String> =
+            self.disturbers.iter().take(MOST_NAMED).map(Disturber::words).collect();
+        (!named.is_empty()).then(|| named.join(", "))
+    }
+
+    /// The shares of runs that are out under each setting, where they are not all alike; a share that depends on the
+    /// setting is a reason for doubt.
+    pub fn by_setting_in_words(&self, labels: &[String]) -> Option<String> {
+        if self.unfit == 0 {
+            return None;
+        }
+        let of_setting = |(setting, (unfit, runs)): (&usize, &(usize, usize))| {
+            let label = labels.get(*setting)?;
+            Some(format!("{unfit} of {runs} with `{label}`"))
+        };
+        let words: Vec<String> = self.by_setting.iter().filter_map(of_setting).collect();
+        Some(words.join(", "))
+    }
+
+    /// The headline of results whose goal cannot be judged.
+    pub(crate) fn unjudged(&self, why: &str) -> Headline {
+        if self.is_unfit_for(None) {
+            return Headline::NotQuiet(self.not_quiet());
+        }
+        Headline::NoAnswer(why.to_owned())
+    }
+
+    /// Whether fewer than half of the pairs count: of all, or of a setting in some workload.
+    pub(crate) fn is_unfit_for(&self, setting: Option<usize>) -> bool {
+        let is_less_than_half = |(fit, all): (usize, usize)| 2 * fit < all;
+        let of_setting = self.pairs.iter().filter(|((one, _), _)| Some(*one) == setting);
+        is_less_than_half(self.all_pairs())
+            || of_setting.into_iter().any(|(_, pairs)| is_less_than_half(*pairs))
+    }
+
+    /// The pairs that count, and all; of results of one setting its runs.
+    fn all_pairs(&self) -> (usize, usize) {
+        if self.pairs.is_empty() {
+            return (self.runs - self.unfit, self.runs);
+        }
+        self.pairs.values().fold((0, 0), |sum, pairs| (sum.0 + pairs.0, sum.1 + pairs.1))
+    }
+
+    /// Whether results without an answer would have one if all of their pairs counted: the smallest effect falls with the
+    /// square root of their number.
+    pub(crate) fn may_have_cost_the_answer(&self, smallest: &[SmallestEffect]) -> bool {
+        let (fit, all) = self.all_pairs();
+        if fit == all {
+            return false;
+        }
+        let Some(objective) = smallest.iter().find(|one| one.limit.is_none()) else { return true };
+        missed(objective.ratio.powf((fit as f64 / all as f64).sqrt())) <= LARGEST_MISSED
+    }
+
+    /// Why there is no answer, in a sentence.
+    pub(crate) fn not_quiet(&self) -> String {
+        let out = self.sentence().unwrap_or_else(|| "too few runs count".to_owned());
+        let (fit, all) = self.all_pairs();
+        let left = format!("{fit} of {all} pairs with today's setting are left");
+        let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));
+        let part = if is_forgiven {
+            ""
+        } else {
+            ", or with `--beside` if that is part of the case"
+        };
+        format!("{out}; {left}: run again on quiet hosts{part}")
+    }
+
+    /// What a recommendation says then.
+    pub(crate) fn reason(&self) -> Vec<String> {
+        vec!["Trials that were disturbed are no ground for a change.".to_owned()]
+    }
+
+    /// What went on beside the runs, where that is part of the case: who, how much, and how often it switched.
+    pub fn beside_in_words(&self) -> Option<String> {
+        let condition = self.condition.as_ref()?;
+        let named = self.disturbers.iter().take(MOST_NAMED);
+        let named: Vec<String> = named
+            .map(|one| format!("{} ({:.0} switches/s)", one.words(), one.switches_per_s))
+            .collect();
+        let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        Some(format!("the answer holds {condition}{who}"))
+    }
+}
+
+/// The pairs of each other setting and workload with the first one's runs of the same block.
+fn pairs(
+    rows: &[Row],
+    beside: bool,
+    reads: impl Fn(usize) -> bool,
+) -> BTreeMap<(usize, usize), (usize, usize)> {
+    let firsts: BTreeMap<(usize, u32), bool> = rows
+        .iter()
+        .filter(|row| row.setting == 0)
+        .map(|row| ((row.workload, row.block), row.observation.is_fit(beside)))
+        .into_map();
+    let mut pairs: BTreeMap<_, (usize, usize)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.setting != 0 && reads(row.workload)) {
+        let Some(first) = firsts.get(&(row.workload, row.block)) else { continue };
+        let of_cell = pairs.entry((row.setting, row.workload)).or_default();
+        of_cell.0 += usize::from(*first && row.observation.is_fit(beside));
+        of_cell.1 += 1;
+    }
+    pairs
+}
+
+fn disturbers(rows: &[Row]) -> Vec<Disturber> {
+    let mut found: BTreeMap<(&str, &str), (BTreeSet<usize>, Disturber)> = BTreeMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        for host in &row.observation.hosts {
+            for OtherProcess { name, cpu_ratio, cpus, switches_per_s, .. } in &host.others {
+                let new = || {
+                    let none = Disturber {
+                        host: host.host.clone(),
+                        name: plain(name),
+                        cpu_ratio: 0.0,
+                        cpus: CpuSet::new(),
+                        switches_per_s: 0.0,
+                    };
+                    (BTreeSet::new(), none)
+                };
+                let (places, sum) = found.entry((&host.host, name)).or_insert_with(new);
+                places.insert(place);
+                sum.cpu_ratio += cpu_ratio;
+                sum.switches_per_s += switches_per_s;
+                sum.cpus = sum.cpus.iter().chain(cpus.iter()).collect();
+            }
+        }
+    }
+    let mean = |(places, sum): (BTreeSet<usize>, Disturber)| {
+        let times = places.len() as f64;
+        let cpu_ratio = sum.cpu_ratio / times;
+        (times * cpu_ratio, Disturber { cpu_ratio, switches_per_s: sum.switches_per_s / times, ..sum })
+    };
+    let mut found: Vec<(f64, Disturber)> = found.into_values().map(mean).collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().map(|(_, one)| one).collect()
+}
+
+/// A process has any name that it likes.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
+/// What was done beside the runs that count, by host.
+fn condition(results: &Results) -> Option<String> {
+    if !results.beside {
+        return None;
+    }
+    let fit = || results.rows.iter().filter(|row| row.observation.is_fit(true));
+    let hosts: BTreeSet<&str> =
+        fit().flat_map(|row| &row.observation.hosts).map(|host| host.host.as_str()).into_set();
+    let mean = |name: &str, of: &dyn Fn(&HostObservation) -> Option<f64>| {
+        let own = fit().flat_map(|row| &row.observation.hosts).filter(|host| host.host == name);
+        let shares: Vec<f64> = own.filter_map(of).collect();
+        shares.iter().sum::<f64>() / shares.len().max(1) as f64
+    };
+    let mut parts = Vec::new();
+    for name in hosts {
+        let work = mean(name, &|host| {
+            let window = host.window.as_secs_f64();
+            Some(host.other_work_cpu?.as_secs_f64() / window).filter(|share| share.is_finite())
+        });
+        let stolen = mean(name, &|host| {
+            let time = host.cpu();
+            Some(time.steal.as_secs_f64() / time.total().as_secs_f64())
+                .filter(|share| share.is_finite())
+        });
+        if work >= NAMED_SHARE {
+            parts.push(format!("{} of other work on {name}", share(work)));
+        }
+        if stolen >= NAMED_SHARE {
+            parts.push(format!("{} of {name}'s time stolen", share(stolen)));
+        }
+    }
+    (!parts.is_empty()).then(|| format!("beside {}", parts.join(" and ")))
+}
+
+fn share(share: f64) -> String {
+    words::percent((share * 100.0).round() / 100.0)
+}
