@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::PlanSearch;
+use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
@@ -495,6 +496,9 @@ impl Session<'_> {
         self.aborted_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
+        for check in &observation.checks {
+            debug_assert!(CheckRow::of(&check.name).is_some(), "{} has no row", check.name);
+        }
         let row = Row { block, setting, workload, started_unix_ms, observation };
         let place = self.places.get(&(setting, workload)).copied();
         self.db.append_as(self.id, &self.results, &row, place)?;

@@ -103,7 +103,8 @@ mod tests {
             fs::write(root.path().join("cpu.stat"), text).unwrap();
         };
         write(3);
-        let read = || Throttles(BTreeMap::from([("quota".to_owned(), throttled(root.path()).unwrap())]));
+        let read =
+            || Throttles(BTreeMap::from([("quota".to_owned(), throttled(root.path()).unwrap())]));
         let before = read();
         assert_eq!(before.until(&read()), Vec::<String>::new());
         write(5);

@@ -91,8 +91,7 @@ impl Fitness {
                 }
             }
         }
-        found.causes =
-            causes.into_iter().map(|(place, runs)| (&CHECKS[place], runs)).collect();
+        found.causes = causes.into_iter().map(|(place, runs)| (&CHECKS[place], runs)).collect();
         found.causes.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
         found.pairs = pairs(&results.rows, beside, reads);
         found.disturbers = disturbers(&results.rows);
@@ -183,11 +182,8 @@ impl Fitness {
         let (fit, all) = self.all_pairs();
         let left = format!("{fit} of {all} pairs with today's setting are left");
         let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));
-        let part = if is_forgiven {
-            ""
-        } else {
-            ", or with `--beside` if that is part of the case"
-        };
+        let part =
+            if is_forgiven { "" } else { ", or with `--beside` if that is part of the case" };
         format!("{out}; {left}: run again on quiet hosts{part}")
     }
 
@@ -255,7 +251,10 @@ fn disturbers(rows: &[Row]) -> Vec<Disturber> {
     let mean = |(places, sum): (BTreeSet<usize>, Disturber)| {
         let times = places.len() as f64;
         let cpu_ratio = sum.cpu_ratio / times;
-        (times * cpu_ratio, Disturber { cpu_ratio, switches_per_s: sum.switches_per_s / times, ..sum })
+        (
+            times * cpu_ratio,
+            Disturber { cpu_ratio, switches_per_s: sum.switches_per_s / times, ..sum },
+        )
     };
     let mut found: Vec<(f64, Disturber)> = found.into_values().map(mean).collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -303,4 +302,168 @@ fn condition(results: &Results) -> Option<String> {
 
 fn share(share: f64) -> String {
     words::percent((share * 100.0).round() / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Check;
+    use latput_trial::check::{KNOB_DRIFT, STEAL};
+    use latput_units::{CpuId, Nanos, Rng};
+
+    use super::*;
+    use crate::Summary;
+    use crate::synthetic::{Figures, noise, results, rr};
+
+    /// Forty blocks in which `20us` is a half worse, but looks three times as good as `off` where other work disturbs both.
+    fn faked(seed: u64, share: f64) -> Results {
+        let mut rng = Rng::from_seed(seed);
+        let mut made = results(&["off", "20us"], &[rr("rr")], 40, |setting, _| Figures {
+            rate: 1e5,
+            p99_us: Some([60.0, 90.0][setting] * noise(&mut rng, 0.05)),
+            service_demand_us: 2.0,
+        });
+        for row in &mut made.rows {
+            if Rng::split(seed, u64::from(row.block)).uniform() < share {
+                let p99_us = [3000.0, 1000.0][row.setting] * noise(&mut rng, 0.05);
+                let figures = Figures { rate: 1e5, p99_us: Some(p99_us), service_demand_us: 2.0 };
+                row.observation = crate::synthetic::observation(&rr("rr"), figures);
+                disturb(row, OTHER_WORK);
+            }
+        }
+        made.goal = Some("latency".to_owned());
+        made
+    }
+
+    fn disturb(row: &mut Row, check: &str) {
+        row.observation.checks.push(Check {
+            name: check.to_owned(),
+            passed: false,
+            detail: String::new(),
+        });
+        let host = &mut row.observation.hosts[0];
+        host.host = "b".to_owned();
+        host.other_work_cpu = Some(Nanos::from_ms(300));
+        host.others = vec![OtherProcess {
+            name: "sha\u{1b}sum".to_owned(),
+            pid: 7,
+            cpu_ratio: 0.3,
+            cpus: [CpuId(1)].into_iter().collect(),
+            switches_per_s: 120.0,
+        }];
+    }
+
+    fn headline(results: &Results) -> Headline {
+        Summary::of(results).headline.unwrap()
+    }
+
+    #[test]
+    fn a_disturbance_that_fakes_an_answer_never_sets_it() {
+        for seed in 0..20 {
+            for share in [0.1, 0.3, 0.45, 0.6, 0.9, 1.0] {
+                let made = faked(seed, share);
+                let found = headline(&made);
+                let fitness = Fitness::of(&made);
+                if 2 * fitness.unfit > fitness.runs {
+                    assert!(matches!(found, Headline::NotQuiet(_)), "{seed} {share}: {found:?}");
+                } else {
+                    assert!(matches!(found, Headline::Stay(_)), "{seed} {share}: {found:?}");
+                }
+            }
+        }
+        // The same runs without the check are what the check is for.
+        let mut unchecked = faked(1, 0.9);
+        unchecked.rows.iter_mut().for_each(|row| row.observation.checks.clear());
+        assert!(matches!(headline(&unchecked), Headline::Set(_)));
+    }
+
+    #[test]
+    fn who_disturbed_how_much_is_out_and_the_way_on_are_told() {
+        let Headline::NotQuiet(sentence) = headline(&faked(1, 1.0)) else { panic!() };
+        let expected = "80 of 80 trials are out: other programs used the hosts' CPUs (sha?sum 30 % of CPU 1 on b); 0 of \
+                        40 pairs with today's setting are left: run again on quiet hosts, or with `--beside` if that is \
+                        part of the case";
+        assert_eq!(sentence, expected);
+    }
+
+    #[test]
+    fn an_answer_beside_other_work_says_so() {
+        let made = Results { beside: true, ..faked(1, 1.0) };
+        assert!(matches!(headline(&made), Headline::Set(_)));
+        let fitness = Summary::of(&made).fitness;
+        assert_eq!(fitness.condition.as_deref(), Some("beside 30 % of other work on b"));
+        let words = fitness.beside_in_words().unwrap();
+        assert!(words.ends_with("b: sha?sum 30 % of CPU 1 on b (120 switches/s)"), "{words}");
+        let quiet = Results { beside: true, ..faked(1, 0.0) };
+        assert_eq!(Fitness::of(&quiet).condition, None);
+    }
+
+    #[test]
+    fn a_run_leaves_with_its_pair_and_no_other() {
+        let mut made = results(&["off", "on", "up"], &[rr("rr")], 10, |_, _| Figures {
+            rate: 1e5,
+            p99_us: Some(50.0),
+            service_demand_us: 2.0,
+        });
+        disturb(&mut made.rows[0], STEAL); // `off` in block 0
+        disturb(&mut made.rows[4], KNOB_DRIFT); // `on` in block 1
+        let fitness = Fitness::of(&made);
+        assert_eq!((fitness.unfit, fitness.runs), (2, 30));
+        assert_eq!(fitness.pairs, BTreeMap::from([((1, 0), (8, 10)), ((2, 0), (9, 10))]));
+        let labels = ["off", "on", "up"].map(str::to_owned);
+        let words = fitness.by_setting_in_words(&labels).unwrap();
+        assert_eq!(words, "1 of 10 with `off`, 1 of 10 with `on`, 0 of 10 with `up`");
+        let cells = Summary::of(&made).cells;
+        assert_eq!(cells.iter().map(|cell| cell.runs).collect::<Vec<_>>(), [9, 9, 10]);
+        let p99 = latput_trial::Metric::LatencyNsP99;
+        assert_eq!(cells[1].against_first[&p99].runs, 8);
+    }
+
+    #[test]
+    fn a_run_of_which_half_counts_is_judged_and_of_less_is_not() {
+        let judged = |out: u32| {
+            let mut made = faked(3, 0.0);
+            for row in made.rows.iter_mut().filter(|row| row.block < out) {
+                disturb(row, STEAL);
+            }
+            headline(&made).kind()
+        };
+        assert_eq!((judged(20), judged(21)), ("stay", "no_answer"));
+    }
+
+    #[test]
+    fn void_cpu_time_leaves_the_other_figures() {
+        let mut made = faked(1, 0.0);
+        for row in &mut made.rows {
+            row.observation.checks.push(Check {
+                name: "cpu-parts-add-up".to_owned(),
+                passed: false,
+                detail: String::new(),
+            });
+        }
+        assert!(matches!(headline(&made), Headline::Stay(_)));
+        let of_cpu = Results { goal: Some("cpu".to_owned()), ..made };
+        let summary = Summary::of(&of_cpu);
+        assert!(matches!(summary.headline, Some(Headline::NoAnswer(_))), "{:?}", summary.headline);
+        let demand = latput_trial::Metric::SutServiceDemandUs;
+        assert!(summary.cells[1].metrics.contains_key(&demand), "tables show it");
+        assert!(!summary.cells[1].against_first.contains_key(&demand));
+    }
+
+    #[test]
+    fn an_answer_that_only_noise_hides_is_not_blamed_on_disturbance() {
+        let noisy = |out: u32| {
+            let mut rng = Rng::from_seed(4);
+            let mut made = results(&["off", "20us"], &[rr("rr")], 8, |_, _| Figures {
+                rate: 1e5,
+                p99_us: Some(50.0 * noise(&mut rng, 1.5)),
+                service_demand_us: 2.0,
+            });
+            made.rows.iter_mut().filter(|row| row.block < out).for_each(|row| disturb(row, STEAL));
+            made.goal = Some("latency".to_owned());
+            headline(&made)
+        };
+        assert!(matches!(noisy(0), Headline::NoAnswer(_)));
+        assert!(matches!(noisy(1), Headline::NoAnswer(_)), "eight would not have been enough");
+        assert!(matches!(noisy(7), Headline::NotQuiet(_)));
+    }
 }

@@ -87,8 +87,10 @@ impl Summary {
                 "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
             ));
         }
-        let cells: Vec<Cell> =
-            shown.cells().map(|(at, of_cell)| cell(results, (&runs, &shown), at, of_cell)).collect();
+        let cells: Vec<Cell> = shown
+            .cells()
+            .map(|(at, of_cell)| cell(results, (&runs, &shown), at, of_cell))
+            .collect();
         let mut unjudged = None;
         let recommendation = results.goal.as_ref().and_then(|text| {
             let goal = Goal::parse_kept(text).map_err(|error| error.to_string());

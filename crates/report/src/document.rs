@@ -12,7 +12,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use latput_model::{Cell, Summary};
+use latput_model::{Cell, Disturber, Fitness, Headline, Summary};
 use latput_stats as stats;
 use latput_trial::metric::CustomMetric;
 use latput_trial::results::LabelledSetting;
@@ -148,11 +148,11 @@ pub struct OtherProcessDocument {
     /// Its name.
     pub name: String,
     /// Its share of a CPU in the trials in which it was seen.
-    pub cpu_ratio: f64,
+    pub cpu_ratio: Option<f64>,
     /// The host's CPUs that it ran on, such as `0-3`.
     pub cpus: String,
     /// Times that it gave up or lost a CPU, per second.
-    pub switches_per_s: f64,
+    pub switches_per_s: Option<f64>,
 }
 
 /// Something on a host that could disturb the trials.

@@ -14,7 +14,7 @@ use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
-use crate::view::{View, cpu_sources, estimate, is_too_wide};
+use crate::view::{View, capitalised, cpu_sources, estimate, is_too_wide};
 
 /// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -171,10 +171,8 @@ impl<'a> View<'a> {
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        let has_answer = !matches!(
-            self.summary.headline,
-            Some(Headline::NoAnswer(_) | Headline::NotQuiet(_))
-        );
+        let has_answer =
+            !matches!(self.summary.headline, Some(Headline::NoAnswer(_) | Headline::NotQuiet(_)));
         let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
         advice.is_some_and(|advice| advice.setting == setting)
     }

@@ -53,8 +53,20 @@ pub(super) fn other_traffic(hosts: &[HostObservation]) -> Option<Check> {
     };
     let own = &sut.interface;
     let ways = [
-        ("in", own.rx_packets as f64, all(|it| it.tx_packets), own.rx_bytes as f64, all(|it| it.tx_bytes)),
-        ("out", own.tx_packets as f64, all(|it| it.rx_packets), own.tx_bytes as f64, all(|it| it.rx_bytes)),
+        (
+            "in",
+            own.rx_packets as f64,
+            all(|it| it.tx_packets),
+            own.rx_bytes as f64,
+            all(|it| it.tx_bytes),
+        ),
+        (
+            "out",
+            own.tx_packets as f64,
+            all(|it| it.rx_packets),
+            own.tx_bytes as f64,
+            all(|it| it.rx_bytes),
+        ),
     ];
     let at_rest = PACKETS_PER_S_AT_REST * sut.window.as_secs_f64();
     // Offloads count large packets or small ones, so that only both counts together tell of other traffic.
