@@ -64,3 +64,6 @@ impl Session<'_> {
 fn is_quiet(host: &Surroundings) -> bool {
     host.busy_ratio <= BUSY_LIMIT && host.steal_ratio <= STEAL_LIMIT
 }
+
+#[cfg(test)]
+mod tests;
