@@ -3,6 +3,7 @@
 mod check;
 mod live;
 mod order;
+mod quiet;
 mod search;
 mod slices;
 mod suggested;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::PlanSearch;
+use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
@@ -307,6 +309,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
         source: None,
         today,
         findings: Vec::new(),
+        beside: method.beside,
     }
 }
 
@@ -339,8 +342,11 @@ impl Session<'_> {
         let method = self.run.plan.method;
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let mut patience = self.patience();
         for block in 0..method.repetitions_min {
+            let before = self.results.rows.len();
             self.block(runner, block, &settings, &every)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         if matches!(self.run.part, RunPart::Shard(_)) {
             return Ok(()); // the stopping rule looks at the trials of all shards
@@ -367,6 +373,7 @@ impl Session<'_> {
             }
             self.results.planned_trials = (before + trials) as u64;
             self.block(runner, block, &settings, &too_wide)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         Ok(())
     }
@@ -489,6 +496,9 @@ impl Session<'_> {
         self.aborted_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
+        for check in &observation.checks {
+            debug_assert!(CheckRow::of(&check.name).is_some(), "{} has no row", check.name);
+        }
         let row = Row { block, setting, workload, started_unix_ms, observation };
         let place = self.places.get(&(setting, workload)).copied();
         self.db.append_as(self.id, &self.results, &row, place)?;

@@ -86,6 +86,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
         notes: Vec::new(),
     };
     let mut left_out = Vec::new();

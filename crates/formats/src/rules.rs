@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_trial::check::FEW_OBSERVATIONS;
 use latput_trial::{Check, Metric};
 
 use crate::program::ReadError;
@@ -30,8 +31,6 @@ const RATES: &[(Metric, &str)] = &[
     (Metric::TransactionsPerS, "no request was answered"),
     (Metric::ThroughputBps, "no data arrived"),
 ];
-/// Observations that a percentile needs: one of them is beyond it.
-const NEEDED: &[(Metric, u64)] = &[(Metric::LatencyNsP99, 100), (Metric::LatencyNsP999, 1000)];
 /// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1 %.
 const BIN: f64 = 0.02;
 /// Share by which bytes, a time and a rate may differ: programs print times in steps of 10 ms, and begin to count at
@@ -114,19 +113,17 @@ pub fn few_observations(
     transactions: Option<u64>,
 ) -> Option<Check> {
     let done = transactions?;
-    let known =
-        NEEDED.iter().filter(|(metric, needed)| metrics.contains_key(metric) && done < *needed);
-    let names: Vec<String> =
-        known.map(|(metric, needed)| format!("`{metric}` needs {needed}")).collect();
+    let too_few = |metric: &Metric| {
+        let needed = metric.needed_observations().filter(|needed| done < *needed)?;
+        Some(format!("`{metric}` needs {needed}"))
+    };
+    let names: Vec<String> = metrics.keys().filter_map(too_few).collect();
     (!names.is_empty()).then(|| Check {
         name: FEW_OBSERVATIONS.to_owned(),
         passed: false,
         detail: format!("{done} transactions: {}", names.join(", ")),
     })
 }
-
-/// The name of the check on the number of observations.
-const FEW_OBSERVATIONS: &str = "few-observations";
 
 fn contradiction(one: Metric, value: f64, how: &str, other: &str, other_value: f64) -> ReadError {
     ReadError::Contradiction(format!(

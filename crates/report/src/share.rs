@@ -65,6 +65,7 @@ pub fn shared(results: &Results) -> Results {
         source: _,
         today,
         findings,
+        beside,
     } = results;
     let without_names = |text: &String| names.without(text);
     Results {
@@ -97,6 +98,7 @@ pub fn shared(results: &Results) -> Results {
             .map(|host| HostToday { host: names.host(&host.host, host.role), ..host.clone() })
             .collect(),
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
+        beside: *beside,
     }
 }
 
@@ -158,6 +160,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
     let host = |host: &HostObservation| HostObservation {
         host: names.host(&host.host, host.role),
         tcp_groups: of_ports(&host.tcp_groups),
+        others: Vec::new(), // names of somebody's programs
         ..host.clone()
     };
     let check = |check: &Check| Check {
