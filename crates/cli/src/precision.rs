@@ -1,5 +1,6 @@
 //! The wanted precision of figures: flags that `run` and `measure` share.
 
+use latput_trial::Plan;
 use latput_trial::plan::Method;
 use latput_units::text::parse_percent;
 
@@ -46,6 +47,38 @@ impl Precision {
         ];
         let given = flags.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
         given.fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"))
+    }
+}
+
+/// Whether a run ends at its first answer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FirstArg {
+    /// Stop as soon as the goal has a proven answer. The looks for it share the chance of error, so that it is no
+    /// less certain than the answer of the whole run.
+    #[arg(long)]
+    first: bool,
+}
+
+impl FirstArg {
+    /// Lets a plan end there. Without a goal there is no answer, and live traffic has rules of its own.
+    pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), CliError> {
+        if self.first && plan.goal.is_none() {
+            return Err(CliError::usage(
+                "--first stops at the answer to a goal, and the plan has none: give `--goal latency` or another",
+            ));
+        }
+        if self.first && plan.live().is_some() {
+            return Err(CliError::usage(
+                "--first does not go with live traffic: it ends by itself once every setting is decided",
+            ));
+        }
+        plan.method.first = self.first;
+        Ok(())
+    }
+
+    /// The flag as a line of a plan's text.
+    pub(crate) const fn plan_line(&self) -> &'static str {
+        if self.first { "# --first\n" } else { "" }
     }
 }
 

@@ -25,6 +25,7 @@ mod comparison;
 mod condition;
 mod elimination;
 mod headline;
+mod looks;
 mod reason;
 mod recommendation;
 pub(crate) mod smallest;
@@ -34,6 +35,7 @@ use comparison::{Claim, Comparison, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use headline::LARGEST_MISSED;
+pub use looks::{EarlyAnswer, Looks, early_answer};
 pub use smallest::SmallestEffect;
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the

@@ -17,6 +17,7 @@ use crate::commands::report;
 use crate::commands::run::{checked_plan, conclude, open_both, read_text};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
+use crate::precision::FirstArg;
 use crate::progress::{ProgressArgs, Shown};
 use crate::targets::HostArgs;
 
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     ask_tell: bool,
     /// Simulate only every COUNT-th trial of the next block of the search in --from: `3/16`, or counted from 0
     /// `index:2/16`. `latput merge` joins the shards to the blocks before.
-    #[arg(long, value_name = "NUMBER/COUNT", requires = "from", conflicts_with = "ask_tell")]
+    #[arg(long, value_name = "NUMBER/COUNT", requires = "from", conflicts_with_all = ["ask_tell", "first"])]
     shard: Option<Shard>,
     /// The results file of the search so far, which a shard reads.
     #[arg(long, value_name = "FILE", requires = "shard")]
@@ -58,6 +59,8 @@ pub(crate) struct Args {
     /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
+    #[command(flatten)]
+    first: FirstArg,
     #[command(flatten)]
     watch: ProgressArgs,
 }
@@ -74,6 +77,8 @@ impl Args {
             plan.method.design = Some(Design::Search);
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
+        self.first.apply(&mut plan)?;
+        let text = text + self.first.plan_line();
         let place = self.hosts.named(&self.on, &plan)?;
         let files = UsedFiles::of(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::live_args::LiveArgs;
 use crate::output;
+use crate::precision::FirstArg;
 use crate::targets::{self, HostArgs, NamedTestbed};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
@@ -46,6 +47,7 @@ Examples:
   latput tune --on rack.toml                 hosts of your own: the knobs that their NIC can have set
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
+  latput tune --first                        stops at the first proven answer, often within a minute
   latput tune --on rack.toml --check         would it start, how many trials, how long
   latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
@@ -78,6 +80,8 @@ pub(crate) struct Args {
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
+    #[command(flatten)]
+    first: FirstArg,
     #[command(flatten)]
     own: CommandArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
@@ -188,11 +192,13 @@ impl Args {
             run::checked_plan(file, &text, self.goal.clone())?
         };
         plan.method.budget = self.budget.or(plan.method.budget);
+        self.first.apply(&mut plan)?;
         choose_design(&mut plan);
         let text = match self.budget {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
+        let text = text + self.first.plan_line();
         check_guards(file, &plan)?;
         let text = text + &self.own.plan_lines() + &self.live.plan_lines();
         Ok((plan, text))

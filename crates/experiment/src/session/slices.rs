@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use latput_model::goal::Measure;
 use latput_model::{Eliminated, Goal, eliminated};
+use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Workload};
 use latput_units::{Nanos, Rng};
@@ -29,6 +30,8 @@ const LENGTH_PER_CUT: u64 = 6;
 const STINT: Nanos = Nanos::from_s(10);
 /// Fewest rounds of a stint.
 const ROUNDS_AT_LEAST: u64 = 2;
+/// Most rounds of the first stint of a workload: enough for the first look.
+const FIRST_ROUNDS: u32 = 4;
 /// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
 
@@ -57,12 +60,39 @@ impl Layout {
     const fn measured(self) -> Nanos {
         self.length.saturating_sub(self.cut)
     }
+}
 
-    /// The number of rounds with the measured time of `repetitions` trials of `duration`.
-    fn rounds(self, repetitions: u32, duration: Nanos) -> u32 {
-        let time = duration.saturating_mul(u64::from(repetitions)).as_ns();
-        u32::try_from(time.div_ceil(self.measured().as_ns().max(1))).unwrap_or(u32::MAX)
+/// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
+const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
+
+/// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
+/// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
+pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
+    let rounds = |repetitions: u32| {
+        let time = method.duration.saturating_mul(u64::from(repetitions)).as_ns();
+        u32::try_from(time.div_ceil(USUAL.measured().as_ns())).unwrap_or(u32::MAX)
+    };
+    (rounds(method.repetitions_min), rounds(method.repetitions_max))
+}
+
+/// Rounds that can prove something: those of the first two stints.
+pub(super) const LEAST_ROUNDS: u32 = 2 * FIRST_ROUNDS;
+
+/// About the time of so many rounds of these settings and workloads, with the search for carry-over before them.
+pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &Method) -> Nanos {
+    let settings = usize::try_from(settings).unwrap_or(usize::MAX);
+    let (mut stints, mut done) = (0_u64, 0_u32);
+    while done < rounds {
+        done = done.saturating_add(rounds_of_stint(settings, done, rounds, USUAL));
+        stints += 1;
     }
+    let beside: Nanos = method.warmup + super::TRIAL_OVERHEAD.into();
+    let of_workload = LENGTH
+        .saturating_mul(settings as u64)
+        .saturating_mul(rounds.into())
+        .saturating_add(beside.saturating_mul(stints));
+    let search = STEP.saturating_mul((2 * SWITCHES * STEPS) as u64).saturating_add(beside);
+    of_workload.saturating_mul(workloads).saturating_add(search)
 }
 
 impl Session<'_> {
@@ -72,14 +102,11 @@ impl Session<'_> {
         let runner = runner.slices().ok_or(Error::NoSlices)?;
         let layout = self.layout(runner)?;
         self.slice = Some(layout.length);
-        let method = self.run.plan.method;
-        let least = layout.rounds(method.repetitions_min, method.duration);
-        let most = layout.rounds(method.repetitions_max, method.duration);
+        let (least, most) = rounds_of(&self.run.plan.method);
         let settings = self.results.settings.len();
         let read = read_by_goal(self.results.goal.as_deref(), &self.results.workloads);
-        let round = settings * self.results.workloads.len();
-        self.results.planned_trials = u64::from(least) * round as u64;
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
+        let mut looking = self.looking(most)?;
         for cycle in 0.. {
             let rounds = self.rounds();
             let too_wide = latput_model::too_wide(&self.results);
@@ -97,20 +124,30 @@ impl Session<'_> {
             for workload in workloads {
                 let alive: Vec<usize> =
                     (0..settings).filter(|setting| !dropped.contains(setting)).collect();
-                let rounds = rounds_of_stint(alive.len(), layout);
                 let first = self.rounds()[workload];
+                let until = if first < least { least } else { most };
+                let rounds = rounds_of_stint(alive.len(), first, until, layout);
                 let stint = self.stint(workload, &alive, first..first + rounds, layout);
                 if first > 0 && !self.fits(&stint) {
                     let note = "the time budget is used up";
                     self.results.notes.push(note.to_owned());
+                    self.ended_by_its_rules();
                     return Ok(());
                 }
                 self.run_stint(runner, stint)?;
             }
-            // The eliminations of a run share its chance of error by the rounds before them.
-            let seen = |rounds: Vec<u32>| rounds.into_iter().max().unwrap_or(0).min(most);
-            let share = f64::from(seen(self.rounds()) - seen(rounds)) / f64::from(most.max(1));
-            self.drop_losers(&mut dropped, share);
+            let seen = |rounds: &[u32]| {
+                let of_goal = rounds.iter().zip(&read).filter(|(_, is_read)| **is_read);
+                of_goal.map(|(rounds, _)| *rounds).min().unwrap_or(0)
+            };
+            if !looking.looks.is_due(seen(&rounds), seen(&self.rounds())) {
+                continue;
+            }
+            self.drop_losers(&mut dropped, self.share_of_look(&looking));
+            self.plan_the_rest(least, settings - dropped.len());
+            if self.look(&mut looking, self.time_left(most, settings - dropped.len())) {
+                return Ok(());
+            }
             if dropped.len() + 1 == settings && settings > 1 {
                 self.remark("one setting is left: nothing more to compare".to_owned());
                 self.ended_by_its_rules();
@@ -121,8 +158,29 @@ impl Session<'_> {
     }
 
     /// Counts the planned trials: settings that were dropped have fewer.
-    fn ended_by_its_rules(&mut self) {
+    pub(super) fn ended_by_its_rules(&mut self) {
         self.results.planned_trials = self.results.rows.len() as u64;
+    }
+
+    /// The slices of `settings` until each workload has so many rounds.
+    fn slices_until(&self, rounds: u32, settings: usize) -> u64 {
+        let missing = |done: &u32| u64::from(rounds.saturating_sub(*done));
+        self.rounds().iter().map(missing).sum::<u64>() * settings as u64
+    }
+
+    /// Counts the planned trials after settings were dropped.
+    fn plan_the_rest(&mut self, least: u32, settings: usize) {
+        self.results.planned_trials =
+            self.results.rows.len() as u64 + self.slices_until(least, settings);
+    }
+
+    /// The longest time that the run goes on.
+    fn time_left(&self, most: u32, settings: usize) -> Option<Nanos> {
+        let slices = u32::try_from(self.slices_until(most, settings)).unwrap_or(u32::MAX);
+        let longest: Nanos = (self.trial_time() * slices).into();
+        let budget = self.run.plan.method.budget;
+        let of_budget = budget.map(|it| it.saturating_sub(self.begun.elapsed().into()));
+        Some(of_budget.map_or(longest, |left| left.min(longest)))
     }
 
     /// The next round of each workload.
@@ -252,11 +310,17 @@ fn layout_note(
     )
 }
 
-/// Rounds of a stint with this number of settings.
-fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
+/// Rounds of a stint with this number of settings after so many rounds of its workload. The first stints are short, so
+/// that all workloads are seen early; stints grow with the rounds that they add to.
+/// None goes beyond `until`; a rest that is too short for a stint of its own belongs to the last one.
+fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: Layout) -> u32 {
     let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
-    let rounds = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
+    let usual = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
+    let early = u64::from(FIRST_ROUNDS.max(before / 2));
+    let wanted = usual.min(early);
+    let left = u64::from(until.saturating_sub(before)).max(1);
+    let rounds = if left < wanted + ROUNDS_AT_LEAST { left.min(at_most) } else { wanted };
     u32::try_from(rounds).expect("a stint has few rounds")
 }
 
@@ -343,11 +407,14 @@ mod tests {
     #[test]
     fn a_stint_is_some_ten_seconds_and_no_message_of_megabytes() {
         let layout = Layout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
-        assert_eq!(rounds_of_stint(5, layout), 8);
-        assert_eq!(rounds_of_stint(2, layout), 20);
-        assert_eq!(rounds_of_stint(100, layout), 2);
-        assert_eq!(rounds_of_stint(1000, layout), 1);
-        assert_eq!(layout.rounds(5, Nanos::from_s(1)), 23, "5 s in slices of 225 ms");
+        let of = |settings: usize, before: u32| rounds_of_stint(settings, before, 1_000, layout);
+        assert_eq!([of(5, 40), of(2, 40), of(100, 40), of(1000, 40)], [8, 20, 2, 1]);
+        // The first of each workload is short, and later ones grow with what there is.
+        assert_eq!([0, 4, 8, 12].map(|before| of(2, before)), [4, 4, 4, 6]);
+        // None goes beyond what is planned, and no rest of a round is left.
+        assert_eq!([18, 17, 22, 23].map(|it| rounds_of_stint(5, it, 23, layout)), [5, 6, 1, 1]);
+        let method = Method { duration: Nanos::from_s(1), ..Method::default() };
+        assert_eq!(rounds_of(&method), (23, 134), "5 and 30 s in slices of 225 ms");
     }
 
     #[test]

@@ -213,13 +213,16 @@ fn factors(
             let problem = format!("factor `{}` has more than {MAX_LIST} levels", name.get_ref());
             return Err(source.error(levels.span(), problem));
         }
+        let levels_span = levels.span();
         let levels = levels
             .get_ref()
             .iter()
             .map(|written| level(&targets, written))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|problem| source.error(levels.span(), problem))?;
-        factors.push(Factor { targets, levels });
+        let factor = Factor { targets, levels };
+        factor.check_levels().map_err(|problem| source.error(levels_span, problem))?;
+        factors.push(factor);
     }
     Ok(factors)
 }
@@ -430,6 +433,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
         budget,
         allow_link_reset: written.allow_link_reset,
+        first: false,
     })
 }
 
@@ -483,6 +487,7 @@ impl Default for Method {
             seed: None,
             budget: None,
             allow_link_reset: false,
+            first: false,
         }
     }
 }
@@ -642,6 +647,12 @@ mod tests {
     #[test]
     fn plans_that_are_empty_contradictory_or_endless_are_refused() {
         check("", 1, "no workload");
+        check(
+            "[factors]\n\"rx-usecs + rx-frames\" = [[\"20us\", 100], [20, 100]]\n\
+             [[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "levels 1 and 2 of `rx-usecs + rx-frames` are the same (20us, 100)",
+        );
         check("[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"", 4, "no level");
         check("[[workload]]\nkind = \"tcp_rr\"\nburst = []", 5, "lists no value");
         check(
