@@ -2,6 +2,7 @@
 
 use latput_model::Comparison;
 use latput_trial::Results;
+use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
@@ -35,6 +36,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    let pairs: Vec<Pair> = comparisons.iter().map(pair).collect();
     let context = minijinja::context! {
         style => STYLE,
         title => base.name,
@@ -43,7 +45,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results) -> String {
         notes,
         header => CHANGED_HEADER,
         changed => changed(comparisons, base),
-        pairs => Value::from_serialize(comparisons.iter().map(pair).collect::<Vec<Pair>>()),
+        pairs => Value::from(Serde(&pairs)),
     };
     let text = environment
         .render_named_str("comparison.html", TEMPLATE, context)
