@@ -39,7 +39,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results) -> String {
     let pairs: Vec<Pair> = comparisons.iter().map(pair).collect();
     let context = minijinja::context! {
         style => STYLE,
-        title => base.name,
+        title => base.name.clone(),
         conclusion => conclusion(comparisons),
         method => method(comparisons),
         notes,
