@@ -271,7 +271,7 @@ pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
 }
 
 /// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.
-pub(crate) fn sentence(figure: &FigureComparison, results: &Results) -> String {
+pub fn sentence(figure: &FigureComparison, results: &Results) -> String {
     let [_, first, second, change, interval, verdict] = row(figure, results);
     let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };
     format!("{verdict}: {first}, then {second}: {change}{interval}")
