@@ -307,6 +307,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
         source: None,
         today,
         findings: Vec::new(),
+        beside: method.beside,
     }
 }
 

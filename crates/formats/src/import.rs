@@ -72,6 +72,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Resul
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
         notes: Vec::new(),
     };
     for (file, bytes) in files {

@@ -237,6 +237,8 @@ impl Sample {
             softirqs: difference("/proc/softirqs: NET_*", self.softirqs, later.softirqs)?,
             interrupts: difference("/proc/interrupts", self.interrupts, later.interrupts)?,
             interface: interface_between(&self.interface, &later.interface)?,
+            other_work_cpu: None,
+            others: Vec::new(),
             packets_per_interval: Vec::new(),
             tcp_retransmitted: difference(
                 "/proc/net/snmp: Tcp RetransSegs",

@@ -58,6 +58,7 @@ pub(crate) fn results(
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
     }
 }
 

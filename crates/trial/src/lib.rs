@@ -3,6 +3,7 @@
 //!
 //! The report, the model and the search use these types and do not know the testbed of a row.
 
+pub mod check;
 pub mod figures;
 pub mod live;
 pub mod metric;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use latput_knobs::State;
 use latput_stats::Histogram;
-use latput_units::{CpuId, Nanos};
+use latput_units::{CpuId, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 mod join;
@@ -229,6 +229,12 @@ pub struct HostObservation {
     pub napi_threads_cpu: Option<Nanos>,
     /// CPU time that latput's counter sampling took on this host.
     pub sampling_cpu: Nanos,
+    /// CPU time of processes on the host's CPUs that are not part of the trial; `None` where they cannot be told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_work_cpu: Option<Nanos>,
+    /// The busiest of those processes. For slices they are in the last slice of a stint, and are of the whole stint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherProcess>,
     /// NAPI polls on this host's CPUs, if the kernel shows them.
     pub napi: Option<NapiObservation>,
     /// `NET_RX` and `NET_TX` softirq runs on this host's CPUs.
@@ -314,6 +320,22 @@ impl Role {
             Self::Observer => "observer",
         }
     }
+}
+
+/// A process beside the trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherProcess {
+    /// Its name, from `/proc/PID/comm`.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// CPU time of its threads and of its finished children, as a share of one CPU.
+    pub cpu_ratio: f64,
+    /// The host's CPUs that its threads were last on.
+    pub cpus: CpuSet,
+    /// Times that its threads gave up or lost a CPU, per second of its life.
+    pub switches_per_s: f64,
 }
 
 /// One CPU in the window.
@@ -480,7 +502,8 @@ pub struct InterfaceCounters {
     pub tx_dropped: u64,
 }
 
-/// One check on a trial. A trial that fails one is marked, and never dropped silently.
+/// One check on a trial. A trial that fails one is marked. [`crate::check::CHECKS`] says what that voids; what is out is
+/// told with the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// Name of the check: `packets-per-transaction`, `cpu-parts-add-up`, `steal`.

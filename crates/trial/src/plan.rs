@@ -106,6 +106,8 @@ pub struct Method {
     pub budget: Option<Nanos>,
     /// Whether settings may take the link of a host's interface down and up.
     pub allow_link_reset: bool,
+    /// Whether the hosts' other work is part of the case: it makes no trial unfit.
+    pub beside: bool,
 }
 
 /// An error in a plan, with its place.

@@ -57,6 +57,10 @@ pub struct Results {
     /// What could disturb the trials, as found on the hosts before the first.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// Whether the hosts' other work is part of the case, as the plan says: it makes no trial unfit, and the answer
+    /// holds beside it.
+    #[serde(default)]
+    pub beside: bool,
 }
 
 /// The remark on results that came out of a report.

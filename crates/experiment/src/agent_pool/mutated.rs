@@ -129,6 +129,7 @@ fn results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
     }
 }
 

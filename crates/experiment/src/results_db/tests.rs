@@ -198,6 +198,7 @@ fn header() -> Results {
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
     }
 }
 

@@ -348,6 +348,7 @@ mod tests {
             source: None,
             today: Vec::new(),
             findings: Vec::new(),
+            beside: false,
             notes: Vec::new(),
         }
     }

@@ -221,6 +221,7 @@ impl Case<'_> {
             source: None,
             today: Vec::new(),
             findings: Vec::new(),
+            beside: false,
         }
     }
 

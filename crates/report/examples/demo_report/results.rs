@@ -61,6 +61,7 @@ pub(crate) fn demo() -> Results {
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
     }
 }
 

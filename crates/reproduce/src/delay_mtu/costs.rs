@@ -116,5 +116,6 @@ fn results(sweep: &Sweep) -> Results {
         source: None,
         today: Vec::new(),
         findings: Vec::new(),
+        beside: false,
     }
 }

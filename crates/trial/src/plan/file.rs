@@ -78,6 +78,8 @@ struct MethodFile {
     budget: Option<Spanned<Toml>>,
     #[serde(default)]
     allow_link_reset: bool,
+    #[serde(default)]
+    beside: bool,
 }
 
 #[derive(Deserialize)]
@@ -430,6 +432,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
         budget,
         allow_link_reset: written.allow_link_reset,
+        beside: written.beside,
     })
 }
 
@@ -483,6 +486,7 @@ impl Default for Method {
             seed: None,
             budget: None,
             allow_link_reset: false,
+            beside: false,
         }
     }
 }

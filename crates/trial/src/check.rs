@@ -1,0 +1,175 @@
+//! The checks of a trial, each with what its failure voids. Measuring code makes the checks; the model, tables and
+//! documents read here what they mean.
+
+use crate::observation::{Check, Observation};
+
+/// What a failed check takes away from a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Voids {
+    /// Nothing: the trial is marked, and its figures count. Either they hold all the same, or the setting itself may
+    /// be the cause, so that leaving its trials out would favour it.
+    Nothing,
+    /// The figures of CPU time.
+    Cpu,
+    /// All figures: something other than the setting changed what was measured. The trial is unfit.
+    Trial,
+    /// All figures, unless the plan says that the hosts' other work is part of the case (`beside = true`).
+    TrialUnlessBeside,
+}
+
+impl Voids {
+    /// The words in the table of `docs/checks.md`.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Cpu => "CPU figures",
+            Self::Trial => "the trial",
+            Self::TrialUnlessBeside => "the trial, unless `beside`",
+        }
+    }
+}
+
+/// One row of the table of checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckRow {
+    /// The name in results.
+    pub name: &'static str,
+    /// What its failure voids.
+    pub voids: Voids,
+    /// What it means that trials failed it, in the middle of a sentence; empty where it voids no trial.
+    pub meaning: &'static str,
+}
+
+const fn row(name: &'static str, voids: Voids, meaning: &'static str) -> CheckRow {
+    CheckRow { name, voids, meaning }
+}
+
+/// Other processes on the CPUs of an end.
+pub const OTHER_WORK: &str = "other-work";
+/// Time that a hypervisor gave to others.
+pub const STEAL: &str = "steal";
+/// A quota, or the heat of a CPU, held the traffic back.
+pub const THROTTLED: &str = "throttled";
+/// Packets of the interface that are not the trial's.
+pub const OTHER_TRAFFIC: &str = "other-traffic";
+/// A knob that somebody else changed.
+pub const KNOB_DRIFT: &str = "knob-drift";
+/// An end that did not begin or end its window when it was due.
+pub const ON_SCHEDULE: &str = "on-schedule";
+
+/// Every check of the tree.
+pub const CHECKS: &[CheckRow] = &[
+    row(OTHER_WORK, Voids::TrialUnlessBeside, "other programs used the hosts' CPUs"),
+    row(STEAL, Voids::TrialUnlessBeside, "the hypervisor gave CPU time to others"),
+    row(THROTTLED, Voids::TrialUnlessBeside, "a quota or the CPU's heat held the hosts back"),
+    row(OTHER_TRAFFIC, Voids::TrialUnlessBeside, "other traffic was on the interface"),
+    row(KNOB_DRIFT, Voids::Trial, "somebody else changed a knob"),
+    row(ON_SCHEDULE, Voids::Trial, "a host was held up"),
+    row("cpu-parts-add-up", Voids::Cpu, ""),
+    row("cpu-covers-window", Voids::Cpu, ""),
+    row("cpu-sources-agree", Voids::Cpu, ""),
+    row("sampling-cost", Voids::Cpu, ""),
+    row("started-together", Voids::Nothing, ""),
+    row("changed-in-cut", Voids::Nothing, ""),
+    row("wall-clock-step", Voids::Nothing, ""),
+    row("knob-without-effect", Voids::Nothing, ""),
+    row("steady", Voids::Nothing, ""),
+    row("timer-phase-lock", Voids::Nothing, ""),
+    row("packets-per-transaction", Voids::Nothing, ""),
+    row("retransmissions", Voids::Nothing, ""),
+    row("offered-rate-kept", Voids::Nothing, ""),
+    row("probe-on-schedule", Voids::Nothing, ""),
+    row("udp-receive-buffer", Voids::Nothing, ""),
+    row("sender-saturated", Voids::Nothing, ""),
+    row("program-errors", Voids::Nothing, ""),
+    row("auth-failures", Voids::Nothing, ""),
+    row(crate::live::GUARD_CHECK, Voids::Nothing, ""),
+    row(crate::live::BAN_CHECK, Voids::Nothing, ""),
+];
+
+impl CheckRow {
+    /// The row of a name. A name of another version has none, and voids nothing.
+    pub fn of(name: &str) -> Option<&'static Self> {
+        CHECKS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether its failure makes a trial unfit.
+    pub const fn voids_trial(&self, beside: bool) -> bool {
+        match self.voids {
+            Voids::Nothing | Voids::Cpu => false,
+            Voids::Trial => true,
+            Voids::TrialUnlessBeside => !beside,
+        }
+    }
+}
+
+impl Observation {
+    /// The rows of the checks that failed, each once, in the order of the table.
+    pub fn failed_rows(&self) -> impl Iterator<Item = &'static CheckRow> + '_ {
+        CHECKS.iter().filter(|row| self.has_failed(row.name))
+    }
+
+    /// The failed checks because of which it does not count; `beside` where other work is part of the case.
+    pub fn unfit_for(&self, beside: bool) -> impl Iterator<Item = &Check> + '_ {
+        let voids = move |check: &&Check| {
+            !check.passed && CheckRow::of(&check.name).is_some_and(|row| row.voids_trial(beside))
+        };
+        self.checks.iter().filter(voids)
+    }
+
+    /// Whether it counts in comparisons.
+    pub fn is_fit(&self, beside: bool) -> bool {
+        self.unfit_for(beside).next().is_none()
+    }
+
+    /// Whether its figures of CPU time count.
+    pub fn has_cpu_figures(&self) -> bool {
+        self.failed_rows().all(|row| row.voids != Voids::Cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(names: &[&str]) -> Observation {
+        let check = |name: &&str| Check {
+            name: (*name).to_owned(),
+            passed: false,
+            detail: String::new(),
+        };
+        Observation { checks: names.iter().map(check).collect(), ..Observation::default() }
+    }
+
+    #[test]
+    fn every_check_has_one_row_and_says_why() {
+        for (idx, row) in CHECKS.iter().enumerate() {
+            assert!(CHECKS[..idx].iter().all(|other| other.name != row.name), "{row:?}");
+            assert_eq!(row.voids_trial(false), !row.meaning.is_empty(), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_disturbance_makes_a_trial_unfit() {
+        assert!(failed(&[]).is_fit(false));
+        assert!(!failed(&["steady", OTHER_WORK]).is_fit(false));
+        assert!(failed(&["steady", "cpu-parts-add-up", "of-another-version"]).is_fit(false));
+    }
+
+    #[test]
+    fn other_work_that_is_part_of_the_case_disturbs_nothing() {
+        for name in [OTHER_WORK, STEAL, THROTTLED, OTHER_TRAFFIC] {
+            assert!(failed(&[name]).is_fit(true) && !failed(&[name]).is_fit(false), "{name}");
+        }
+        for name in [KNOB_DRIFT, ON_SCHEDULE] {
+            assert!(!failed(&[name]).is_fit(true), "{name}");
+        }
+    }
+
+    #[test]
+    fn doubtful_cpu_time_voids_nothing_else() {
+        let doubtful = failed(&["cpu-sources-agree"]);
+        assert!(doubtful.is_fit(false) && !doubtful.has_cpu_figures());
+        assert!(failed(&[OTHER_WORK]).has_cpu_figures());
+    }
+}
