@@ -13,6 +13,7 @@ mod output;
 mod parallel;
 mod precision;
 mod progress;
+mod quiet_args;
 mod targets;
 
 use std::process::ExitCode;

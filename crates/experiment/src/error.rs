@@ -211,6 +211,16 @@ pub enum Error {
         /// The error of the last one.
         why: String,
     },
+    /// Other work on the hosts would spoil the run.
+    #[error(
+        "the hosts are not quiet, and nothing was changed: {}; stop it, wait for quiet with `--quiet-within 2min`, or \
+         begin anyhow with `--as-it-is`: then trials that it disturbs are left out",
+        found.join("; ")
+    )]
+    NotQuiet {
+        /// What was found, with the processes, in sentences.
+        found: Vec<String>,
+    },
     /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,

@@ -1,14 +1,12 @@
 //! CPUs of two ends on one machine: each has its own, as far as there are any.
 
 use latput_linux::lab;
+use latput_trial::surroundings::SHARED_CPUS;
 use latput_units::CpuSet;
-
-/// What is told where both ends run on the same CPUs.
-const NOTE: &str = "Do not use the CPU figures: both hosts run on the same CPUs.";
 
 /// The note, where two ends share a CPU.
 pub(crate) fn note(cpus: [&CpuSet; 2]) -> Option<String> {
-    share(cpus).then(|| NOTE.to_owned())
+    share(cpus).then(|| SHARED_CPUS.to_owned())
 }
 
 fn share([first, second]: [&CpuSet; 2]) -> bool {

@@ -65,6 +65,7 @@ pub fn shared(results: &Results) -> Results {
         source: _,
         today,
         findings,
+        beside,
     } = results;
     let without_names = |text: &String| names.without(text);
     Results {
@@ -96,6 +97,7 @@ pub fn shared(results: &Results) -> Results {
             .iter()
             .map(|host| HostToday { host: names.host(&host.host, host.role), ..host.clone() })
             .collect(),
+        beside: *beside,
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
     }
 }

@@ -133,11 +133,8 @@ mod tests {
     use super::*;
 
     fn failed(names: &[&str]) -> Observation {
-        let check = |name: &&str| Check {
-            name: (*name).to_owned(),
-            passed: false,
-            detail: String::new(),
-        };
+        let check =
+            |name: &&str| Check { name: (*name).to_owned(), passed: false, detail: String::new() };
         Observation { checks: names.iter().map(check).collect(), ..Observation::default() }
     }
 

@@ -21,6 +21,7 @@ use crate::exit::CliError;
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
+use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
 /// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
@@ -49,6 +50,8 @@ pub(crate) struct Args {
     warmup: Nanos,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    quiet: QuietArgs,
     #[command(flatten)]
     watch: ProgressArgs,
     /// Keep the runs in this results file.
@@ -109,7 +112,8 @@ impl Args {
             None => ResultsDb::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, interval)?;
+        let how = (interval, self.quiet.of(&plan));
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
         if context.json || self.verbose {

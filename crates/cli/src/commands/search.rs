@@ -18,6 +18,7 @@ use crate::commands::run::{checked_plan, conclude, open_both, read_text};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::progress::{ProgressArgs, Shown};
+use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
 /// Search the settings of a plan; an interrupted search is resumed.
@@ -59,6 +60,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
     #[command(flatten)]
+    quiet: QuietArgs,
+    #[command(flatten)]
     watch: ProgressArgs,
 }
 
@@ -93,6 +96,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
+            quiet: self.quiet.of(&plan),
             interval: self.watch.interval()?,
             stop: &context.stop,
         };

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::live_args::LiveArgs;
 use crate::output;
+use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs, NamedTestbed};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
@@ -79,6 +80,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
     #[command(flatten)]
+    quiet: QuietArgs,
+    #[command(flatten)]
     own: CommandArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
@@ -125,7 +128,8 @@ impl Args {
             (plan, text) = self.prepared(&file, made, true)?;
         }
         testbed.notes.extend(prediction.clone());
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
+        let how = (None, self.quiet.of(&plan));
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

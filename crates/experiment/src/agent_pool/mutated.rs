@@ -257,6 +257,8 @@ fn host(idx: u32, role: Role) -> HostObservation {
         other_cpus: time,
         machine: time,
         napi_threads_cpu: Some(part),
+        other_work_cpu: None,
+        others: Vec::new(),
         sampling_cpu: Nanos::from_us(200),
         napi: Some(NapiObservation { polls: 100, packets: 1000, empty_polls: 3 }),
         softirqs: 100,

@@ -9,7 +9,7 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
-use super::{Before, Run, before, count, design, first_of, search_budget, trial_time};
+use super::{Before, Run, before, count, design, first_of, quiet, search_budget, trial_time};
 use crate::error::Error;
 use crate::refusal::plan_search;
 use crate::runner::{TrialRunner, Wanted};
@@ -50,6 +50,8 @@ pub fn check(run: &Run<'_>) -> Result<Checked, Error> {
 fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error> {
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
+    let seen = quiet::findings_now(run, runner)?;
+    remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
         let (reduced, skipped) = without_unsupported(run.plan, runner, By::Asking, run.stop)?;
         plan = reduced;
@@ -57,8 +59,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     }
     let design = design(&plan, runner)?;
     let run = &Run { plan: &plan, ..*run };
-    let Before { today, refused, seen } = before(run, runner)?;
-    remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
+    let Before { today, refused } = before(run, runner)?;
     for load in &plan.workloads {
         let programs = load.program.iter().flat_map(|program| program.described());
         remarks.extend(programs.map(|said| format!("workload `{}` {said}", load.name)));

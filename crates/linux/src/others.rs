@@ -1,0 +1,362 @@
+//! The CPU time of processes that are not latput's, read between two instants of a window.
+//!
+//! Each process has a clock of its CPU time to the nanosecond, which one system call reads. Names and CPUs are read only of
+//! those that were busy. What was left out of all processes' time instead, the traffic's own and the interrupts' within
+//! it, depends on the setting, and so does the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use latput_trial::observation::OtherProcess;
+use latput_units::{Clock, CpuId, CpuSet, IntoSet, Nanos};
+
+use crate::process::{OsClock, cpu_time_of};
+
+/// A process with less than this part of the window counts without being looked at.
+const BUSY: f64 = 0.005;
+/// The busiest of so many are told.
+const MOST_TOLD: usize = 5;
+/// Least share of a CPU that is told.
+const TOLD: f64 = 0.01;
+/// So many threads of a process are looked at.
+const MOST_THREADS: usize = 64;
+/// Kernel threads that do the network's soft interrupts: the work of whoever sends.
+const OF_TRAFFIC: &[&str] = &["ksoftirqd/", "napi/"];
+/// So many parents of a process are asked whether they are of this run.
+const MOST_ELDERS: usize = 8;
+/// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// Ticks of `/proc/PID/stat`: `USER_HZ` is 100 on every architecture.
+const TICK: Nanos = Nanos::from_ms(10);
+
+/// A meter of other processes on a host's CPUs.
+#[derive(Debug)]
+pub struct OtherWork {
+    cpus: CpuSet,
+    begun: Nanos,
+    /// Processes of this run: this one, those that started it, and all that those started.
+    own: BTreeSet<u32>,
+    /// CPU time of finished children, by parent, when it was begun.
+    children: BTreeMap<u32, Nanos>,
+    /// What was busy in some span.
+    seen: BTreeMap<u32, Seen>,
+}
+
+/// The CPU time of every process at an instant, by process id in ascending order.
+#[derive(Clone, Debug)]
+pub struct ProcessTimes {
+    at: Nanos,
+    times: Vec<(u32, Nanos)>,
+}
+
+impl ProcessTimes {
+    /// When they were read, on the monotonic clock.
+    pub const fn at(&self) -> Nanos {
+        self.at
+    }
+}
+
+/// A busy process.
+#[derive(Clone, Debug)]
+struct Seen {
+    stat: Stat,
+    time: Nanos,
+    cpus: BTreeSet<CpuId>,
+}
+
+impl OtherWork {
+    /// Whether this process sees all of the machine's: it is in no PID namespace of its own, and `/proc` hides none.
+    pub fn sees_all() -> bool {
+        let space = fs::metadata("/proc/self/ns/pid").map(|file| file.ino());
+        space.is_ok_and(|inode| inode == FIRST_PID_NAMESPACE) && Stat::read(1).is_some()
+    }
+
+    /// Begins to count on `cpus`.
+    pub fn begin(cpus: &CpuSet) -> Self {
+        let all: BTreeMap<u32, Stat> =
+            pids().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        Self {
+            cpus: cpus.clone(),
+            begun: OsClock.now(),
+            own: family(&all, std::process::id()),
+            children: all.iter().map(|(pid, stat)| (*pid, stat.children)).collect(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Reads every process's clock.
+    pub fn read(&self) -> ProcessTimes {
+        let others = pids().filter(|pid| !self.own.contains(pid));
+        let mut times: Vec<_> = others.filter_map(|pid| Some((pid, cpu_time_of(pid)?))).collect();
+        times.sort_unstable();
+        ProcessTimes { at: OsClock.now(), times }
+    }
+
+    /// CPU time of others on the host's CPUs between two readings.
+    pub fn between(&mut self, first: &ProcessTimes, last: &ProcessTimes) -> Nanos {
+        let least = last.at.saturating_sub(first.at).as_secs_f64() * BUSY;
+        let before: BTreeMap<u32, Nanos> = first.times.iter().copied().collect();
+        let mut time = Nanos::ZERO;
+        for &(pid, total) in &last.times {
+            let grown = total.saturating_sub(before.get(&pid).copied().unwrap_or_default());
+            if grown.as_secs_f64() >= least {
+                time = time.saturating_add(self.look_at(pid, grown));
+            }
+        }
+        time
+    }
+
+    /// The part of a busy process's time that was on the host's CPUs, by where its threads were last.
+    fn look_at(&mut self, pid: u32, grown: Nanos) -> Nanos {
+        let Some(stat) = Stat::read(pid) else { return Nanos::ZERO };
+        let is_own = self.is_of_family(stat.parent);
+        if is_own || OF_TRAFFIC.iter().any(|name| stat.name.starts_with(name)) {
+            self.own.extend(is_own.then_some(pid));
+            return Nanos::ZERO;
+        }
+        let threads = if stat.threads > 1 { processors(pid) } else { vec![stat.processor] };
+        let here = || threads.iter().copied().filter(|cpu| self.cpus.contains(*cpu));
+        let share = here().count() as f64 / threads.len().max(1) as f64;
+        let time = Nanos::from_secs_f64(grown.as_secs_f64() * share);
+        if time > Nanos::ZERO {
+            let cpus = here().into_set();
+            let seen = self.seen.entry(pid).or_insert(Seen {
+                stat,
+                time: Nanos::ZERO,
+                cpus: BTreeSet::new(),
+            });
+            seen.time = seen.time.saturating_add(time);
+            seen.cpus.extend(cpus);
+        }
+        time
+    }
+
+    /// Whether a process is of this run, or was started by one that is.
+    fn is_of_family(&self, mut pid: u32) -> bool {
+        for _ in 0..MOST_ELDERS {
+            if self.own.contains(&pid) {
+                return true;
+            }
+            let Some(stat) = Stat::read(pid).filter(|stat| stat.parent > 1) else { return false };
+            pid = stat.parent;
+        }
+        false
+    }
+
+    /// Ends the count, after spans that took `counted` in all. Returns the busiest processes with their shares of it, and
+    /// the share of a CPU of children that have come and gone, which no reading saw.
+    pub fn end(mut self, counted: Nanos) -> (Vec<OtherProcess>, f64) {
+        let now = OsClock.now();
+        let whole = now.saturating_sub(self.begun).as_secs_f64().max(f64::EPSILON);
+        let mut of_children = 0.0;
+        for pid in pids().filter(|pid| !self.own.contains(pid)).collect::<Vec<_>>() {
+            let (Some(&before), Some(stat)) = (self.children.get(&pid), Stat::read(pid)) else {
+                continue;
+            };
+            let finished = stat.children.saturating_sub(before).as_secs_f64() / whole;
+            if finished < TOLD || self.is_of_family(stat.parent) || !self.may_use(pid) {
+                continue;
+            }
+            of_children += finished;
+            let time = Nanos::from_secs_f64(finished * counted.as_secs_f64());
+            let cpus = BTreeSet::new();
+            let seen = self.seen.entry(pid).or_insert(Seen { stat, time: Nanos::ZERO, cpus });
+            seen.time = seen.time.saturating_add(time);
+        }
+        let mut told: Vec<OtherProcess> = self
+            .seen
+            .into_iter()
+            .map(|(pid, seen)| OtherProcess {
+                switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
+                name: seen.stat.name,
+                pid,
+                cpu_ratio: seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON),
+                cpus: seen.cpus.into_iter().collect(),
+            })
+            .filter(|process| process.cpu_ratio >= TOLD)
+            .collect();
+        told.sort_by(|a, b| b.cpu_ratio.total_cmp(&a.cpu_ratio));
+        told.truncate(MOST_TOLD);
+        (told, of_children)
+    }
+
+    /// Whether a process may run on the host's CPUs; so may one that cannot be asked.
+    fn may_use(&self, pid: u32) -> bool {
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return true };
+        self.cpus.iter().any(|cpu| allowed.is_set(cpu.0 as usize))
+    }
+}
+
+/// What `/proc/PID/stat` says (`proc_pid_stat(5)`).
+#[derive(Clone, Debug)]
+struct Stat {
+    name: String,
+    parent: u32,
+    /// CPU time of finished children that were waited for.
+    children: Nanos,
+    threads: u64,
+    /// When it began, after the boot.
+    begun: Nanos,
+    /// Where its first thread was last.
+    processor: CpuId,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name is in brackets and may have brackets itself.
+    fn parse(text: &str) -> Option<Self> {
+        let (start, rest) = text.rsplit_once(')')?;
+        let name = start.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // The field after the name is number 3.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let ticks = |field: usize| Some(TICK.saturating_mul(number(field)?));
+        Some(Self {
+            name,
+            parent: u32::try_from(number(4)?).ok()?,
+            children: ticks(16)?.saturating_add(ticks(17)?),
+            threads: number(20)?,
+            begun: ticks(22)?,
+            processor: CpuId(u32::try_from(number(39)?).ok()?),
+        })
+    }
+
+    fn age(&self) -> Nanos {
+        crate::process::since_boot().saturating_sub(self.begun)
+    }
+}
+
+/// Where each thread of a process was last.
+fn processors(pid: u32) -> Vec<CpuId> {
+    let threads = numbers(&format!("/proc/{pid}/task")).take(MOST_THREADS);
+    let stat = |thread| fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok();
+    threads.filter_map(|thread| Some(Stat::parse(&stat(thread)?)?.processor)).collect()
+}
+
+/// How often the threads of a process gave up a CPU or lost it; 0 for one that is gone.
+fn switches(pid: u32) -> u64 {
+    let threads = numbers(&format!("/proc/{pid}/task")).take(MOST_THREADS);
+    let of_thread = |thread: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status"));
+        let text = text.unwrap_or_default();
+        let counts = text.lines().filter_map(|line| {
+            let (name, count) = line.split_once(':')?;
+            name.ends_with("voluntary_ctxt_switches").then(|| count.trim().parse::<u64>().ok())?
+        });
+        counts.fold(0, u64::saturating_add)
+    };
+    threads.map(of_thread).fold(0, u64::saturating_add)
+}
+
+/// Those of a process's name that started it, and all that they started.
+fn family(all: &BTreeMap<u32, Stat>, own: u32) -> BTreeSet<u32> {
+    let mut eldest = own;
+    let mut line = BTreeSet::from([own]);
+    while let Some(stat) = all.get(&eldest)
+        && let Some(parent) = all.get(&stat.parent)
+        && parent.name == stat.name
+        && line.insert(stat.parent)
+    {
+        eldest = stat.parent;
+    }
+    let mut family = line;
+    loop {
+        let children = all.iter().filter(|(_, stat)| family.contains(&stat.parent));
+        let more: Vec<u32> =
+            children.map(|(pid, _)| *pid).filter(|pid| !family.contains(pid)).collect();
+        if more.is_empty() {
+            return family;
+        }
+        family.extend(more);
+    }
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    numbers("/proc")
+}
+
+/// The entries of a folder that are numbers.
+fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::process::allowed_cpus;
+
+    #[test]
+    fn a_name_with_brackets_is_read_whole() {
+        let text = "12 (a) (b) c) S 3 1 1 0 -1 0 0 0 0 0 7 8 5 6 20 0 2 0 400 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 9 0";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!((stat.name.as_str(), stat.parent, stat.threads), ("a) (b) c", 3, 2));
+        assert_eq!((stat.children, stat.begun), (Nanos::from_ms(110), Nanos::from_s(4)));
+        assert_eq!(stat.processor, CpuId(9));
+        assert!(Stat::parse("12 (a").is_none() && Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn a_family_has_its_elders_of_one_name_and_their_children() {
+        let stat = |name: &str, parent| Stat {
+            name: name.to_owned(),
+            parent,
+            children: Nanos::ZERO,
+            threads: 1,
+            begun: Nanos::ZERO,
+            processor: CpuId(0),
+        };
+        let all = BTreeMap::from([
+            (1, stat("init", 0)),
+            (5, stat("sh", 1)),
+            (6, stat("latput", 5)),
+            (7, stat("latput", 6)),
+            (8, stat("latput", 6)),
+            (9, stat("iperf3", 8)),
+            (10, stat("sha256sum", 5)),
+        ]);
+        assert_eq!(family(&all, 7), BTreeSet::from([6, 7, 8, 9]));
+    }
+
+    /// A child in a session of its own would still be of this process's family: it counts by a meter that does not know it.
+    #[test]
+    fn a_busy_process_is_found_with_its_name_and_its_share() {
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "while :; do :; done"]).stdout(Stdio::null());
+        let mut child = Running(busy.spawn().unwrap());
+        meter.own.clear();
+        let first = meter.read();
+        std::thread::sleep(Duration::from_millis(300));
+        let last = meter.read();
+        let pid = child.0.id();
+        let time = meter.between(&first, &last);
+        let exact = cpu_time_of(pid).unwrap();
+        let span = last.at.saturating_sub(first.at);
+        let (told, _) = meter.end(span);
+        child.0.kill().unwrap();
+        let found = told.iter().find(|process| process.pid == pid);
+        let found = found.unwrap_or_else(|| panic!("{told:?}"));
+        assert_eq!(found.name, "sh");
+        assert!(time > Nanos::ZERO && !found.cpus.is_empty(), "{found:?}");
+        let share = exact.as_secs_f64() / span.as_secs_f64();
+        assert!(found.cpu_ratio > 0.0 && found.cpu_ratio <= share + 0.01, "{found:?} {share}");
+    }
+
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _gone = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+}
