@@ -66,7 +66,8 @@ pub(crate) struct Args {
     /// The plan file; without it on hosts a plan made for the system under test's interface, which is saved, and
     /// elsewhere the built-in plan. And where trials run, as hosts: the system under test, then
     /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
-    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other.
+    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other, and with
+    /// `?cpus=0-3` where only those CPUs are its own.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]

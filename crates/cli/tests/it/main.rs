@@ -25,6 +25,7 @@ mod peers;
 mod power_cut;
 mod programs;
 mod published;
+mod quiet;
 mod recomputed;
 mod reproduce;
 mod root_apply;
