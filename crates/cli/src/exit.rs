@@ -16,7 +16,7 @@ Exit codes:
   3  not permitted (the message says which privilege is missing)
   4  the change was refused on the way and has been rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
-  6  partial result: some trials are missing, or some hosts of a fleet
+  6  partial result: some trials are missing, or some hosts of a fleet; no answer, since the hosts were not quiet
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
   8  a host of a fleet has not the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
 

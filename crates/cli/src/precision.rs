@@ -19,6 +19,9 @@ pub(crate) struct Precision {
     /// the full width, 5 %).
     #[arg(long, value_name = "PERCENT")]
     half_width: Option<String>,
+    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
+    #[arg(long)]
+    beside: bool,
 }
 
 impl Precision {
@@ -33,6 +36,7 @@ impl Precision {
         if let Some(text) = &self.half_width {
             method.half_width = percent("--half-width", text, 0.1, 50.0)?;
         }
+        method.beside |= self.beside;
         Ok(())
     }
 
@@ -45,8 +49,15 @@ impl Precision {
             ("half-width", &self.half_width),
         ];
         let given = flags.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        given.fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"))
+        let lines = given
+            .fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"));
+        lines + beside_line(self.beside)
     }
+}
+
+/// `--beside` as a line of a plan's text.
+pub(crate) const fn beside_line(beside: bool) -> &'static str {
+    if beside { "# --beside\n" } else { "" }
 }
 
 /// A share from a percentage: `2.5%`, `2.5 %` or `2.5`.
@@ -90,6 +101,7 @@ mod tests {
             repetitions: Some("3..30".to_owned()),
             confidence: None,
             half_width: Some("5%".to_owned()),
+            beside: true,
         };
         let mut method = Method { confidence: 0.9, ..Method::default() };
         assert!(flags.apply(&mut method).is_ok());
@@ -97,7 +109,8 @@ mod tests {
         assert!(
             (method.half_width - 0.05).abs() < 1e-12 && (method.confidence - 0.9).abs() < 1e-12
         );
-        assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n");
+        assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n# --beside\n");
+        assert!(method.beside);
         for text in ["0..3", "5..3", "3..2000", "a..b", ".."] {
             assert!(repetitions(text).is_err(), "{text}");
         }

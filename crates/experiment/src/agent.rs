@@ -356,8 +356,9 @@ impl Service<'_> {
         })?;
         // The traffic's error comes first: it tells more than the counters'.
         let outcome = outcome?;
-        let Counted { slices, drift, left } = counted?;
-        let finished = Finished { slices: outcome.beside(slices), late, drift, left };
+        let Counted { slices, drift, held_back, left } = counted?;
+        let slices = outcome.beside(slices);
+        let finished = Finished { slices, late, drift, held_back, left };
         Ok(Answer::Finished(Box::new(finished)))
     }
 }

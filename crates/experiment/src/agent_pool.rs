@@ -454,7 +454,12 @@ impl Joined<'_> {
             .collect();
         let measured = self.slices.map_or(self.duration, |slices| slices.measured());
         let together = combine::started_together(&starts, measured);
-        together.into_iter().chain([checks::knob_drift(&drift)]).collect()
+        let held_back: Vec<String> = finished
+            .iter()
+            .flat_map(|part| part.held_back.iter().map(|why| format!("{}: {why}", host(part))))
+            .collect();
+        let of_hosts = [checks::knob_drift(&drift), checks::throttled(&held_back)];
+        together.into_iter().chain(of_hosts).collect()
     }
 
     /// Joins one slice, or the whole window.
@@ -470,11 +475,22 @@ impl Joined<'_> {
             }
         }
         checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
-        let hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
+        let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
+        let is_program = self.workload.traffic == Traffic::Command;
+        if is_program {
+            // What a benchmark has started cannot be told from other work.
+            for host in &mut hosts {
+                (host.other_work_cpu, host.others) = (None, Vec::new());
+            }
+        }
         let parts = self.boot_ids.iter().zip(&cpus);
         let parts: Vec<HostPart<'_>> =
             parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
         checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
+        if self.workload.count.is_none() && !is_program {
+            let planned = self.slices.map_or(self.duration, |slices| slices.measured());
+            checks.extend(checks::on_schedule(&hosts, planned));
+        }
         Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
     }
 

@@ -1,11 +1,15 @@
-//! The checks on every trial. One that fails marks the trial; it never drops it.
+//! The checks on every trial. What a failed one voids is in `latput_trial::check`; a trial is stored all the same.
 
+mod beside;
 mod phase_lock;
 
 use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
+use latput_trial::check::{KNOB_DRIFT, STEAL};
 use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
+
+pub(crate) use self::beside::{on_schedule, throttled};
 
 /// Most stolen CPU time, as a share of a host's CPU time.
 const STEAL_LIMIT: f64 = 0.02;
@@ -20,8 +24,6 @@ const CLOCK_TICK: Nanos = Nanos::from_ms(10);
 const SOURCES_LIMIT: f64 = 0.03;
 /// Most CPU time of latput's own sampling, as a share of a CPU.
 const SAMPLING_LIMIT: f64 = 0.005;
-/// Most CPU time of other work, as a share of a CPU.
-const OTHER_WORK_LIMIT: f64 = 0.1;
 /// Most difference in packets between the halves of the window.
 const STEADY_LIMIT: f64 = 0.2;
 /// Fewest tenths of a second in each half for a comparison.
@@ -60,9 +62,13 @@ pub fn of_trial(
         checks.extend(wall_clock(host));
         // The work of programs is theirs, and cannot be told from others'.
         if !matches!(traffic, Traffic::Command | Traffic::Live) {
-            checks.extend(other_work(part.traffic_cpu, host));
+            checks.extend(beside::other_work(part.traffic_cpu, host));
         }
         checks.extend(effects(host));
+    }
+    // Programs may speak to others too.
+    if !matches!(traffic, Traffic::Command | Traffic::Live) {
+        checks.extend(beside::other_traffic(hosts));
     }
     checks.extend(phase_lock::check(traffic, flow, hosts));
     let generator = hosts.iter().find(|host| host.role == Role::Generator);
@@ -131,7 +137,7 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
 /// Whether every knob kept its value; `drift` describes the others.
 pub(crate) fn knob_drift(drift: &[String]) -> Check {
     Check {
-        name: "knob-drift".to_owned(),
+        name: KNOB_DRIFT.to_owned(),
         passed: drift.is_empty(),
         detail: if drift.is_empty() {
             "no knob changed during the trial".to_owned()
@@ -208,7 +214,7 @@ fn steal(host: &HostObservation) -> Check {
     let time = host.cpu();
     let share = share(time.steal, time.total());
     Check {
-        name: "steal".to_owned(),
+        name: STEAL.to_owned(),
         passed: share <= STEAL_LIMIT,
         detail: format!("{}: {:.1} % of CPU time was stolen", host.host, share * 100.0),
     }
@@ -257,30 +263,6 @@ fn effects(host: &HostObservation) -> Vec<Check> {
         detail: format!("{}: {} {}: {}", host.host, found.knob, found.verdict, found.detail),
     };
     decided.map(check).collect()
-}
-
-/// Whether other processes ran on the host's CPUs: process time that neither the traffic's threads
-/// nor the NAPI threads used. Such work takes CPU time from the trial and counts as its cost.
-fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
-    if host.role == Role::Observer {
-        return None; // its probe's thread is not accounted for
-    }
-    let time = host.cpu();
-    let processes = time.user.saturating_add(time.system);
-    let ours = [host.napi_threads_cpu.unwrap_or_default(), host.sampling_cpu]
-        .into_iter()
-        .fold(traffic, Nanos::saturating_add);
-    let others = processes.saturating_sub(ours);
-    let share = share(others, host.window);
-    Some(Check {
-        name: "other-work".to_owned(),
-        passed: share <= OTHER_WORK_LIMIT,
-        detail: format!(
-            "{}: {:.1} % of a CPU went to processes other than the traffic's",
-            host.host,
-            share * 100.0
-        ),
-    })
 }
 
 /// Whether the load was steady. One that grows or falls through the window is not warmed up, or has

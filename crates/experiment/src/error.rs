@@ -213,8 +213,8 @@ pub enum Error {
     },
     /// Other work on the hosts would spoil the run.
     #[error(
-        "the hosts are not quiet, and nothing was changed: {}; stop it, wait for quiet with `--quiet-within 2min`, or \
-         begin anyhow with `--as-it-is`: then trials that it disturbs are left out",
+        "the hosts are not quiet, and nothing was changed: {}; stop it, wait for quiet with `--quiet-within 2min`, \
+         begin anyhow with `--as-it-is` (disturbed trials do not count), or say with `--beside` that it is part of the case",
         found.join("; ")
     )]
     NotQuiet {

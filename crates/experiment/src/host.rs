@@ -1,5 +1,6 @@
 //! The agent's host: its knobs, in one session that is put back at the end, and its counters.
 
+mod beside;
 mod connections;
 mod groups;
 mod live;
@@ -27,6 +28,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
+use self::beside::Beside;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -55,6 +57,15 @@ pub fn checkpoints_dir() -> PathBuf {
 
 /// A slice's counters, and the duration of the change to its setting.
 pub(crate) type CountedSlice = (HostObservation, Nanos);
+
+/// What happened to a host while it was counted, in sentences.
+#[derive(Debug)]
+pub(crate) struct Incidents {
+    /// Knobs that changed.
+    pub(crate) drift: Vec<String>,
+    /// Quotas and heat that held it back.
+    pub(crate) held_back: Vec<String>,
+}
 
 /// A window that may end before its time.
 #[derive(Clone, Copy)]
@@ -279,7 +290,7 @@ impl HostSession {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts over the window, and reports the knobs that changed in it. The window may end `early`. `watch` receives each snapshot of the
+    /// Counts over the window, and reports the knobs that changed in it and what held the host back. The window may end `early`. `watch` receives each snapshot of the
     /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
@@ -287,8 +298,9 @@ impl HostSession {
         stop: &Stop,
         early: Option<EndsEarly<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(HostObservation, Vec<String>), Failure> {
+    ) -> Result<(HostObservation, Incidents), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
+        let mut beside = Beside::begin(&self.cpus);
         let broken = |error: latput_linux::Error| failed(chain(&error));
         let piece = || {
             let elapsed = process::OsClock.now().saturating_sub(window.start());
@@ -319,7 +331,9 @@ impl HostSession {
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         observation.packets_per_interval = packets_per_interval(&snapshots);
-        Ok((observation, drift))
+        beside.count(&mut observation);
+        let held_back = beside.end(std::slice::from_mut(&mut observation));
+        Ok((observation, Incidents { drift, held_back }))
     }
 
     /// Counts in each slice of the window. Each slice's setting is applied at its start, and
@@ -331,11 +345,12 @@ impl HostSession {
         turns: &Turns,
         stop: &Stop,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(Vec<CountedSlice>, Vec<String>), Failure> {
+    ) -> Result<(Vec<CountedSlice>, Incidents), Failure> {
         let broken = |error: latput_linux::Error| failed(chain(&error));
+        let mut beside = Beside::begin(&self.cpus);
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
-        let mut seen = Vec::with_capacity(turns.order.len());
+        let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut);
@@ -356,14 +371,17 @@ impl HostSession {
             }
             let host = &self.open.host;
             let role = self.open.role;
-            let slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
-            seen.push((slice, change));
+            let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
+            beside.count(&mut slice);
+            seen.push(slice);
+            changes.push(change);
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
         let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
-        Ok((seen, drift))
+        let held_back = beside.end(&mut seen);
+        Ok((seen.into_iter().zip(changes).collect(), Incidents { drift, held_back }))
     }
 
     /// Puts every knob back except those that somebody else has changed. Returns those, if they

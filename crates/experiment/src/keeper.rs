@@ -28,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::agent_line::AgentLine;
 use self::operation::{Count, Counted, Operation, Reply};
-use crate::host::{EndsEarly, HostSession, chain};
+use crate::host::{EndsEarly, HostSession, Incidents, chain};
 use crate::passing;
 use crate::protocol::{Answer, EarlyEnd, Failure, Request, failed};
 
@@ -185,13 +185,14 @@ fn count(
     let is_reached = || line.has_reached_count();
     let is_over = (wanted.early_end != EarlyEnd::Never)
         .then_some(EndsEarly { is_over: &is_reached, early_end: wanted.early_end });
-    let (slices, drift) = if let Some(turns) = &wanted.turns {
+    let (slices, incidents) = if let Some(turns) = &wanted.turns {
         host.take_turns(window, turns, line.halt(), &mut tell)?
     } else {
-        let (host, drift) = host.observe(window, line.halt(), is_over, &mut tell)?;
-        (vec![(host, Nanos::ZERO)], drift)
+        let (host, incidents) = host.observe(window, line.halt(), is_over, &mut tell)?;
+        (vec![(host, Nanos::ZERO)], incidents)
     };
-    Ok(Counted { slices, drift, left: host.take_left() })
+    let Incidents { drift, held_back } = incidents;
+    Ok(Counted { slices, drift, held_back, left: host.take_left() })
 }
 
 /// The window of a request to start.

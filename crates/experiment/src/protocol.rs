@@ -380,6 +380,8 @@ pub struct Finished {
     pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
+    /// Quotas and heat that held the host back, in sentences.
+    pub held_back: Vec<String>,
     /// Knobs that were left to somebody else since the last report, in sentences.
     pub left: Vec<String>,
 }

@@ -4,6 +4,7 @@ mod check;
 mod live;
 mod order;
 mod quiet;
+mod quiet_start;
 mod search;
 mod slices;
 mod suggested;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::PlanSearch;
+use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
@@ -23,7 +25,7 @@ use latput_units::Nanos;
 pub use self::check::{Checked, PlannedRuns, check, live_remarks};
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
-pub use self::quiet::Quiet;
+pub use self::quiet_start::Quiet;
 use self::search::search_before;
 pub use self::suggested::{Observed, Suggest};
 use crate::error::Error;
@@ -115,7 +117,7 @@ pub fn run_suggested(
 ) -> Result<Ended, Error> {
     run.part.check(run.plan, run.testbed)?;
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
-    let seen = match quiet::look(run, &mut *runner, progress) {
+    let seen = match quiet_start::look(run, &mut *runner, progress) {
         Ok(hosts) => findings(&hosts),
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
@@ -335,8 +337,11 @@ impl Session<'_> {
         let method = self.run.plan.method;
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let mut patience = self.patience();
         for block in 0..method.repetitions_min {
+            let before = self.results.rows.len();
             self.block(runner, block, &settings, &every)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         if matches!(self.run.part, RunPart::Shard(_)) {
             return Ok(()); // the stopping rule looks at the trials of all shards
@@ -363,6 +368,7 @@ impl Session<'_> {
             }
             self.results.planned_trials = (before + trials) as u64;
             self.block(runner, block, &settings, &too_wide)?;
+            self.wait_for_quiet(runner, before, &mut patience)?;
         }
         Ok(())
     }
@@ -485,6 +491,9 @@ impl Session<'_> {
         self.aborted_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
+        for check in &observation.checks {
+            debug_assert!(CheckRow::of(&check.name).is_some(), "{} has no row", check.name);
+        }
         let row = Row { block, setting, workload, started_unix_ms, observation };
         let place = self.places.get(&(setting, workload)).copied();
         self.db.append_as(self.id, &self.results, &row, place)?;

@@ -33,6 +33,7 @@ pub mod process;
 pub mod route;
 pub mod surroundings;
 pub mod tcp;
+pub mod throttle;
 pub mod watch;
 
 mod checkpoint_file;
@@ -55,4 +56,5 @@ pub use namespace::Namespace;
 pub use others::OtherWork;
 pub use process::{Capability, OsClock};
 pub use tcp::{TcpConnection, TcpMeter};
+pub use throttle::Throttles;
 pub use watch::Watch;

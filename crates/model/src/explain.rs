@@ -177,7 +177,7 @@ pub fn models(
 
 /// Splits every cell of `results` by the cost models of the system under test.
 pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
-    let runs = Runs::of(results);
+    let runs = Runs::all(results);
     let busy = busy_cells(results);
     let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
         .into_iter()

@@ -22,7 +22,7 @@ pub struct RunFigure {
 /// The figures of a run, by setting and workload; with no `wanted` metric the ones that a workload is judged by: rate,
 /// tail, CPU cost and the plan's own. What a run does not have is left out.
 pub fn figures(results: &Results, wanted: &[Metric]) -> Vec<RunFigure> {
-    let runs = Runs::of(results);
+    let runs = Runs::all(results).shown(results.beside);
     let mut figures = Vec::new();
     for ((setting, workload), _) in runs.cells() {
         let judged = headline(&results.workloads[workload].traffic).into_iter();

@@ -7,6 +7,7 @@ mod cell;
 pub mod compare;
 pub mod explain;
 pub mod fit;
+mod fitness;
 pub mod goal;
 pub mod groups;
 pub mod history;
@@ -26,6 +27,7 @@ mod words;
 
 pub use compare::{Comparison, compare};
 pub use fit::{CostModel, Term, fit};
+pub use fitness::{Disturber, Fitness};
 pub use goal::{Goal, GoalError};
 pub use groups::ConnectionGroups;
 pub use labels::ShortLabels;

@@ -103,7 +103,7 @@ pub fn predicted(
     predicted: &Results,
     fitted: &BTreeSet<(usize, usize)>,
 ) -> Prediction {
-    let (ours, theirs) = (Runs::of(measured), Runs::of(predicted));
+    let (ours, theirs) = (Runs::all(measured), Runs::all(predicted));
     let mut remarks = ours.remarks.clone();
     let busy = busy_cells(measured);
     let mut columns = Vec::new();

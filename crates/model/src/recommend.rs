@@ -17,6 +17,7 @@ use latput_trial::live::BAN_CHECK;
 use latput_trial::{Metric, Results};
 use latput_units::{IntoMap, IntoSet};
 
+use crate::fitness::Fitness;
 use crate::goal::{Bound, Goal, Optimize};
 use crate::labels::ShortLabels;
 use crate::runs::Runs;
@@ -34,6 +35,7 @@ use comparison::{Claim, Comparison, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use headline::LARGEST_MISSED;
+pub(crate) use headline::missed;
 pub use smallest::SmallestEffect;
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the
@@ -52,6 +54,18 @@ pub(crate) fn recommend(
     let kept = judge.kept()?;
     let verdict = judge.verdict(&kept);
     let smallest = judge.smallest()?;
+    let headline = judge.headline(&kept, &verdict, &smallest);
+    if let Headline::NotQuiet(_) = headline {
+        return Ok(Recommendation {
+            goal: goal.text.clone(),
+            setting: 0,
+            proven_by: None,
+            against_first: None,
+            reason: judge.fitness.reason(),
+            headline,
+            smallest,
+        });
+    }
     Ok(Recommendation {
         goal: goal.text.clone(),
         setting: verdict.setting(),
@@ -64,7 +78,7 @@ pub(crate) fn recommend(
             _ => None,
         },
         reason: judge.reason(&kept, &verdict),
-        headline: judge.headline(&kept, &verdict, &smallest),
+        headline,
         smallest,
     })
 }
@@ -95,6 +109,8 @@ struct Judge<'a> {
     goal: &'a Goal,
     objective: Objective,
     labels: Vec<String>,
+    /// How many of the runs count.
+    fitness: Fitness,
     /// One minus the chance of error of each kind of claim.
     confidence: f64,
 }
@@ -128,6 +144,17 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
     goal.objective.iter().map(of_figure).collect()
 }
 
+/// How many of the runs count, by the workloads that the goal reads.
+fn fitness(results: &Results, runs: &Runs<'_>, goal: &Goal, objective: &Objective) -> Fitness {
+    let of_limits = goal.conditions.iter().flat_map(|limit| limit.figure.of(&results.workloads));
+    let is_measured = |(workload, metric): &(usize, Metric)| {
+        (0..results.settings.len()).any(|one| !runs.figures(one, *workload, *metric).is_empty())
+    };
+    let cells = objective.iter().flatten().copied().chain(of_limits.filter(is_measured));
+    let read: BTreeSet<usize> = cells.map(|(workload, _)| workload).into_set();
+    Fitness::of_workloads(results, |workload| read.contains(&workload))
+}
+
 /// The settings that were banned on live traffic. None of them is recommended, whatever its figures: those of a slice that
 /// was cut short are of its beginning.
 pub fn banned(results: &Results) -> BTreeSet<usize> {
@@ -139,7 +166,8 @@ impl<'a> Judge<'a> {
     fn of(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
         let objective = objective(results, runs, goal)?;
         let labels = ShortLabels::of(results).labels;
-        Ok(Self { results, runs, goal, objective, labels, confidence: results.confidence })
+        let fitness = fitness(results, runs, goal, &objective);
+        Ok(Self { results, runs, goal, objective, labels, fitness, confidence: results.confidence })
     }
 
     fn settings(&self) -> std::ops::Range<usize> {

@@ -11,7 +11,7 @@ use latput_units::{IntoMap, IntoSet};
 use crate::cell::{own_rates, stopping_rule};
 use crate::goal::{Goal, Measure};
 
-/// All usable runs.
+/// The runs of results, or those of them that count.
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     /// Runs by setting and workload, then by block.
@@ -27,10 +27,26 @@ pub(crate) struct CellRun<'a> {
     pub(crate) figures: BTreeMap<Metric, f64>,
 }
 
+impl CellRun<'_> {
+    fn without_void_figures(&self) -> Self {
+        let mut run = self.clone();
+        if !run.row.observation.has_cpu_figures() {
+            run.figures.retain(|metric, _| !metric.is_of_cpu());
+        }
+        run
+    }
+}
+
 impl<'a> Runs<'a> {
-    /// Sorts the rows of `results`. Rows with an unknown setting or workload are left out, and of
-    /// two runs of one cell in one block the later counts; a remark tells of both.
+    /// The runs that count in comparisons: without those that are unfit, and without the figures of CPU time that a
+    /// failed check voids. A cell without such runs is empty.
     pub(crate) fn of(results: &'a Results) -> Self {
+        Self::all(results).fit(results.beside)
+    }
+
+    /// Sorts the rows of `results`, fit or not. Rows with an unknown setting or workload are left out, and of
+    /// two runs of one cell in one block the later counts; a remark tells of both.
+    pub(crate) fn all(results: &'a Results) -> Self {
         let own = results.custom_metrics().into_iter().map(Metric::Custom);
         let all: Vec<Metric> = Metric::ALL.iter().copied().chain(own).collect();
         Self::with(results, |_| &all)
@@ -41,6 +57,7 @@ impl<'a> Runs<'a> {
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
         let own = own_rates(results.custom_metrics().into_iter().map(Metric::Custom));
         Self::with(results, |traffic| [&stopping_rule(traffic)[..], &own].concat())
+            .fit(results.beside)
     }
 
     /// Like [`Self::of`], with only the figures of a goal.
@@ -50,7 +67,7 @@ impl<'a> Runs<'a> {
         let measures: Vec<Measure> = figures.map(|figure| figure.measure).collect();
         let of_traffic =
             |traffic: &Traffic| measures.iter().map(|m| m.of(traffic)).collect::<Vec<Metric>>();
-        Self::with(results, of_traffic)
+        Self::with(results, of_traffic).fit(results.beside)
     }
 
     fn with<M: AsRef<[Metric]>>(results: &'a Results, wanted: impl Fn(&Traffic) -> M) -> Self {
@@ -85,6 +102,32 @@ impl<'a> Runs<'a> {
             ));
         }
         Self { cells, remarks }
+    }
+
+    /// Those that count in comparisons; `beside` where other work is part of the case.
+    pub(crate) fn fit(&self, beside: bool) -> Self {
+        self.filtered(|cell| {
+            let fit = cell.iter().filter(|(_, run)| run.row.observation.is_fit(beside));
+            fit.map(|(block, run)| (*block, run.without_void_figures())).into_map()
+        })
+    }
+
+    /// Those that tables show: the fit ones of a cell, or all where none is fit.
+    pub(crate) fn shown(&self, beside: bool) -> Self {
+        self.filtered(|cell| {
+            let is_fit = |run: &CellRun<'_>| run.row.observation.is_fit(beside);
+            let any = cell.values().any(is_fit);
+            let shown = cell.iter().filter(|(_, run)| !any || is_fit(run));
+            shown.map(|(block, run)| (*block, run.clone())).into_map()
+        })
+    }
+
+    fn filtered(
+        &self,
+        filter: impl Fn(&BTreeMap<u32, CellRun<'a>>) -> BTreeMap<u32, CellRun<'a>>,
+    ) -> Self {
+        let cells = self.cells.iter().map(|(cell, runs)| (*cell, filter(runs))).into_map();
+        Self { cells, remarks: self.remarks.clone() }
     }
 
     /// The metrics of the plan's own that any run of a workload has, by name.

@@ -9,6 +9,7 @@ use latput_units::{IntoMap, IntoSet};
 
 pub use crate::cell::Cell;
 use crate::cell::{headline, own_rates, stopping_rule};
+use crate::fitness::Fitness;
 use crate::goal::Goal;
 use crate::recommend::{Headline, recommend};
 pub use crate::recommend::{ProvenBy, Recommendation};
@@ -34,6 +35,8 @@ pub struct Summary {
     /// netperf's kind of warning, one for each cell in which the interval of the rate or of an
     /// end's CPU utilisation is wider than wanted.
     pub too_wide: Vec<String>,
+    /// How many runs count, and what disturbed the others.
+    pub fitness: Fitness,
     /// Parts of the results or of their goal that could not be used, in sentences.
     pub warnings: Vec<String>,
 }
@@ -74,7 +77,9 @@ impl Summary {
     /// Summarises `results`. Figures that they lack are absent, and a goal that cannot be judged
     /// gives a warning.
     pub fn of(results: &Results) -> Self {
-        let runs = Runs::of(results);
+        let all = Runs::all(results);
+        let (runs, shown) = (all.fit(results.beside), all.shown(results.beside));
+        let fitness = Fitness::of(results);
         let mut warnings = runs.remarks.clone();
         if !(results.confidence > 0.0 && results.confidence < 1.0) {
             let confidence = results.confidence;
@@ -82,8 +87,10 @@ impl Summary {
                 "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
             ));
         }
-        let cells: Vec<Cell> =
-            runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
+        let cells: Vec<Cell> = shown
+            .cells()
+            .map(|(at, of_cell)| cell(results, (&runs, &shown), at, of_cell))
+            .collect();
         let mut unjudged = None;
         let recommendation = results.goal.as_ref().and_then(|text| {
             let goal = Goal::parse_kept(text).map_err(|error| error.to_string());
@@ -95,7 +102,7 @@ impl Summary {
                 }
             })
             .map_err(|why| {
-                unjudged = Some(Headline::NoAnswer(why.clone()));
+                unjudged = Some(fitness.unjudged(&why));
                 warnings.push(format!("no recommendation: {why}"));
             })
             .ok()
@@ -108,11 +115,12 @@ impl Summary {
             headline,
             pareto: pareto::front(results, &cells),
             recommendation,
-            outliers: outliers(results, &runs),
-            failed_checks: failed_checks(&runs),
+            outliers: outliers(results, &shown),
+            failed_checks: failed_checks(&all),
             too_wide: cells.iter().filter_map(|cell| warning::too_wide(results, cell)).collect(),
             warnings,
             cells,
+            fitness,
         }
     }
 }
@@ -180,11 +188,12 @@ fn metrics_too_wide(
 
 fn cell(
     results: &Results,
-    runs: &Runs<'_>,
+    (runs, shown): (&Runs<'_>, &Runs<'_>),
     (setting, workload): (usize, usize),
     runs_of_cell: &BTreeMap<u32, CellRun<'_>>,
 ) -> Cell {
-    let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
+    let of = |runs: &Runs<'_>, metric| runs.estimate(setting, workload, metric, results.confidence);
+    let estimate = |metric| of(shown, metric);
     let against_first = |metric| {
         let ratio = runs.ratio((0, setting), workload, metric, results.confidence)?;
         (setting != 0).then_some(ratio)
@@ -197,7 +206,7 @@ fn cell(
     let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
     let too_wide =
         metrics_too_wide(results, workload, &own_rates(known.iter().copied()), |metric| {
-            metrics.get(&metric).cloned()
+            of(runs, metric)
         });
     let rows = || runs_of_cell.values().map(|run| run.row);
     Cell {

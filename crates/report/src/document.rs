@@ -12,7 +12,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use latput_model::{Cell, Summary};
+use latput_model::{Cell, Disturber, Fitness, Headline, Summary};
 use latput_stats as stats;
 use latput_trial::metric::CustomMetric;
 use latput_trial::results::LabelledSetting;
@@ -77,6 +77,8 @@ pub struct Document<R = Vec<RunDocument>> {
     /// The answer to the goal; `null` without a goal.
     #[serde(default)]
     pub headline: Option<HeadlineDocument>,
+    /// How many runs count, and what disturbed the others.
+    pub fitness: FitnessDocument,
     /// The recommended setting.
     pub recommendation: Option<Recommendation>,
     /// Runs far from their cell's others.
@@ -101,6 +103,56 @@ pub struct HeadlineDocument {
     pub kind: String,
     /// The answer in a sentence.
     pub sentence: String,
+    /// Whether there is no answer because of what disturbed the trials.
+    #[serde(default)]
+    pub disturbed: bool,
+    /// What the answer holds beside, such as `beside 30 % of other work on b`; absent if it holds on quiet hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+}
+
+/// How many runs count in comparisons, and what disturbed the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FitnessDocument {
+    /// Number of runs.
+    pub runs: usize,
+    /// Those that do not count.
+    pub unfit_runs: usize,
+    /// The two in a sentence with the causes; `null` if every run counts.
+    pub sentence: Option<String>,
+    /// Of each setting that ran, by index.
+    pub by_setting: Vec<SettingFitness>,
+    /// Other processes on the hosts' CPUs, busiest first.
+    pub others: Vec<OtherProcessDocument>,
+}
+
+/// How many runs of a setting count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettingFitness {
+    /// Index into the settings.
+    pub setting: usize,
+    /// Number of its runs.
+    pub runs: usize,
+    /// Those that do not count.
+    pub unfit_runs: usize,
+}
+
+/// A process that ran beside the trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OtherProcessDocument {
+    /// The host.
+    pub host: String,
+    /// Its name.
+    pub name: String,
+    /// Its share of a CPU in the trials in which it was seen.
+    pub cpu_ratio: Option<f64>,
+    /// The host's CPUs that it ran on, such as `0-3`.
+    pub cpus: String,
+    /// Times that it gave up or lost a CPU, per second.
+    pub switches_per_s: Option<f64>,
 }
 
 /// Something on a host that could disturb the trials.
@@ -534,7 +586,10 @@ impl<R> Document<R> {
             headline: summary.headline.as_ref().map(|headline| HeadlineDocument {
                 kind: headline.kind().to_owned(),
                 sentence: headline.sentence().to_owned(),
+                disturbed: matches!(headline, Headline::NotQuiet(_)),
+                condition: summary.fitness.condition.clone(),
             }),
+            fitness: fitness(&summary.fitness),
             recommendation: summary.recommendation.as_ref().map(|advice| Recommendation {
                 goal: advice.goal.clone(),
                 setting: advice.setting,
@@ -582,6 +637,28 @@ fn setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Sett
         label: setting.label.clone(),
         today: idx == 0 && !results.today.is_empty(),
         by_role: by_role.map(|(role, knobs)| (role.name().to_owned(), values(knobs))).into_map(),
+    }
+}
+
+fn fitness(fitness: &Fitness) -> FitnessDocument {
+    let of_setting = |(setting, (unfit_runs, runs)): (&usize, &(usize, usize))| SettingFitness {
+        setting: *setting,
+        runs: *runs,
+        unfit_runs: *unfit_runs,
+    };
+    let other = |one: &Disturber| OtherProcessDocument {
+        host: one.host.clone(),
+        name: one.name.clone(),
+        cpu_ratio: finite(one.cpu_ratio),
+        cpus: one.cpus.to_string(),
+        switches_per_s: finite(one.switches_per_s),
+    };
+    FitnessDocument {
+        runs: fitness.runs,
+        unfit_runs: fitness.unfit,
+        sentence: fitness.sentence(),
+        by_setting: fitness.by_setting.iter().map(of_setting).collect(),
+        others: fitness.disturbers.iter().map(other).collect(),
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     };
     let mut remarks: Vec<Remark> =
         view.summary.warnings.iter().map(|line| plain("warning", line)).collect();
+    remarks.extend(fitness(view));
     remarks.extend(too_wide(view));
     remarks.extend(failed_checks(view));
     remarks.extend(outliers(view));
@@ -44,6 +45,24 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     remarks.extend(view.results.findings.iter().map(found));
     remarks.extend(view.results.notes.iter().map(|line| plain("note", line)));
     remarks
+}
+
+/// What is out of the comparisons, by setting, and what the answer holds beside.
+fn fitness(view: &View<'_>) -> Vec<Remark> {
+    let fitness = &view.summary.fitness;
+    let labels: Vec<String> =
+        (0..view.results.settings.len()).map(|setting| view.label(setting).to_owned()).collect();
+    let beside = fitness.beside_in_words().map(|digest| Remark {
+        title: "other work".to_owned(),
+        digest,
+        full: Vec::new(),
+    });
+    let out = fitness.sentence().map(|digest| Remark {
+        title: "disturbed".to_owned(),
+        digest,
+        full: fitness.by_setting_in_words(&labels).into_iter().collect(),
+    });
+    beside.into_iter().chain(out).collect()
 }
 
 /// The remark on wide intervals: with a judged goal the smallest effects that the run could have

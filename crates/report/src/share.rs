@@ -160,6 +160,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
     let host = |host: &HostObservation| HostObservation {
         host: names.host(&host.host, host.role),
         tcp_groups: of_ports(&host.tcp_groups),
+        others: Vec::new(), // names of somebody's programs
         ..host.clone()
     };
     let check = |check: &Check| Check {

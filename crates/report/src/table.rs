@@ -14,7 +14,7 @@ use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
-use crate::view::{View, cpu_sources, estimate, is_too_wide};
+use crate::view::{View, capitalised, cpu_sources, estimate, is_too_wide};
 
 /// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,7 +312,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
     let (Some(headline), Some((words, label))) = (&view.summary.headline, view.verdict()) else {
         return String::new();
     };
-    let title = label.map_or_else(|| words.to_owned(), |label| format!("{words} {label}"));
+    let title = label.map_or_else(|| words.clone(), |label| format!("{words} {label}"));
     let mut text = painted(&title, Paint::Good, screen);
     text.push('\n');
     text += &wrapped(&sentence(headline), "  ", screen.columns);
@@ -340,9 +340,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
 
 /// The headline as a sentence of its own.
 pub(crate) fn sentence(headline: &Headline) -> String {
-    let mut chars = headline.sentence().chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}.", chars.as_str())
+    format!("{}.", capitalised(headline.sentence()))
 }
 
 enum Paint {

@@ -144,14 +144,20 @@ impl<'a> View<'a> {
 
     /// The answer in a few words, and its setting: `Recommended: set`, `Recommended: stay with`, or
     /// `No answer` without one. `None` without a goal.
-    pub(crate) fn verdict(&self) -> Option<(&'static str, Option<String>)> {
+    pub(crate) fn verdict(&self) -> Option<(String, Option<String>)> {
         let headline = self.summary.headline.as_ref()?;
         let setting =
             self.summary.recommendation.as_ref().map(|advice| self.full_label(advice.setting));
+        let condition = self.summary.fitness.condition.as_deref();
+        let words = |change: &str| match condition {
+            Some(condition) => format!("{}: {change}", capitalised(condition)),
+            None => format!("Recommended: {change}"),
+        };
         Some(match headline {
-            Headline::Set(_) => ("Recommended: set", setting),
-            Headline::Stay(_) => ("Recommended: stay with", setting),
-            Headline::NoAnswer(_) => ("No answer", None),
+            Headline::Set(_) => (words("set"), setting),
+            Headline::Stay(_) => (words("stay with"), setting),
+            Headline::NoAnswer(_) => ("No answer".to_owned(), None),
+            Headline::NotQuiet(_) => ("No answer: the hosts were not quiet".to_owned(), None),
         })
     }
 
@@ -165,7 +171,8 @@ impl<'a> View<'a> {
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        let has_answer = !matches!(self.summary.headline, Some(Headline::NoAnswer(_)));
+        let has_answer =
+            !matches!(self.summary.headline, Some(Headline::NoAnswer(_) | Headline::NotQuiet(_)));
         let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
         advice.is_some_and(|advice| advice.setting == setting)
     }
@@ -303,6 +310,13 @@ impl<'a> View<'a> {
             format!("{missing} of {} planned trials are missing.", self.results.planned_trials)
         })
     }
+}
+
+/// A sentence's beginning with a capital letter.
+pub(crate) fn capitalised(words: &str) -> String {
+    let mut chars = words.chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + chars.as_str()
 }
 
 /// Shares of the whole in the order of [`CPU_PARTS`]; `None` if no time passed.

@@ -113,6 +113,21 @@ impl Needs {
 }
 
 impl Metric {
+    /// Whether it is a figure of CPU time.
+    pub const fn is_of_cpu(self) -> bool {
+        matches!(
+            self,
+            Self::SutCpuBusyRatio
+                | Self::GeneratorCpuBusyRatio
+                | Self::SutServiceDemandUs
+                | Self::GeneratorServiceDemandUs
+                | Self::SutNetperfDemandUs
+                | Self::GeneratorNetperfDemandUs
+                | Self::SutPacketCpuNs
+                | Self::SutKbCpuNs
+        )
+    }
+
     /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
         match self {

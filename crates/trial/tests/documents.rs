@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use latput_testkit::blessed;
+use latput_trial::check::CHECKS;
 use latput_trial::figures::{Parser, ParserRow, SPELLINGS};
 use latput_trial::metric::Unit;
 use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
@@ -10,11 +11,23 @@ use latput_units::Nanos;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads/README.md");
+const CHECKS_PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/checks.md");
 const MARKS: [&str; 2] = ["<!-- workloads: begin -->\n", "<!-- workloads: end -->\n"];
 
 #[test]
 fn the_guide_has_every_kind_with_its_fields() {
     blessed::between(PATH, MARKS, &table());
+}
+
+#[test]
+fn the_guide_has_every_check_with_what_it_voids() {
+    let text = std::fs::read_to_string(CHECKS_PAGE).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(lines.len(), CHECKS.len());
+    for (line, row) in lines.iter().zip(CHECKS) {
+        assert!(line.starts_with(&format!("| `{}` | ", row.name)), "{line}");
+        assert!(line.ends_with(&format!(" | {} |", row.voids.describe())), "{line}");
+    }
 }
 
 #[test]

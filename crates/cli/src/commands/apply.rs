@@ -26,7 +26,7 @@ use latput_units::Nanos;
 
 use crate::commands::ask::{AskEnding, Waiting, ask};
 use crate::commands::change;
-use crate::commands::export_settings::nothing_recommended;
+use crate::commands::export_settings::{nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -180,10 +180,11 @@ impl Args {
             return setting_of(results, name).map(Some);
         }
         let summary = Summary::of(results);
-        let Some(advice) = summary.recommendation else {
+        let Some(advice) = &summary.recommendation else {
             return Err(nothing_recommended(results, &summary));
         };
         if advice.is_proven() && advice.setting != 0 {
+            tell_condition(&summary);
             return Ok(Some(advice.setting));
         }
         let label = &results.settings[advice.setting].label;

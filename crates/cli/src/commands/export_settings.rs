@@ -318,6 +318,13 @@ fn not_empty(wanted: Wanted) -> Result<Wanted, CliError> {
     Ok(wanted)
 }
 
+/// Says what a recommendation holds beside, if other work was part of the case.
+pub(super) fn tell_condition(summary: &Summary) {
+    if let Some(words) = summary.fitness.beside_in_words() {
+        output::remark(&format!("latput: {words}"));
+    }
+}
+
 /// Why a run recommends nothing, and what to do.
 pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliError {
     let why = match &results.goal {
@@ -334,9 +341,10 @@ pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliEr
 /// The recommended setting of a run.
 pub(super) fn recommended(results: &Results) -> Result<usize, CliError> {
     let summary = Summary::of(results);
-    let Some(recommendation) = summary.recommendation else {
+    let Some(recommendation) = &summary.recommendation else {
         return Err(nothing_recommended(results, &summary));
     };
+    tell_condition(&summary);
     if !recommendation.is_proven() {
         output::remark(&format!(
             "latput: nothing is proven better: {}",

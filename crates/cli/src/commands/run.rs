@@ -8,7 +8,7 @@ use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
-use latput_model::Summary;
+use latput_model::{Headline, Summary};
 use latput_trial::Plan;
 use latput_units::Nanos;
 
@@ -111,10 +111,12 @@ impl Args {
             stop: &context.stop,
         };
         let ended = session::run(&run, &mut results_db, &mut Shown::new())?;
-        if self.shard.is_none() || context.json {
-            report::print(context, &ended.results, &Summary::of(&ended.results))?;
+        if self.shard.is_some() && !context.json {
+            return conclude(&ended, &self.output);
         }
-        conclude(&ended, &self.output)
+        let summary = Summary::of(&ended.results);
+        report::print(context, &ended.results, &summary)?;
+        conclude_with(&ended, &summary, &self.output)
     }
 }
 
@@ -159,6 +161,17 @@ pub(crate) fn run_plan(
     let (part, stop) = (RunPart::Whole, &context.stop);
     let run = Run { plan, plan_text, testbed, part, quiet, interval, stop };
     Ok(session::run(&run, results_db, &mut Shown::new())?)
+}
+
+/// As [`conclude`]; without an answer since the hosts were not quiet the run is as good as partial.
+pub(crate) fn conclude_with(
+    ended: &Ended,
+    summary: &Summary,
+    output: &Path,
+) -> Result<ExitCode, CliError> {
+    let done = conclude(ended, output)?;
+    let is_disturbed = matches!(summary.headline, Some(Headline::NotQuiet(_)));
+    Ok(if is_disturbed { Code::Partial.into() } else { done })
 }
 
 /// Prints where the results are, and returns the exit code.

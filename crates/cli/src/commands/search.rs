@@ -14,9 +14,10 @@ use latput_trial::plan::Design;
 
 use self::ask_tell::Stdio;
 use crate::commands::report;
-use crate::commands::run::{checked_plan, conclude, open_both, read_text};
+use crate::commands::run::{checked_plan, conclude, conclude_with, open_both, read_text};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
+use crate::precision::beside_line;
 use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
+    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
+    #[arg(long)]
+    beside: bool,
     #[command(flatten)]
     quiet: QuietArgs,
     #[command(flatten)]
@@ -77,6 +81,8 @@ impl Args {
             plan.method.design = Some(Design::Search);
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
+        plan.method.beside |= self.beside;
+        let text = text + beside_line(self.beside);
         let place = self.hosts.named(&self.on, &plan)?;
         let files = UsedFiles::of(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
@@ -111,7 +117,11 @@ impl Args {
         match &mut other {
             Some(other) => other.end(&ended, self.output.display().to_string())?,
             None if self.shard.is_some() && !context.json => {}
-            None => report::print(context, &ended.results, &Summary::of(&ended.results))?,
+            None => {
+                let summary = Summary::of(&ended.results);
+                report::print(context, &ended.results, &summary)?;
+                return conclude_with(&ended, &summary, &self.output);
+            }
         }
         conclude(&ended, &self.output)
     }

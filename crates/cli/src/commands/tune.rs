@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::live_args::LiveArgs;
 use crate::output;
+use crate::precision::beside_line;
 use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs, NamedTestbed};
 
@@ -80,6 +81,9 @@ pub(crate) struct Args {
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
+    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
+    #[arg(long)]
+    beside: bool,
     #[command(flatten)]
     quiet: QuietArgs,
     #[command(flatten)]
@@ -146,7 +150,7 @@ impl Args {
         if let Some(prediction) = &prediction {
             output::remark(prediction);
         }
-        run::conclude(&ended, &self.output)
+        run::conclude_with(&ended, &summary, &self.output)
     }
 }
 
@@ -193,13 +197,15 @@ impl Args {
             run::checked_plan(file, &text, self.goal.clone())?
         };
         plan.method.budget = self.budget.or(plan.method.budget);
+        plan.method.beside |= self.beside;
         choose_design(&mut plan);
         let text = match self.budget {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
         check_guards(file, &plan)?;
-        let text = text + &self.own.plan_lines() + &self.live.plan_lines();
+        let text =
+            text + beside_line(self.beside) + &self.own.plan_lines() + &self.live.plan_lines();
         Ok((plan, text))
     }
 

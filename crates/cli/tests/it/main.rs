@@ -30,6 +30,7 @@ mod recomputed;
 mod reproduce;
 mod root_apply;
 mod root_bad_luck;
+mod root_beside;
 mod root_broker;
 mod root_check;
 mod root_commands;

@@ -247,7 +247,7 @@ fn tune_judges_a_figure_of_the_users_own() {
     place.write(
         "plan.toml",
         "schema = 1\n[factors]\ntxqueuelen = [500, 501]\n[[workload]]\nkind = \"tcp_rr\"\n\
-         [method]\nrepetitions = { min = 2, max = 2 }\nduration = \"100ms\"\nwarmup = \"0s\"\n",
+         [method]\nbeside = true\nrepetitions = { min = 2, max = 2 }\nduration = \"100ms\"\nwarmup = \"0s\"\n",
     );
     let own = ["--command", "sh -c 'ping -c 5 -i 0.02 {sut} >/dev/null; echo score: 42'"];
     let figure = ["--metric", "score[number,higher]=/score: (\\d+)/", "--goal", "maximize score"];

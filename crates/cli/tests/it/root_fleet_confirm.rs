@@ -23,6 +23,7 @@ goal = "maximize throughput_bps"
 kind = "tcp_stream"
 message_bytes = 4096
 [method]
+beside = true # other tests run
 repetitions = { min = 6, max = 6 }
 warmup = "150ms"
 duration = "350ms"

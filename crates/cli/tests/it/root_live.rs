@@ -25,7 +25,7 @@ const HARMFUL: &str =
 fn plan(factors: &str, goal: &str, workload: &str) -> String {
     format!(
         "schema = 1\nname = \"live\"\n{goal}\n[factors]\n{factors}\n[[workload]]\nkind = \"live\"\n\
-         disruptive = [\"gro-flush-timeout\", \"napi-defer-hard-irqs\"]\n{workload}\n[method]\nbudget = \"60s\"\n\
+         disruptive = [\"gro-flush-timeout\", \"napi-defer-hard-irqs\"]\n{workload}\n[method]\nbeside = true\nbudget = \"60s\"\n\
          repetitions = {{ min = 3, max = 3 }}\n"
     )
 }

@@ -21,6 +21,7 @@ ports = [7000]
 slice = "12s"
 disruptive = ["gro"]
 [method]
+beside = true # other tests run
 budget = "300s"
 repetitions = { min = 2, max = 2 }
 "#;

@@ -26,6 +26,7 @@ probe_hz = 200
 kind = "udp_stream"
 rate = "20Mbps"
 [method]
+beside = true # other tests run
 design = "blocks"
 repetitions = { min = 3, max = 3 }
 warmup = "50ms"

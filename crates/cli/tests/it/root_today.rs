@@ -18,6 +18,7 @@ txqueuelen = [1000, 2000]
 [[workload]]
 kind = "tcp_rr"
 [method]
+beside = true # other tests run
 design = "blocks"
 repetitions = { min = 2, max = 2 }
 warmup = "50ms"

@@ -37,7 +37,7 @@ impl Service<'_> {
             Ok(result) => result,
             Err(error) => return Ok(Answer::PeerFailed(failure(&error))),
         };
-        let Counted { slices, drift, left: _ } = counted?;
+        let Counted { slices, drift, held_back: _, left: _ } = counted?;
         let (host, _) = slices.into_iter().next().ok_or_else(|| failed("nothing was counted"))?;
         Ok(Answer::PeerFinished(Box::new(PeerFinished { result, host, drift })))
     }

@@ -157,6 +157,7 @@ fn finished() -> Vec<Finished> {
         slices: vec![slice(idx, role), slice(idx, role)],
         late: Nanos::from_us(3),
         drift: Vec::new(),
+        held_back: Vec::new(),
         left: Vec::new(),
     };
     (0..).zip(roles).map(host).collect()
@@ -260,6 +261,8 @@ fn host(idx: u32, role: Role) -> HostObservation {
         other_work_cpu: None,
         others: Vec::new(),
         sampling_cpu: Nanos::from_us(200),
+        other_work_cpu: Some(Nanos::from_us(100)),
+        others: Vec::new(),
         napi: Some(NapiObservation { polls: 100, packets: 1000, empty_polls: 3 }),
         softirqs: 100,
         interrupts: 100,

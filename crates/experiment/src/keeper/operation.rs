@@ -64,6 +64,8 @@ pub(crate) struct Counted {
     pub(crate) slices: Vec<(HostObservation, Nanos)>,
     /// Knobs that changed meanwhile, in sentences.
     pub(crate) drift: Vec<String>,
+    /// Quotas and heat that held the host back, in sentences.
+    pub(crate) held_back: Vec<String>,
     /// Knobs that were left to somebody else, in sentences.
     pub(crate) left: Vec<String>,
 }

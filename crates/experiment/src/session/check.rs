@@ -9,7 +9,7 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
-use super::{Before, Run, before, count, design, first_of, quiet, search_budget, trial_time};
+use super::{Before, Run, before, count, design, first_of, quiet_start, search_budget, trial_time};
 use crate::error::Error;
 use crate::refusal::plan_search;
 use crate::runner::{TrialRunner, Wanted};
@@ -50,7 +50,7 @@ pub fn check(run: &Run<'_>) -> Result<Checked, Error> {
 fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error> {
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
-    let seen = quiet::findings_now(run, runner)?;
+    let seen = quiet_start::findings_now(run, runner)?;
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
         let (reduced, skipped) = without_unsupported(run.plan, runner, By::Asking, run.stop)?;

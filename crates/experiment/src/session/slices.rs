@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use latput_model::goal::Measure;
 use latput_model::{Eliminated, Goal, eliminated};
 use latput_trial::results::LabelledSetting;
-use latput_trial::{Metric, Observation, Workload};
-use latput_units::{Nanos, Rng};
+use latput_trial::{Metric, Observation, Results, Row, Workload};
+use latput_units::{IntoSet, Nanos, Rng};
 
 use super::order::trial_seed;
 use super::{Session, TrialEvent};
@@ -31,6 +31,9 @@ const STINT: Nanos = Nanos::from_s(10);
 const ROUNDS_AT_LEAST: u64 = 2;
 /// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
+
+/// Rounds are made up for until there are this many times those that were wanted.
+const MADE_UP: u32 = 2;
 
 /// Length of the steps in the search for carry-over.
 const STEP: Nanos = Nanos::from_ms(25);
@@ -69,8 +72,8 @@ impl Session<'_> {
     /// Runs stints of the workloads in turn, until the intervals are narrow enough or the budget is
     /// used up.
     pub(super) fn slices(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
-        let runner = runner.slices().ok_or(Error::NoSlices)?;
-        let layout = self.layout(runner)?;
+        let layout = self.layout(runner.slices().ok_or(Error::NoSlices)?)?;
+        let mut patience = self.patience();
         self.slice = Some(layout.length);
         let method = self.run.plan.method;
         let least = layout.rounds(method.repetitions_min, method.duration);
@@ -82,10 +85,12 @@ impl Session<'_> {
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
         for cycle in 0.. {
             let rounds = self.rounds();
+            let fit = fit_rounds(&self.results);
             let too_wide = latput_model::too_wide(&self.results);
             let wants = |workload: &usize| {
-                let done = rounds[*workload];
-                done < least || done < most && read[*workload] && too_wide.contains(workload)
+                let (done, fit) = (rounds[*workload], fit[*workload]);
+                let is_open = |wanted: u32| fit < wanted && done < wanted.saturating_mul(MADE_UP);
+                is_open(least) || is_open(most) && read[*workload] && too_wide.contains(workload)
             };
             let mut workloads: Vec<usize> =
                 (0..self.results.workloads.len()).filter(wants).collect();
@@ -105,7 +110,9 @@ impl Session<'_> {
                     self.results.notes.push(note.to_owned());
                     return Ok(());
                 }
-                self.run_stint(runner, stint)?;
+                let before = self.results.rows.len();
+                self.run_stint(runner.slices().ok_or(Error::NoSlices)?, stint)?;
+                self.wait_for_quiet(runner, before, &mut patience)?;
             }
             // The eliminations of a run share its chance of error by the rounds before them.
             let seen = |rounds: Vec<u32>| rounds.into_iter().max().unwrap_or(0).min(most);
@@ -258,6 +265,27 @@ fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
     let rounds = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
     u32::try_from(rounds).expect("a stint has few rounds")
+}
+
+/// For each workload, the rounds' worth of slices that count: pairs with the first setting's by the number of other
+/// settings that still run, or where no other does the first one's slices.
+fn fit_rounds(results: &Results) -> Vec<u32> {
+    let is_fit = |row: &&Row| row.observation.is_fit(results.beside);
+    let of_workload = |workload: usize| {
+        let rows = || results.rows.iter().filter(move |row| row.workload == workload);
+        let firsts: BTreeSet<u32> =
+            rows().filter(|row| row.setting == 0).filter(is_fit).map(|row| row.block).into_set();
+        let last = rows().map(|row| row.block).max();
+        let others = rows().filter(|row| row.setting != 0 && Some(row.block) == last).count();
+        if others == 0 {
+            return firsts.len();
+        }
+        let pairs = rows().filter(|row| row.setting != 0 && firsts.contains(&row.block));
+        // A setting that was dropped has pairs of earlier rounds, which are no more rounds of the others.
+        (pairs.filter(is_fit).count() / others).min(firsts.len())
+    };
+    let rounds = (0..results.workloads.len()).map(of_workload);
+    rounds.map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)).collect()
 }
 
 /// For each workload, whether the goal reads a figure of it; all true without a goal.

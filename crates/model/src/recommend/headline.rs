@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_trial::Results;
-
 use super::condition::Kept;
 use super::recommendation::{Headline, ProvenBy};
 use super::{Comparison, Judge, SmallestEffect, Verdict};
@@ -12,8 +10,6 @@ use crate::words;
 /// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
 /// what people change settings for; `docs/tune.md` tells it.
 pub const LARGEST_MISSED: f64 = 0.20;
-/// So many checks are named.
-const MOST_CHECKS: usize = 2;
 
 impl Judge<'_> {
     /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
@@ -37,15 +33,32 @@ impl Judge<'_> {
         (!all.is_empty()).then(|| format!("every other setting is {}", all.join(", or ")))
     }
 
-    /// The answer by this verdict. A proof stands also where checks failed, because it compares runs of the
-    /// same block, which share what disturbed them; to find nothing under disturbance is no answer.
+    /// The answer by this verdict, from the runs that count. Where too few count, or those that count prove nothing and all
+    /// together might have, the hosts were not quiet.
     pub(super) fn headline(
         &self,
         kept: &BTreeMap<usize, Vec<Kept<'_>>>,
         verdict: &Verdict,
         smallest: &[SmallestEffect],
     ) -> Headline {
-        let failed = FailedRuns::of(self.results);
+        let to = if let Verdict::Change { to, .. } = verdict { Some(*to) } else { None };
+        if self.fitness.is_unfit_for(to) {
+            return Headline::NotQuiet(self.fitness.not_quiet());
+        }
+        match self.undisturbed(kept, verdict, smallest) {
+            Headline::NoAnswer(_) if self.fitness.may_have_cost_the_answer(smallest) => {
+                Headline::NotQuiet(self.fitness.not_quiet())
+            }
+            headline => headline,
+        }
+    }
+
+    fn undisturbed(
+        &self,
+        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
+        verdict: &Verdict,
+        smallest: &[SmallestEffect],
+    ) -> Headline {
         if let (Verdict::Stay { .. }, Some(why)) = (verdict, self.why_all_are_out(kept)) {
             return Headline::Stay(why);
         }
@@ -55,20 +68,11 @@ impl Judge<'_> {
                     ProvenBy::Objective => self.objective_change(*to),
                     ProvenBy::Limit => "it mends a limit that today breaks".to_owned(),
                 };
-                let doubt = if failed.are_most() {
-                    format!("; but {}", failed.words())
-                } else {
-                    String::new()
-                };
-                Headline::Set(format!("{} is proven better: {change}{doubt}", self.label(*to)))
+                Headline::Set(format!("{} is proven better: {change}", self.label(*to)))
             }
             Verdict::NoneKeeps { .. } => {
                 Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
             }
-            Verdict::Stay { .. } if failed.are_most() => Headline::NoAnswer(format!(
-                "{}, and nothing was proven: mend what disturbs the hosts and run again",
-                failed.words()
-            )),
             Verdict::Stay { .. } if self.results.settings.len() < 2 => {
                 Headline::Stay("no other setting was run".to_owned())
             }
@@ -110,57 +114,13 @@ impl Judge<'_> {
 }
 
 /// Size of a ratio as a share of the first setting's figure.
-fn missed(ratio: f64) -> f64 {
+pub(crate) fn missed(ratio: f64) -> f64 {
     if ratio.is_finite() { (ratio - 1.0).abs() } else { f64::INFINITY }
-}
-
-/// The runs in which a check failed.
-struct FailedRuns {
-    runs: usize,
-    failed: usize,
-    /// The names of the checks, most frequent first.
-    names: Vec<(String, usize)>,
-}
-
-impl FailedRuns {
-    fn of(results: &Results) -> Self {
-        let mut names: Vec<(String, usize)> = Vec::new();
-        let mut failed = 0;
-        for row in &results.rows {
-            let mut of_row: Vec<&str> = Vec::new();
-            for check in row.observation.checks.iter().filter(|check| !check.passed) {
-                if !of_row.contains(&check.name.as_str()) {
-                    of_row.push(&check.name);
-                }
-            }
-            failed += usize::from(!of_row.is_empty());
-            for name in of_row {
-                match names.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, count)) => *count += 1,
-                    None => names.push((name.to_owned(), 1)),
-                }
-            }
-        }
-        names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        Self { runs: results.rows.len(), failed, names }
-    }
-
-    const fn are_most(&self) -> bool {
-        2 * self.failed > self.runs
-    }
-
-    /// `10 of 10 runs failed a check (steal in 9, other-work in 2)`.
-    fn words(&self) -> String {
-        let names = self.names.iter().take(MOST_CHECKS);
-        let names: Vec<String> = names.map(|(name, count)| format!("{name} in {count}")).collect();
-        let Self { failed, runs, .. } = self;
-        format!("{failed} of {runs} runs failed a check ({})", names.join(", "))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::Check;
+    use latput_trial::{Check, Results};
     use latput_units::Rng;
 
     use super::*;
@@ -224,22 +184,6 @@ mod tests {
                 u32::from(matches!(headline(&drawn(seed, 1.0, 0.3, blocks)), Headline::Stay(_)));
         }
         assert!(answers >= 8, "{answers} of {tried} with {blocks} blocks: {sentence}");
-    }
-
-    #[test]
-    fn disturbed_runs_answer_only_what_they_prove() {
-        let disturb = |mut made: Results, share: usize| {
-            for row in made.rows.iter_mut().step_by(share) {
-                let name = "steal".to_owned();
-                row.observation.checks.push(Check { name, passed: false, detail: String::new() });
-            }
-            headline(&made)
-        };
-        let Headline::NoAnswer(sentence) = disturb(made(1.0, 0.02, 8), 1) else { panic!() };
-        assert!(sentence.starts_with("16 of 16 runs failed a check (steal in 16)"), "{sentence}");
-        assert_eq!(disturb(made(1.0, 0.02, 8), 2).kind(), "stay", "half is not most");
-        let Headline::Set(sentence) = disturb(made(0.5, 0.02, 8), 1) else { panic!() };
-        assert!(sentence.contains("but 16 of 16 runs failed a check"), "{sentence}");
     }
 
     #[track_caller]
@@ -313,12 +257,5 @@ mod tests {
             assert_eq!(stay(ratio), expected);
         }
         assert!(stay(0.85).starts_with("nothing better was found"));
-    }
-
-    #[test]
-    fn more_than_half_of_the_runs_are_most() {
-        let are_most = |failed, runs| FailedRuns { runs, failed, names: Vec::new() }.are_most();
-        assert!(!are_most(1, 2) && !are_most(0, 1) && !are_most(5, 10));
-        assert!(are_most(1, 1) && are_most(6, 10));
     }
 }

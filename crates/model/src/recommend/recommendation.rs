@@ -61,6 +61,8 @@ pub enum Headline {
     Stay(String),
     /// The run can say neither: what it lacks.
     NoAnswer(String),
+    /// The run can say neither, because of what disturbed it.
+    NotQuiet(String),
 }
 
 impl Headline {
@@ -69,14 +71,17 @@ impl Headline {
         match self {
             Self::Set(_) => "set",
             Self::Stay(_) => "stay",
-            Self::NoAnswer(_) => "no_answer",
+            Self::NoAnswer(_) | Self::NotQuiet(_) => "no_answer",
         }
     }
 
     /// The sentence.
     pub fn sentence(&self) -> &str {
         match self {
-            Self::Set(sentence) | Self::Stay(sentence) | Self::NoAnswer(sentence) => sentence,
+            Self::Set(sentence)
+            | Self::Stay(sentence)
+            | Self::NoAnswer(sentence)
+            | Self::NotQuiet(sentence) => sentence,
         }
     }
 }

@@ -67,7 +67,7 @@ struct Marks {
 /// The recommendation.
 #[derive(Debug, Serialize)]
 struct RecommendationPanel {
-    words: &'static str,
+    words: String,
     setting: Option<String>,
     /// The headline, in pieces like `reason`.
     sentence: Vec<(bool, String)>,

@@ -9,7 +9,7 @@ use latput_model::Summary;
 use latput_trial::Results;
 
 use crate::commands::change;
-use crate::commands::export_settings::{ExportedRole, nothing_recommended};
+use crate::commands::export_settings::{ExportedRole, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::exit::CliError;
 use crate::output;
@@ -108,10 +108,11 @@ const DRIVER: &str = "driver";
 /// The recommended setting, if it is proven better than today's.
 pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
     let summary = Summary::of(results);
-    let Some(advice) = summary.recommendation else {
+    let Some(advice) = &summary.recommendation else {
         return Err(nothing_recommended(results, &summary));
     };
     if advice.is_proven() && advice.setting != 0 {
+        tell_condition(&summary);
         return Ok(advice.setting);
     }
     let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();

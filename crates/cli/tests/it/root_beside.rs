@@ -1,0 +1,90 @@
+//! Other programs on the lab's CPUs: they take an answer away, or are a part of the case.
+
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::{Place, needs_program};
+
+const PLAN: &str = r#"
+schema = 1
+name = "beside"
+goal = "minimize latency_ns_p99"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["50us", 100]]
+[[workload]]
+kind = "tcp_rr"
+[method]
+design = "slices"
+repetitions = { min = 2, max = 2 }
+duration = "500ms"
+budget = "12s"
+"#;
+/// A shell under a name of its own.
+const NAME: &str = "burner";
+
+/// One program on each CPU, which ends with this, or else by itself.
+struct Burners(Vec<Child>);
+
+impl Burners {
+    fn start(place: &Place) -> Self {
+        std::fs::copy("/bin/sh", place.path(NAME)).unwrap();
+        let program = place.path(NAME).display().to_string();
+        let cpus = latput_linux::process::allowed_cpus().unwrap();
+        let start = |cpu: latput_units::CpuId| {
+            let words = ["taskset", "-c", &cpu.to_string(), &program, "-c", "while :; do :; done"];
+            let mut command = Command::new("timeout");
+            command.arg("120").args(words).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        };
+        Self(cpus.iter().map(start).collect())
+    }
+}
+
+impl Drop for Burners {
+    /// `timeout` hands SIGTERM on to what it started.
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let pid = rustix::process::Pid::from_child(child);
+            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _reaped = child.wait();
+        }
+    }
+}
+
+#[test]
+fn busy_hosts_give_no_answer_and_say_who_disturbed() {
+    if needs_root() || needs_program("taskset") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    let _burners = Burners::start(&place);
+    let ran = place.run(&["run", "plan.toml", "-o", "busy.db"]);
+    ran.expect(6, &["No answer: the hosts were not quiet", NAME, "waiting up to"]);
+    let report = place.report("busy.db");
+    let headline = &report["headline"];
+    assert_eq!((&headline["kind"], &headline["disturbed"]), (&"no_answer".into(), &true.into()));
+    let (unfit, runs) = (&report["fitness"]["unfit_runs"], &report["fitness"]["runs"]);
+    assert!(2 * unfit.as_u64().unwrap() > runs.as_u64().unwrap(), "{}", report["fitness"]);
+    assert!(report["recommendation"]["commands"].as_array().unwrap().is_empty());
+    place.run(&["apply", "busy.db"]).expect(0, &["nothing to apply"]);
+}
+
+#[test]
+fn work_that_is_part_of_the_case_is_named() {
+    if needs_root() || needs_program("taskset") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    let _burners = Burners::start(&place);
+    let ran = place.run(&["run", "plan.toml", "--beside", "-o", "beside.db"]);
+    ran.expect(0, &["of other work on", NAME, "switches/s"]);
+    let report = place.report("beside.db");
+    assert_eq!(report["fitness"]["unfit_runs"], 0, "{}", report["fitness"]);
+    let condition = report["headline"]["condition"].as_str().unwrap();
+    assert!(condition.starts_with("beside ") && condition.contains(" on b"), "{condition}");
+}

@@ -1,0 +1,223 @@
+//! Whole runs in slices on a made-up host that others disturb. Only waits take time.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_knobs::Knob;
+use latput_load::Stop;
+use latput_model::{Headline, Summary};
+use latput_stats::Histogram;
+use latput_trial::check::OTHER_WORK;
+use latput_trial::observation::TrafficObservation;
+use latput_trial::plan::Method;
+use latput_trial::results::HostFacts;
+use latput_trial::{Check, HostToday, Observation, Plan, Results};
+use latput_units::Rng;
+
+use super::super::{Progress, Run, TrialDone, header};
+use super::*;
+use crate::host_spec::HostSpec;
+use crate::interval::Interval;
+use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, Wanted};
+use crate::testbed::Testbed;
+use crate::{ResultsDb, RunPart};
+
+/// A host on which `50us` has a half more tail than today's, and a third of it where others disturb.
+struct Made {
+    rng: Rng,
+    /// Stints are disturbed up to this one; the first finds carry-over.
+    disturbed_until: usize,
+    stints: usize,
+    /// How often somebody looked at the host.
+    looks: Cell<usize>,
+}
+
+impl Made {
+    fn slice(&mut self, setting: usize) -> Observation {
+        let is_disturbed = self.stints <= self.disturbed_until;
+        let tail_us = if is_disturbed { [3000.0, 1000.0] } else { [60.0, 90.0] }[setting];
+        let noise = 1.0 + 0.05 * (2.0 * self.rng.uniform() - 1.0);
+        let mut latency = Histogram::new();
+        latency.record_n(Nanos::from_secs_f64(tail_us * noise / 1e6), 1000);
+        let check = Check {
+            name: OTHER_WORK.to_owned(),
+            passed: !is_disturbed,
+            detail: "b: half of a CPU".to_owned(),
+        };
+        Observation {
+            traffic: TrafficObservation {
+                sender_window: Nanos::from_ms(225),
+                receiver_window: Nanos::from_ms(225),
+                transactions: Some(1000),
+                latency: Some(latency),
+                ..TrafficObservation::default()
+            },
+            checks: vec![check],
+            ..Observation::default()
+        }
+    }
+}
+
+impl SliceRunner for Made {
+    fn stint(
+        &mut self,
+        stint: &Stint,
+        _: &Method,
+        _: &Stop,
+        _: &mut Tell<'_>,
+    ) -> Result<Vec<Observation>, Error> {
+        let seen = stint.trials.iter().map(|trial| self.slice(trial.setting)).collect();
+        self.stints += 1;
+        Ok(seen)
+    }
+}
+
+impl TrialRunner for Made {
+    fn hosts(&self) -> Vec<HostFacts> {
+        Vec::new()
+    }
+    fn machine(&self) -> String {
+        "made".to_owned()
+    }
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+        Ok(Vec::new())
+    }
+    fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+        self.looks.set(self.looks.get() + 1);
+        Ok(vec![Surroundings::default()])
+    }
+    fn trials(
+        &mut self,
+        _: Vec<Trial>,
+        _: &Method,
+        _: &Stop,
+        _: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+        Some(self)
+    }
+    fn unsupported(
+        &mut self,
+        _: Wanted<'_>,
+        _: &Method,
+        _: &Stop,
+    ) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        Ok(())
+    }
+    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        cause
+    }
+}
+
+/// The remarks of a run.
+struct Heard(Vec<String>);
+
+impl Progress for Heard {
+    fn remark(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+    fn interval(&mut self, _: &Interval) {}
+    fn trial(&mut self, _: &TrialDone<'_>) {}
+    fn ended(&mut self) {}
+}
+
+/// A run that others disturb until some stint: its results, how often the host was looked at, and the remarks.
+fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
+    let text = format!(
+        "schema = 1\ngoal = \"latency\"\n[factors]\n\"gro-flush-timeout\" = [\"0us\", \"50us\"]\n[[workload]]\n\
+         kind = \"tcp_rr\"\n[method]\nbeside = {beside}\nseed = 1\nrepetitions = {{ min = 4, max = 4 }}\nduration = \"2s\"\n"
+    );
+    let plan = Plan::parse("made.toml", &text).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
+    let role = latput_trial::observation::Role::Sut;
+    let host = HostSpec::unknown("made", role, (Vec::new(), String::new()));
+    let (testbed, stop) = (Testbed::alone("made", host), Stop::new());
+    let run = Run {
+        plan: &plan,
+        plan_text: "",
+        testbed: &testbed,
+        part: RunPart::Whole,
+        interval: None,
+        stop: &stop,
+    };
+    let rng = Rng::from_seed(1);
+    let mut made = Made { rng, disturbed_until, stints: 0, looks: Cell::new(0) };
+    let results = header(&run, &made, Vec::new());
+    let id = db.begin("", "made", 0, &results).unwrap();
+    let mut heard = Heard(Vec::new());
+    let mut session = Session {
+        run: &run,
+        db: &mut db,
+        progress: &mut heard,
+        id,
+        machine: "made".to_owned(),
+        places: BTreeMap::new(),
+        resumed: 0,
+        results,
+        begun: Instant::now(),
+        is_simulated: false,
+        slice: None,
+        lost: None,
+        aborted_in_a_row: 0,
+    };
+    session.slices(&mut made).unwrap();
+    let results = std::mem::replace(&mut session.results, header(&run, &made, Vec::new()));
+    drop(session);
+    (results, made.looks.get(), heard.0)
+}
+
+fn rounds(results: &Results) -> usize {
+    results.rows.iter().filter(|row| row.setting == 0).count()
+}
+
+#[test]
+fn a_quiet_run_has_its_rounds_and_no_wait() {
+    let (results, looks, _) = run(0, false);
+    let wanted = rounds(&results);
+    // 8 s in slices of 225 ms, and what is left of the last stint.
+    assert!((36..56).contains(&wanted), "{wanted}");
+    assert_eq!(looks, 0);
+    assert_eq!(Summary::of(&results).headline.unwrap().kind(), "stay");
+}
+
+#[test]
+fn disturbed_rounds_are_made_up_for_at_a_quieter_moment() {
+    let wanted = rounds(&run(0, false).0);
+    let (results, looks, remarks) = run(1, false);
+    let fit = results.rows.iter().filter(|row| row.setting == 0 && row.observation.is_fit(false));
+    assert!(fit.count() >= 36 && rounds(&results) > wanted, "{}", rounds(&results));
+    assert_eq!(looks, 1, "after the disturbed stint");
+    assert!(
+        remarks.iter().any(|text| text.contains("waiting up to 10 s for quiet")),
+        "{remarks:?}"
+    );
+    let headline = Summary::of(&results).headline.unwrap();
+    assert!(matches!(headline, Headline::Stay(_)), "{headline:?}");
+}
+
+#[test]
+fn a_run_that_is_always_disturbed_ends_without_an_answer() {
+    let wanted = rounds(&run(0, false).0);
+    let (results, ..) = run(usize::MAX, false);
+    assert!((2 * 36..=3 * wanted).contains(&rounds(&results)), "{}", rounds(&results));
+    let headline = Summary::of(&results).headline.unwrap();
+    assert!(matches!(headline, Headline::NotQuiet(_)), "{headline:?}");
+}
+
+#[test]
+fn what_is_part_of_the_case_is_not_made_up_for() {
+    let (results, looks, _) = run(usize::MAX, true);
+    assert_eq!((rounds(&results), looks), (rounds(&run(0, false).0), 0));
+    assert!(results.beside);
+    let headline = Summary::of(&results).headline.unwrap();
+    assert!(matches!(headline, Headline::Set(_)), "{headline:?}");
+}
