@@ -58,9 +58,9 @@ mod alone {
         let named = format!("{BUSY} (pid ");
         let ran = place.run(&[&MEASURE[..], &["0s"]].concat());
         ran.expect(1, &["the hosts are not quiet", &named, "% of CPU", "--quiet-within 2min"]);
-        let mut child = place.start(&[&MEASURE[..], &["10min"]].concat());
+        let mut child = place.start(&[&MEASURE[..], &["600s"]].concat());
         let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
-        wait_until("it to wait", || said().contains("waiting up to 10min for quiet hosts"));
+        wait_until("it to wait", || said().contains("waiting up to 600s for quiet hosts"));
         busy.end();
         assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said());
         assert!(said().contains("the hosts are quiet"), "{}", said());
