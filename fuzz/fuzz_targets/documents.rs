@@ -5,7 +5,7 @@
 use latput_fleet::{HostLook, ansible, inventory};
 use latput_formats::{ImportFormat, import, program};
 use latput_knobs::Profile;
-use latput_trial::Plan;
+use latput_trial::{Metric, Plan};
 use latput_trial::figures::{Figures, HistogramLog, Output, Parser, PrintedUnit, Source, Text};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let output = Output { stdout: Text::of(bytes), ..Output::default() };
     for parser in Parser::ALL {
         let figures = Figures { parser: Some(*parser), ..Figures::default() };
-        let _ = program::read(&figures, &output);
+        if let Ok(read) = program::read(&figures, &output) {
+            let known = |metric: Metric| read.metrics.get(&metric).copied();
+            let ordered = known(Metric::LatencyNsP50).zip(known(Metric::LatencyNsMax));
+            assert!(ordered.is_none_or(|(median, most)| median <= most * 1.1), "{parser}");
+            assert_ne!(read.transactions, Some(0), "{parser}");
+        }
     }
     for tag in [None, Some("A".to_owned())] {
         let unit = PrintedUnit::of("us").expect("a unit of time");

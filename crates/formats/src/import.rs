@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use latput_trial::figures::decode;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Results, Row};
 
-use crate::parsed::{Problem, Test};
+use crate::parsed::{Problem, Test, Tests};
 use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
@@ -52,9 +53,22 @@ pub struct ImportError {
     pub problem: String,
 }
 
-/// Imports named files as one run: one workload for each kind of test, one repetition for each test
-/// of that kind.
-pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Results, ImportError> {
+/// The tests of some files.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// One run with the tests that could be read.
+    pub results: Results,
+    /// The files and tests that could not be read, each with its reason.
+    pub left_out: Vec<ImportError>,
+}
+
+/// Imports named files as one run: one workload for each kind of test, one repetition for each test of that kind. A test
+/// that stands there several times, in one file or in several, counts once.
+///
+/// # Errors
+///
+/// No test of any file can be read: the error is of the first one.
+pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Imported, ImportError> {
     let mut results = Results {
         name: format!("imported from {}", format.name()),
         goal: None,
@@ -75,23 +89,52 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Resul
         beside: false,
         notes: Vec::new(),
     };
+    let mut left_out = Vec::new();
+    let mut known: Vec<Test> = Vec::new();
     for (file, bytes) in files {
-        let wrong = |problem: Problem| ImportError {
+        let error = |problem: Problem| ImportError {
             file: file.clone(),
             place: problem.place,
-            problem: problem.text,
+            problem: problem.error.to_string(),
         };
-        let tests = tests(format, bytes).map_err(wrong)?;
-        for (idx, test) in (1..).zip(tests) {
-            add(&mut results, test)
-                .map_err(|text| wrong(Problem::at(format!("test {idx}"), text)))?;
+        let tests = match tests(format, bytes) {
+            Ok(tests) => tests,
+            Err(problem) => {
+                left_out.push(error(problem));
+                continue;
+            }
+        };
+        for note in tests.notes {
+            add_note(&mut results, format!("{file}: {note}"));
+        }
+        for (idx, test) in (1..).zip(tests.tests) {
+            let added = test.and_then(|test| {
+                if known.iter().any(|known| known.is_same(&test)) {
+                    let again = format!("{file}: test {idx} is there once more; it counts once");
+                    add_note(&mut results, again);
+                    return Ok(());
+                }
+                known.push(test.clone());
+                add(&mut results, test).map_err(|text| Problem::at(format!("test {idx}"), text))
+            });
+            left_out.extend(added.err().map(error));
         }
     }
+    if results.rows.is_empty() {
+        return Err(left_out.swap_remove(0));
+    }
+    results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;
-    Ok(results)
+    Ok(Imported { results, left_out })
 }
 
-fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+fn add_note(results: &mut Results, note: String) {
+    if !results.notes.contains(&note) {
+        results.notes.push(note);
+    }
+}
+
+fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
     if bytes.len() > LARGEST {
         return Err(Problem::new(format!("it has more than {} MiB", LARGEST >> 20)));
     }
@@ -103,18 +146,19 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     } else {
         bytes
     };
-    if bytes.iter().all(u8::is_ascii_whitespace) {
+    let text = decode(bytes).map_err(Problem::new)?;
+    if text.trim().is_empty() {
         return Err(Problem::new("it is empty"));
     }
     if format != ImportFormat::Netperf {
-        check_json(bytes)?;
+        check_json(text.as_bytes())?;
     }
     let tests = match format {
-        ImportFormat::Iperf3 => iperf3::tests(bytes)?,
-        ImportFormat::Netperf => netperf::tests(bytes)?,
-        ImportFormat::Flent => flent::tests(bytes)?,
+        ImportFormat::Iperf3 => iperf3::tests(&text),
+        ImportFormat::Netperf => netperf::tests(&text)?,
+        ImportFormat::Flent => flent::tests(&text)?,
     };
-    if tests.is_empty() {
+    if tests.tests.is_empty() {
         return Err(Problem::new(format!("no test of {} is in it", format.name())));
     }
     Ok(tests)
@@ -155,9 +199,7 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
         observation: test.observation,
     });
     for note in test.notes {
-        if !results.notes.contains(&note) {
-            results.notes.push(note);
-        }
+        add_note(results, note);
     }
     if results.hosts.is_empty() && !test.facts.is_empty() {
         let host =
@@ -180,7 +222,7 @@ mod tests {
             (bomb(r#"{"":0},"#, 500_001), "more than 500000 JSON objects"),
             (bomb("0,", 8_000_001), "more than 8000000 JSON values"),
             (vec![b' '; LARGEST + 1], "64 MiB"),
-            ("[".repeat(1000).into_bytes(), "recursion limit"),
+            ("{\"a\":".repeat(1000).into_bytes(), "recursion limit"),
         ] {
             for bytes in [packed(&bytes), bytes] {
                 for format in [ImportFormat::Flent, ImportFormat::Iperf3] {

@@ -1,52 +1,115 @@
 //! iperf3's JSON: one or several documents (`--json`), or lines of events (`--json-stream`).
 
+use std::fmt::Write as _;
+
+use latput_trial::figures::JsonDocuments;
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
-use serde_json::{Deserializer, Value};
+use serde_json::Value;
 
-use crate::parsed::{Problem, Test, workload};
+use crate::parsed::{Test, Tests, check_rate, workload};
+use crate::program::ReadError;
+
+/// Most connections that a note names.
+const MOST_NAMED: usize = 8;
 
 /// Every test of a file.
-pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
-    let mut tests = Vec::new();
+pub(crate) fn tests(text: &str) -> Tests {
+    let found = JsonDocuments::parse(text);
+    let mut tests = Tests { notes: found.notes, ..Tests::default() };
     // `--json-stream` prints the parts of a test one after another.
-    let mut streamed: Option<Value> = None;
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
-    for value in Deserializer::from_str(text).into_iter::<Value>() {
-        let value = value.map_err(|error| {
-            let cut = if error.is_eof() { "it ends too early: " } else { "" };
-            Problem::new(format!("{cut}{error}"))
-        })?;
-        let at = format!("test {}", tests.len() + 1);
-        match value["event"].as_str() {
-            None => tests.push(test(&value).map_err(|text| Problem::at(at, text))?),
-            Some("start") => streamed = Some(serde_json::json!({ "start": value["data"] })),
-            Some("end") => {
-                let mut whole = streamed.take().ok_or_else(|| {
-                    Problem::at(&at, "an `end` event without its `start`: the file is cut")
-                })?;
-                whole["end"] = value["data"].clone();
-                tests.push(test(&whole).map_err(|text| Problem::at(at, text))?);
+    let mut stream = Stream::default();
+    let mut versions: Vec<String> = Vec::new();
+    for document in found.documents {
+        let document = match document {
+            Ok(document) => document,
+            Err(problem) => {
+                tests.push(Err(problem.into()));
+                continue;
             }
-            Some("error") => {
-                let text = value["data"].as_str().unwrap_or("no reason is given");
-                return Err(Problem::at(at, format!("the test failed: {text}")));
-            }
-            Some(_) => {}
+        };
+        let start =
+            if document["event"].is_string() { &document["data"] } else { &document["start"] };
+        if let Some(version) = start["version"].as_str()
+            && !versions.iter().any(|known| known == version)
+        {
+            versions.push(version.to_owned());
+        }
+        if document["event"].is_string() {
+            stream.event(&document, &mut tests);
+        } else {
+            tests.push(test(&document));
         }
     }
-    if streamed.is_some() {
-        let at = format!("test {}", tests.len() + 1);
-        return Err(Problem::at(at, "the `end` event is missing: the file is cut"));
+    stream.end(&mut tests);
+    for note in tests.notes.iter_mut().filter(|note| note.contains("`nan`")) {
+        if !versions.is_empty() {
+            let _infallible = write!(note, "; {} printed it", versions.join(" and "));
+        }
     }
-    Ok(tests)
+    tests
 }
 
-fn test(value: &Value) -> Result<Test, String> {
+/// The test of which `--json-stream` has printed a part.
+#[derive(Debug, Default)]
+struct Stream {
+    start: Option<Value>,
+    /// An `error` event came, which an `end` event follows.
+    has_failed: bool,
+}
+
+impl Stream {
+    fn event(&mut self, document: &Value, tests: &mut Tests) {
+        let data = &document["data"];
+        match document["event"].as_str() {
+            Some("start") => {
+                self.end(tests);
+                *self = Self { start: Some(data.clone()), has_failed: false };
+            }
+            Some("error") => {
+                let text = data.as_str().unwrap_or("no reason is given");
+                tests.push(Err(failed(text)));
+                *self = Self { start: None, has_failed: true };
+            }
+            Some("end") if self.has_failed => self.has_failed = false,
+            Some("end") => tests.push(match self.start.take() {
+                Some(start) => test(&serde_json::json!({ "start": start, "end": data })),
+                None => Err("an `end` event without its `start`: the file is cut".into()),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Ends a test whose last event did not come.
+    fn end(&mut self, tests: &mut Tests) {
+        if self.start.take().is_some() {
+            tests.push(Err("the `end` event is missing: the file is cut".into()));
+        }
+    }
+}
+
+fn failed(text: &str) -> ReadError {
+    ReadError::Failed(format!("the test failed: {text}"))
+}
+
+/// The end that wrote a document, and its part in the traffic.
+#[derive(Clone, Copy, Debug)]
+struct Writer {
+    is_client: bool,
+    is_reverse: bool,
+}
+
+impl Writer {
+    /// Whether it received the data. A server is not told what its client counted.
+    const fn is_receiver(self) -> bool {
+        self.is_client == self.is_reverse
+    }
+}
+
+fn test(value: &Value) -> Result<Test, ReadError> {
     if let Some(text) = value["error"].as_str() {
-        return Err(format!("the test failed: {text}"));
+        return Err(failed(text));
     }
     let (start, end) = (&value["start"], &value["end"]);
     let asked = &start["test_start"];
@@ -56,21 +119,24 @@ fn test(value: &Value) -> Result<Test, String> {
     let udp = match protocol {
         "TCP" => false,
         "UDP" => true,
-        other => return Err(format!("latput has no workload for {other}")),
+        other => return Err(format!("latput has no workload for {other}").into()),
     };
     if end["streams"].as_array().is_none_or(Vec::is_empty) && end["sum_received"].is_null() {
-        return Err("it has no figures of its end: the test was cut short".to_owned());
+        return Err("it has no figures of its end: the test was cut short".into());
     }
     let both = end["sum_received_bidir_reverse"].is_object() || truth(&asked["bidir"]);
     let reverse = truth(&asked["reverse"]);
     let kind = match (udp, both, reverse) {
         (true, false, false) => "udp_stream",
-        (true, ..) => return Err("latput has no workload for UDP from the server".to_owned()),
+        (true, ..) => return Err("latput has no workload for UDP from the server".into()),
         (false, true, _) => "tcp_bidir",
         (false, false, true) => "tcp_maerts",
         (false, false, false) => "tcp_stream",
     };
-    let mut observation = Observation { traffic: traffic(end, udp), ..Observation::default() };
+    let writer = Writer { is_client: start["connecting_to"].is_object(), is_reverse: reverse };
+    check_sums(end)?;
+    let mut observation =
+        Observation { traffic: traffic(end, udp, both, writer), ..Observation::default() };
     if both {
         let sum = |key: &str| number(&end[key], "bits_per_second");
         let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
@@ -80,27 +146,65 @@ fn test(value: &Value) -> Result<Test, String> {
         observation.reported_metrics.insert(Metric::ThroughputFromSutBps, from);
     }
     if udp {
-        datagrams(end, &mut observation);
+        datagrams(end, &mut observation)?;
     }
     // The document of a server names the server itself as the host.
-    let is_client = start["connecting_to"].is_object();
-    let roles = if is_client { [Role::Generator, Role::Sut] } else { [Role::Sut, Role::Generator] };
+    let roles =
+        if writer.is_client { [Role::Generator, Role::Sut] } else { [Role::Sut, Role::Generator] };
     for (role, end_name) in roles.into_iter().zip(["host", "remote"]) {
-        observation.programs.extend(cpu(end, role, end_name));
+        // An end that moved data has used CPU time: 0 is that of an end that told nothing.
+        let known = cpu(end, role, end_name).filter(|cpu| cpu.busy_ratio > 0.0);
+        observation.programs.extend(known);
     }
     let fact = |key: &str| Some((key.to_owned(), start[key].as_str()?.to_owned()));
-    Ok(Test {
+    let notes = missing_connections(asked, end).into_iter().collect();
+    let test = Test {
         workload: workload(kind, &fields(asked, udp)?)?,
         started_unix_ms: started(&start["timestamp"]),
+        identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
         observation,
         facts: ["version", "system_info"].into_iter().filter_map(fact).collect(),
-        notes: Vec::new(),
-    })
+        notes,
+    };
+    test.checked()
 }
 
-fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, String> {
+/// Compares bytes, time and rate of each sum.
+fn check_sums(end: &Value) -> Result<(), ReadError> {
+    for name in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"]
+    {
+        let of = |key: &str| number(&end[name], key);
+        check_rate(of("bytes"), of("seconds"), of("bits_per_second"))?;
+    }
+    Ok(())
+}
+
+/// Names the connections that were asked for and moved nothing, or have no figures.
+fn missing_connections(asked: &Value, end: &Value) -> Option<String> {
+    let wanted = asked["num_streams"].as_u64()?;
+    let streams = end["streams"].as_array()?;
+    let bytes = |stream: &Value| {
+        let of = |part: &str| count(&stream[part], "bytes");
+        of("receiver").or_else(|| of("udp")).or_else(|| of("sender"))
+    };
+    let is_sending = |stream: &&Value| bytes(stream).is_some_and(|bytes| bytes > 0);
+    let idle = (1..).zip(streams).filter(|(_, stream)| bytes(stream) == Some(0));
+    let idle: Vec<String> = idle.map(|(number, _)| format!("{number}")).take(MOST_NAMED).collect();
+    let missing = wanted.saturating_sub(streams.len() as u64);
+    if missing > 0 {
+        Some(format!("iperf3: {missing} of {wanted} connections have no figures at the end"))
+    } else if !idle.is_empty() && streams.iter().any(|stream| is_sending(&stream)) {
+        let numbers = idle.join(", ");
+        Some(format!("iperf3: of {wanted} connections these moved no data: {numbers}"))
+    } else {
+        None
+    }
+}
+
+fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, ReadError> {
     let whole = |key: &str| {
-        asked[key].as_u64().ok_or_else(|| format!("its start.test_start has no number `{key}`"))
+        let known = asked[key].as_u64();
+        known.ok_or_else(|| format!("its start.test_start has no number `{key}`"))
     };
     let size = if udp { "datagram_bytes" } else { "message_bytes" };
     let mut fields = vec![
@@ -115,15 +219,19 @@ fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, Strin
     Ok(fields)
 }
 
-/// The sums of both ends. Before 3.7 UDP had one sum only, that of the sender.
-fn traffic(end: &Value, udp: bool) -> TrafficObservation {
+/// The sums of both ends. Before 3.7 UDP had one sum only, that of the sender. A server that sent does not know what
+/// arrived, and one that received does not know what was sent.
+fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObservation {
     let seconds = |sum: &Value| {
         let seconds = number(sum, "seconds").unwrap_or(0.0);
         Nanos::from_secs_f64(seconds)
     };
     let sent = if end["sum_sent"].is_object() { &end["sum_sent"] } else { &end["sum"] };
     let received = &end["sum_received"];
-    let (sent_bytes, received_bytes) = (count(sent, "bytes"), count(received, "bytes"));
+    let is_told =
+        |is_own: bool| move |bytes: &u64| is_own || both || writer.is_client || *bytes > 0;
+    let sent_bytes = count(sent, "bytes").filter(is_told(!writer.is_receiver()));
+    let received_bytes = count(received, "bytes").filter(is_told(writer.is_receiver()));
     TrafficObservation {
         sender_window: sent_bytes.map_or(Nanos::ZERO, |_| seconds(sent)),
         receiver_window: received_bytes.map_or(Nanos::ZERO, |_| seconds(received)),
@@ -134,8 +242,14 @@ fn traffic(end: &Value, udp: bool) -> TrafficObservation {
     }
 }
 
-/// Reads loss and jitter, which are the receiver's in every version.
-fn datagrams(end: &Value, observation: &mut Observation) {
+/// Reads loss and jitter, which are the receiver's in every version. Fails where nothing arrived: before 3.21 iperf3 prints
+/// a loss of 0 % then.
+fn datagrams(end: &Value, observation: &mut Observation) -> Result<(), ReadError> {
+    let packets = |sum: &str| count(&end[sum], "packets");
+    if packets("sum_received") == Some(0) {
+        let sent = packets("sum_sent").unwrap_or(0);
+        return Err(ReadError::Failed(format!("no data arrived: {sent} datagrams were sent")));
+    }
     let sum = if end["sum_received"]["lost_percent"].is_number() {
         &end["sum_received"]
     } else {
@@ -147,6 +261,7 @@ fn datagrams(end: &Value, observation: &mut Observation) {
     if let Some(jitter_ms) = number(sum, "jitter_ms") {
         observation.reported_metrics.insert(Metric::JitterNs, jitter_ms * 1e6);
     }
+    Ok(())
 }
 
 fn cpu(end: &Value, role: Role, end_name: &str) -> Option<ProgramCpu> {
@@ -264,7 +379,7 @@ mod tests {
 
     #[test]
     fn several_documents_and_event_streams_are_read() {
-        assert_eq!(tests(format!("{TCP}\n{UDP}\n").as_bytes()).unwrap().len(), 2);
+        assert_eq!(tests(&format!("{TCP}\n{UDP}\n")).tests.len(), 2);
         let whole: Value = serde_json::from_str(TCP).unwrap();
         let line = |event: &str, data: &Value| {
             serde_json::json!({"event": event, "data": data}).to_string()
@@ -273,7 +388,7 @@ mod tests {
         let end = line("end", &whole["end"]);
         let interval = line("interval", &Value::Null);
         let text = format!("{start}\n{interval}\n{end}\n");
-        assert_eq!(tests(text.as_bytes()).unwrap()[0].observation, one(TCP).observation);
+        assert_eq!(one(&text).observation, one(TCP).observation);
         check_refused(&format!("{start}\n{interval}\n"), "test 1: ", "`end` event is missing");
         check_refused(&end, "test 1: ", "without its `start`");
         check_refused(&line("error", &"no route".into()), "test 1: ", "no route");
@@ -281,30 +396,33 @@ mod tests {
 
     #[test]
     fn broken_documents_are_refused_with_the_place() {
-        check_refused("{", "", "it ends too early: EOF while parsing an object at line 1 column 1");
-        check_refused(&TCP[..TCP.len() / 2], "", "it ends too early");
+        check_refused(
+            "{",
+            "test 1: ",
+            "it ends too early: EOF while parsing an object at line 1 column 1",
+        );
+        check_refused(&TCP[..TCP.len() / 2], "test 1: ", "it ends too early");
         check_refused("{}", "test 1: ", "start.test_start.protocol");
         check_refused(r#"{"error":"unable to connect"}"#, "test 1: ", "the test failed: unable");
         check_refused(&format!("{UDP}{{\"start\":1}}"), "test 2: ", "protocol");
         check_refused(&TCP.replace("\"TCP\"", "\"SCTP\""), "test 1: ", "no workload for SCTP");
         check_refused(&TCP.replace("131072", "-5"), "test 1: ", "`blksize`");
         check_refused(&TCP.replace("131072", "99999999999"), "test 1: ", "message_bytes");
-        check_refused(&"[".repeat(100_000), "", "recursion limit");
-        check_refused("\u{fffd}", "", "expected value");
-        assert!(tests(&[0xff, 0xfe]).is_err(), "no text");
+        check_refused(&"{\"a\":".repeat(100_000), "test 1: ", "recursion limit");
         let hostile = TCP.replace("2.0", "1e999").replace("53.7", "-1");
-        drop(tests(hostile.as_bytes()));
+        drop(tests(&hostile));
     }
 
     fn one(text: &str) -> Test {
-        let mut tests = tests(text.as_bytes()).unwrap();
+        let mut tests = tests(text).tests;
         assert_eq!(tests.len(), 1);
-        tests.remove(0)
+        tests.remove(0).unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let problem = tests(text.as_bytes()).unwrap_err();
-        assert!(problem.place == place && problem.text.contains(part), "{problem:?}");
+        let problem = tests(text).tests.into_iter().find_map(Result::err).unwrap();
+        let text = problem.error.to_string();
+        assert!(problem.place == place && text.contains(part), "{problem:?}");
     }
 }

@@ -14,5 +14,7 @@ pub mod statsd;
 
 mod netperf;
 mod parsed;
+mod rules;
 
-pub use import::{ImportError, ImportFormat, LARGEST, import};
+pub use import::{ImportError, ImportFormat, Imported, LARGEST, import};
+pub use rules::few_observations;

@@ -6,20 +6,19 @@ use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
 use latput_trial::{Metric, Observation};
 
 use self::records::Record;
-use crate::parsed::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, Tests, workload};
+use crate::program::ReadError;
 
-/// Every test of a file.
-pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
+/// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
+pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
     let records = records::read(text)?;
     let tests = records.iter().map(|record| {
-        test(record).map_err(|text| Problem::at(format!("line {}", record.line), text))
+        test(record).map_err(|error| Problem::of_test(format!("line {}", record.line), error))
     });
-    tests.collect()
+    Ok(Tests { tests: tests.collect(), ..Tests::default() })
 }
 
-fn test(record: &Record) -> Result<Test, String> {
+fn test(record: &Record) -> Result<Test, ReadError> {
     let kind = kind(record)?;
     let mut notes = Vec::new();
     if record.is_uncertain {
@@ -29,7 +28,7 @@ fn test(record: &Record) -> Result<Test, String> {
     }
     let mut observation = Observation::default();
     match kind {
-        "tcp_rr" | "udp_rr" => {
+        "tcp_rr" | "udp_rr" | "tcp_crr" => {
             request_response(record, &mut observation)?;
         }
         "udp_stream" => datagrams(record, &mut observation)?,
@@ -47,38 +46,46 @@ fn test(record: &Record) -> Result<Test, String> {
     }
     retransmits(record, kind, &mut observation);
     cpu(record, kind, &mut observation)?;
-    Ok(Test {
+    let test = Test {
         workload: workload(kind, &fields(record, kind, &mut notes))?,
         started_unix_ms: None,
+        identity: None,
         observation,
         facts: Vec::new(),
         notes,
-    })
+    };
+    test.checked()
 }
+
+/// The titles of classic output in capitals, as versions differ, and the selectors of the same tests.
+const KINDS: &[(&str, &str, &str, &str)] = &[
+    ("TCP CONNECT/REQUEST/RESPONSE TEST", "TCP", "Connect|Send|Recv", "tcp_crr"),
+    ("TCP REQUEST/RESPONSE TEST", "TCP", "Send|Recv", "tcp_rr"),
+    ("UDP REQUEST/RESPONSE TEST", "UDP", "Send|Recv", "udp_rr"),
+    ("TCP STREAM TEST", "TCP", "Send", "tcp_stream"),
+    ("TCP SENDFILE TEST", "TCP", "Send", "tcp_stream"),
+    ("TCP MAERTS TEST", "TCP", "Receive", "tcp_maerts"),
+    ("TCP MAERTS TEST", "TCP", "Recv", "tcp_maerts"),
+    ("UDP STREAM TEST", "UDP", "Send", "udp_stream"),
+];
 
 /// The kind of test, from the title or from the selectors.
 fn kind(record: &Record) -> Result<&'static str, String> {
-    let titles = [
-        ("TCP REQUEST/RESPONSE TEST", "tcp_rr"),
-        ("UDP REQUEST/RESPONSE TEST", "udp_rr"),
-        ("TCP STREAM TEST", "tcp_stream"),
-        ("TCP MAERTS TEST", "tcp_maerts"),
-        ("UDP STREAM TEST", "udp_stream"),
-    ];
-    if let Some((_, kind)) = titles.iter().find(|(title, _)| record.title.contains(title)) {
+    let title = record.title.to_ascii_uppercase();
+    if let Some((.., kind)) = KINDS.iter().find(|(known, ..)| title.contains(known)) {
         return Ok(kind);
     }
     let text = |key: &str| record.values.get(key).map(String::as_str);
     match (text("PROTOCOL"), text("DIRECTION")) {
-        (Some("TCP"), Some("Send|Recv")) => Ok("tcp_rr"),
-        (Some("UDP"), Some("Send|Recv")) => Ok("udp_rr"),
-        (Some("TCP"), Some("Send")) => Ok("tcp_stream"),
-        (Some("TCP"), Some("Receive" | "Recv")) => Ok("tcp_maerts"),
-        (Some("UDP"), Some("Send")) => Ok("udp_stream"),
         (Some(protocol), Some(direction)) => {
-            Err(format!("latput has no workload for {protocol} with direction {direction}"))
+            let is_meant =
+                |row: &&(&str, &str, &str, &str)| row.1 == protocol && row.2 == direction;
+            let row = KINDS.iter().find(is_meant);
+            row.map(|(.., kind)| *kind).ok_or_else(|| {
+                format!("latput has no workload for {protocol} with direction {direction}")
+            })
         }
-        _ if record.title.contains("CONNECT") => Err(format!(
+        _ if !title.is_empty() => Err(format!(
             "latput cannot import `{}`",
             record.title.chars().take(60).collect::<String>()
         )),
@@ -92,7 +99,7 @@ fn kind(record: &Record) -> Result<&'static str, String> {
 
 fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static str, String)> {
     let wanted: &[(&str, &[&str])] = match kind {
-        "tcp_rr" | "udp_rr" => {
+        "tcp_rr" | "udp_rr" | "tcp_crr" => {
             &[("request_bytes", &["REQUEST_SIZE"]), ("response_bytes", &["RESPONSE_SIZE"])]
         }
         "tcp_maerts" => &[("message_bytes", &["REMOTE_SEND_SIZE", "SEND_SIZE"])],
@@ -190,7 +197,7 @@ fn retransmits(record: &Record, kind: &str, observation: &mut Observation) {
 }
 
 fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(), String> {
-    let per_transaction = kind.ends_with("_rr");
+    let per_transaction = kind.ends_with("rr");
     let unit = record.values.get("SD_UNITS").map(String::as_str);
     for (end, role, busy, demand, program) in [
         (
@@ -279,7 +286,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[test]
     fn several_tests_without_titles_are_told_apart() {
-        assert_eq!(tests(KEYVAL.repeat(3).as_bytes()).unwrap().len(), 3);
+        assert_eq!(tests(&KEYVAL.repeat(3)).unwrap().tests.len(), 3);
     }
 
     #[test]
@@ -287,7 +294,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         let text = RR_TITLE.to_owned()
             + "Throughput,Throughput Units,Mean Latency Microseconds,Command Line,Request Size Bytes\n\
                21365.65,Trans/s,46.71,\"netperf -- -o a,b\",1\n21000.00,Trans/s,47.00,\"x\",1\n";
-        let both = tests(text.as_bytes()).unwrap();
+        let both = all(&text);
         assert_eq!(both.len(), 2);
         assert_eq!(
             both[1].observation.reported_metrics.get(&Metric::LatencyNsMean),
@@ -345,8 +352,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         );
         let sctp = "PROTOCOL=SCTP\nDIRECTION=Send\nTHROUGHPUT=5\n";
         check_refused(sctp, "line 1: ", "no workload for SCTP");
-        assert!(tests(&[0xc3, 0x28]).is_err(), "no text");
-        assert!(tests(b"hello\n").unwrap().is_empty());
+        assert!(all("hello\n").is_empty());
     }
 
     #[test]
@@ -356,14 +362,21 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     }
 
     fn one(text: &str) -> Test {
-        let mut tests = tests(text.as_bytes()).unwrap();
+        let mut tests = all(text);
         assert_eq!(tests.len(), 1, "{tests:?}");
         tests.remove(0)
     }
 
+    fn all(text: &str) -> Vec<Test> {
+        tests(text).unwrap().tests.into_iter().collect::<Result<_, _>>().unwrap()
+    }
+
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let problem = tests(text.as_bytes()).unwrap_err();
-        assert!(problem.place == place && problem.text.contains(part), "{problem:?}");
+        let read = tests(text);
+        let problem =
+            read.map_or_else(|problem| problem, |mut read| read.tests.pop().unwrap().unwrap_err());
+        let text = problem.error.to_string();
+        assert!(problem.place == place && text.contains(part), "{problem:?}");
     }
 }

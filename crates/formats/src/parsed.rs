@@ -1,36 +1,131 @@
-//! The result of a reader: tests, or a problem with its place.
+//! The result of a reader: tests, or problems with their places.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use latput_trial::{Observation, Workload, workload};
+use latput_trial::{Metric, Observation, Workload, workload};
 use latput_units::IntoMap;
+
+use crate::program::ReadError;
+use crate::rules::{self, Claims};
+
+/// The tests of a file, in its order: each is read, or has a problem of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Tests {
+    pub(crate) tests: Vec<Result<Test, Problem>>,
+    /// Sentences on the whole file.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Tests {
+    /// Adds a test, or the problem with it; the place is `test N`.
+    pub(crate) fn push(&mut self, test: Result<Test, ReadError>) {
+        let place = format!("test {}", self.tests.len() + 1);
+        self.tests.push(test.map_err(|error| Problem::of_test(place, error)));
+    }
+
+    /// Drops each test that stands there once more, as programs print it twice. Returns how many were dropped.
+    pub(crate) fn drop_repeated(&mut self) -> usize {
+        let before = self.tests.len();
+        let mut kept: Vec<Result<Test, Problem>> = Vec::with_capacity(before);
+        for test in std::mem::take(&mut self.tests) {
+            let is_known = |known: &Result<Test, Problem>| match (known, &test) {
+                (Ok(known), Ok(test)) => known.is_same(test),
+                _ => false,
+            };
+            if !kept.iter().any(is_known) {
+                kept.push(test);
+            }
+        }
+        self.tests = kept;
+        before - self.tests.len()
+    }
+}
 
 /// One test of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) workload: Workload,
     pub(crate) started_unix_ms: Option<u64>,
+    /// The program's own name of the test, such as iperf3's cookie.
+    pub(crate) identity: Option<String>,
     pub(crate) observation: Observation,
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
+}
+
+impl Test {
+    /// Whether both are one test: by the program's own name of it, or by everything that is said of it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        if self.workload != other.workload || self.started_unix_ms != other.started_unix_ms {
+            return false;
+        }
+        match (&self.identity, &other.identity) {
+            (Some(one), Some(other)) => one == other,
+            // Without a time or a name two tests may well have the same few figures.
+            _ => self.started_unix_ms.is_some() && self.observation == other.observation,
+        }
+    }
+
+    /// Applies the rules of all programs' figures, and marks percentiles of too few observations.
+    pub(crate) fn checked(mut self) -> Result<Self, ReadError> {
+        let traffic = &self.workload.traffic;
+        let known = |metric: &Metric| Some((*metric, metric.value(traffic, &self.observation)?));
+        let metrics: BTreeMap<Metric, f64> = Metric::ALL.iter().filter_map(known).into_map();
+        let claims = Claims {
+            metrics: &metrics,
+            least_ns: None,
+            transactions: self.observation.traffic.transactions,
+        };
+        claims.check()?;
+        let few = rules::few_observations(&metrics, self.observation.traffic.transactions);
+        self.observation.checks.extend(few);
+        Ok(self)
+    }
+}
+
+/// Compares the bytes, the time and the rate that a test's end states.
+pub(crate) fn check_rate(
+    bytes: Option<f64>,
+    seconds: Option<f64>,
+    bits_per_s: Option<f64>,
+) -> Result<(), ReadError> {
+    let known = bytes.zip(seconds).zip(bits_per_s);
+    known.map_or(Ok(()), |((bytes, seconds), rate)| rules::check_bytes(bytes, seconds, rate))
 }
 
 /// A problem with its place in the file.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) place: String,
-    pub(crate) text: String,
+    pub(crate) error: ReadError,
 }
 
 impl Problem {
     /// A problem of the whole file.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { place: String::new(), text: text.into() }
+        Self { place: String::new(), error: ReadError::Form(text.into()) }
     }
 
     /// A problem at a place such as `line 3` or `test 2`.
     pub(crate) fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.into() + ": ", text: text.into() }
+        Self::of_test(place, ReadError::Form(text.into()))
+    }
+
+    /// A problem with one test.
+    pub(crate) fn of_test(place: impl Into<String>, error: ReadError) -> Self {
+        Self { place: place.into() + ": ", error }
+    }
+
+    /// The problem without its place, for a file with one test.
+    pub(crate) fn into_error(self) -> ReadError {
+        self.error
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.place, self.error)
     }
 }
 

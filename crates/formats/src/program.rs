@@ -18,6 +18,7 @@ mod shared;
 mod sockperf;
 mod wrk;
 
+pub use found::ReadError;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
@@ -34,7 +35,7 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
         let error =
             |problem: String| FiguresError::new("log of HdrHistogram", problem, output, &log.from);
         let text = output.text(&log.from).ok_or_else(|| error("it is not there".to_owned()))?;
-        let logged = hdr::read(log, text).map_err(error)?;
+        let logged = hdr::read(log, text).map_err(|problem| error(problem.to_string()))?;
         read.metrics.extend(logged.metrics);
         read.latency = logged.latency;
         read.transactions = read.transactions.or(logged.transactions);
@@ -44,7 +45,7 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
     Ok(read)
 }
 
-fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, String> {
+fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, ReadError> {
     let read = match parser {
         Parser::RedisBenchmark => redis::read,
         Parser::Memtier => memtier::read,
@@ -64,9 +65,13 @@ fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, String> {
     read(text)
 }
 
-fn parser_error(parser: Parser, problem: &str, output: &Output) -> FiguresError {
+fn parser_error(parser: Parser, problem: &ReadError, output: &Output) -> FiguresError {
     let needs = parser.row().needs;
-    let remedy = if needs.is_empty() { String::new() } else { format!(" (it needs {needs})") };
+    let remedy = if needs.is_empty() || !matches!(problem, ReadError::Form(_)) {
+        String::new()
+    } else {
+        format!(" (it needs {needs})")
+    };
     let problem = format!("{problem}{remedy}");
     FiguresError::new(format!("output of {parser}"), problem, output, &Source::Stdout)
 }

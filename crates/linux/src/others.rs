@@ -253,18 +253,14 @@ fn switches(pid: u32) -> u64 {
     threads.map(of_thread).fold(0, u64::saturating_add)
 }
 
-/// Those of a process's name that started it, and all that they started.
+/// A process, those of its name that it stems from, whatever is between, and all that the eldest of them started.
 fn family(all: &BTreeMap<u32, Stat>, own: u32) -> BTreeSet<u32> {
-    let mut eldest = own;
-    let mut line = BTreeSet::from([own]);
-    while let Some(stat) = all.get(&eldest)
-        && let Some(parent) = all.get(&stat.parent)
-        && parent.name == stat.name
-        && line.insert(stat.parent)
-    {
-        eldest = stat.parent;
-    }
-    let mut family = line;
+    let name = all.get(&own).map(|stat| stat.name.as_str());
+    let elders = std::iter::successors(Some(own), |pid| Some(all.get(pid)?.parent));
+    let elders: Vec<u32> = elders.take(MOST_ELDERS).collect();
+    let is_latput = |pid: &u32| all.get(pid).map(|stat| stat.name.as_str()) == name;
+    let eldest = elders.iter().rposition(is_latput).unwrap_or(0);
+    let mut family: BTreeSet<u32> = elders[..=eldest].iter().copied().into_set();
     loop {
         let children = all.iter().filter(|(_, stat)| family.contains(&stat.parent));
         let more: Vec<u32> =
@@ -319,11 +315,14 @@ mod tests {
             (5, stat("sh", 1)),
             (6, stat("latput", 5)),
             (7, stat("latput", 6)),
-            (8, stat("latput", 6)),
-            (9, stat("iperf3", 8)),
+            (8, stat("sudo", 6)),
+            (9, stat("latput", 8)),
+            (11, stat("iperf3", 9)),
             (10, stat("sha256sum", 5)),
         ]);
-        assert_eq!(family(&all, 7), BTreeSet::from([6, 7, 8, 9]));
+        assert_eq!(family(&all, 7), BTreeSet::from([6, 7, 8, 9, 11]));
+        assert_eq!(family(&all, 9), BTreeSet::from([6, 7, 8, 9, 11]));
+        assert_eq!(family(&all, 99), BTreeSet::from([99]));
     }
 
     /// A child in a session of its own would still be of this process's family: it counts by a meter that does not know it.

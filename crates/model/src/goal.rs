@@ -174,6 +174,14 @@ impl Measure {
         }
     }
 
+    /// The metric, if it is the same under any traffic.
+    pub(crate) const fn metric(self) -> Option<Metric> {
+        match self {
+            Self::Metric(metric) => Some(metric),
+            Self::Rate => None,
+        }
+    }
+
     /// The name in goals.
     pub fn name(self) -> &'static str {
         match self {

@@ -137,7 +137,13 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
         let mut cells = figure.of(&results.workloads);
         cells.retain(|&(workload, metric)| !runs.figures(0, workload, metric).is_empty());
         if cells.is_empty() {
-            return Err(format!("`{}` has no {figure} in any run", first.label));
+            let is_void = results.rows.iter().any(|row| !row.observation.has_cpu_figures());
+            let why = if is_void && figure.measure.metric().is_some_and(Metric::is_of_cpu) {
+                " that counts: the checks on CPU time failed"
+            } else {
+                ""
+            };
+            return Err(format!("`{}` has no {figure} in any run{why}", first.label));
         }
         Ok(cells)
     };

@@ -30,9 +30,7 @@ pub(crate) struct CellRun<'a> {
 impl CellRun<'_> {
     fn without_void_figures(&self) -> Self {
         let mut run = self.clone();
-        if !run.row.observation.has_cpu_figures() {
-            run.figures.retain(|metric, _| !metric.is_of_cpu());
-        }
+        run.figures.retain(|metric, _| !run.row.observation.voids_figure(*metric));
         run
     }
 }

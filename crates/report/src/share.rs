@@ -99,6 +99,7 @@ pub fn shared(results: &Results) -> Results {
             .collect(),
         beside: *beside,
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
+        beside: *beside,
     }
 }
 

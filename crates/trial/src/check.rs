@@ -1,6 +1,7 @@
 //! The checks of a trial, each with what its failure voids. Measuring code makes the checks; the model, tables and
 //! documents read here what they mean.
 
+use crate::metric::Metric;
 use crate::observation::{Check, Observation};
 
 /// What a failed check takes away from a trial.
@@ -11,6 +12,8 @@ pub enum Voids {
     Nothing,
     /// The figures of CPU time.
     Cpu,
+    /// The percentiles that need more observations than there are ([`Metric::needed_observations`]).
+    FewPercentiles,
     /// All figures: something other than the setting changed what was measured. The trial is unfit.
     Trial,
     /// All figures, unless the plan says that the hosts' other work is part of the case (`beside = true`).
@@ -23,6 +26,7 @@ impl Voids {
         match self {
             Self::Nothing => "nothing",
             Self::Cpu => "CPU figures",
+            Self::FewPercentiles => "these percentiles",
             Self::Trial => "the trial",
             Self::TrialUnlessBeside => "the trial, unless `beside`",
         }
@@ -57,6 +61,9 @@ pub const KNOB_DRIFT: &str = "knob-drift";
 /// An end that did not begin or end its window when it was due.
 pub const ON_SCHEDULE: &str = "on-schedule";
 
+/// A percentile of fewer observations than it needs.
+pub const FEW_OBSERVATIONS: &str = "few-observations";
+
 /// Every check of the tree.
 pub const CHECKS: &[CheckRow] = &[
     row(OTHER_WORK, Voids::TrialUnlessBeside, "other programs used the hosts' CPUs"),
@@ -81,6 +88,7 @@ pub const CHECKS: &[CheckRow] = &[
     row("probe-on-schedule", Voids::Nothing, ""),
     row("udp-receive-buffer", Voids::Nothing, ""),
     row("sender-saturated", Voids::Nothing, ""),
+    row(FEW_OBSERVATIONS, Voids::FewPercentiles, ""),
     row("program-errors", Voids::Nothing, ""),
     row("auth-failures", Voids::Nothing, ""),
     row("peer-cpu", Voids::Nothing, ""),
@@ -98,7 +106,7 @@ impl CheckRow {
     /// Whether its failure makes a trial unfit.
     pub const fn voids_trial(&self, beside: bool) -> bool {
         match self.voids {
-            Voids::Nothing | Voids::Cpu => false,
+            Voids::Nothing | Voids::Cpu | Voids::FewPercentiles => false,
             Voids::Trial => true,
             Voids::TrialUnlessBeside => !beside,
         }
@@ -127,6 +135,18 @@ impl Observation {
     /// Whether its figures of CPU time count.
     pub fn has_cpu_figures(&self) -> bool {
         self.failed_rows().all(|row| row.voids != Voids::Cpu)
+    }
+
+    /// Whether a failed check voids this figure of an observation that is fit.
+    pub fn voids_figure(&self, metric: Metric) -> bool {
+        self.failed_rows().any(|row| match row.voids {
+            Voids::Cpu => metric.is_of_cpu(),
+            Voids::FewPercentiles => {
+                let needed = metric.needed_observations();
+                needed.is_some_and(|needed| self.traffic.transactions.is_some_and(|it| it < needed))
+            }
+            Voids::Nothing | Voids::Trial | Voids::TrialUnlessBeside => false,
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 //! metrics = { histogram = { from = { file = "/tmp/out.hlog" }, unit = "us" } }
 //! ```
 
+mod document;
 mod histogram_log;
 mod lookup;
 mod parser;
@@ -23,6 +24,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::document::{JsonDocuments, decode};
 pub use self::histogram_log::HistogramLog;
 pub use self::lookup::{Lookup, OwnFigure, OwnFigureError, Pattern, Source};
 pub use self::parser::{Parser, ParserRow, UnknownParser};

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_formats::{ImportFormat, LARGEST, import};
+use latput_formats::{ImportFormat, Imported, LARGEST, import};
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_model::Summary;
 use latput_report::{LARGEST_REPORT, read_report};
-use latput_trial::Results;
+use latput_trial::{Results, Row};
 
 use crate::commands::report;
 use crate::context::{Context, keep_only_files};
-use crate::exit::CliError;
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// Convert a report, or files of iperf3, netperf or flent, to a results file.
@@ -29,7 +29,7 @@ Examples:
 
 A report's trials keep their figures and are marked as imported: `latput apply` asks for --on. Of other
 programs each test is one run; tests of the same kind and sizes are repetitions of one workload. What a file does
-not say is absent in the results. `docs/peers.md` says which figure becomes which.")]
+not say is absent in the results. A test that cannot be read is named and left out (exit code 6). `docs/peers.md` says which figure becomes which.")]
 pub(crate) struct Args {
     /// A report; or the program that wrote the files (`iperf3`, `netperf` or `flent`), then the files.
     #[arg(required = true, value_names = ["REPORT|PROGRAM", "FILES"])]
@@ -47,21 +47,35 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.words.iter().map(PathBuf::as_path);
         keep_only_files(&UsedFiles::of(reads, [self.output.as_path()]))?;
-        let results = self.read()?;
-        let run = keep(&results, &self.output)?;
-        report::print(context, &results, &Summary::of(&results))?;
-        output::remark(&format!("results: run {run} of {}", self.output.display()));
-        Ok(ExitCode::SUCCESS)
+        let Imported { mut results, left_out } = self.read()?;
+        for error in &left_out {
+            output::remark(&format!("not imported: {error}"));
+        }
+        let mut results_db = ResultsDb::create(&self.output)?;
+        let repeated = drop_known(&mut results, &results_db)?;
+        if repeated > 0 {
+            let file = self.output.display();
+            output::remark(&format!("{repeated} tests are in {file} already: each counts once"));
+        }
+        if !results.rows.is_empty() {
+            let run = keep(&results, &mut results_db)?;
+            report::print(context, &results, &Summary::of(&results))?;
+            output::remark(&format!("results: run {run} of {}", self.output.display()));
+        }
+        Ok(if left_out.is_empty() { Code::Done } else { Code::Partial }.into())
     }
 
-    fn read(&self) -> Result<Results, CliError> {
+    fn read(&self) -> Result<Imported, CliError> {
         let is_meant = |format: &ImportFormat| self.words[0] == Path::new(format.name());
         match (FORMATS.into_iter().find(is_meant), self.words.as_slice()) {
             (Some(format), [_, files @ ..]) if !files.is_empty() => of_programs(format, files),
             (Some(format), _) => {
                 Err(CliError::usage(format!("name the files that {} wrote", format.name())))
             }
-            (None, [report]) => of_report(report),
+            (None, [report]) => {
+                let results = of_report(report)?;
+                Ok(Imported { results, left_out: Vec::new() })
+            }
             (None, _) => {
                 let names = FORMATS.map(ImportFormat::name).join(", ");
                 let message = format!("name one report, or a program ({names}) and its files");
@@ -71,7 +85,7 @@ impl Args {
     }
 }
 
-fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Results, CliError> {
+fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Imported, CliError> {
     let read = |path: &PathBuf| {
         let bytes = files::read(path, LARGEST as u64);
         let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
@@ -88,9 +102,33 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
     read_report(&bytes).map_err(wrong)
 }
 
+/// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test without a time may
+/// be another one with the same few figures.
+fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, CliError> {
+    let before = results.rows.len();
+    let testbed = results.testbed.clone();
+    for run in results_db.runs()? {
+        let earlier = results_db.load(run.id)?;
+        if earlier.testbed != testbed {
+            continue;
+        }
+        let workloads = &results.workloads;
+        let is_known = |row: &Row| {
+            row.started_unix_ms > 0
+                && earlier.rows.iter().any(|other| {
+                    other.started_unix_ms == row.started_unix_ms
+                        && other.observation == row.observation
+                        && earlier.workloads.get(other.workload) == workloads.get(row.workload)
+                })
+        };
+        results.rows.retain(|row| !is_known(row));
+    }
+    results.planned_trials = results.rows.len() as u64;
+    Ok(before - results.rows.len())
+}
+
 /// Stores the results as a finished run; returns its number.
-fn keep(results: &Results, output: &Path) -> Result<i64, CliError> {
-    let mut results_db = ResultsDb::create(output)?;
+fn keep(results: &Results, results_db: &mut ResultsDb) -> Result<i64, CliError> {
     let header = Results { rows: Vec::new(), ..results.clone() };
     let run = results_db.begin(&results.name, &results.testbed, unix_ms(), &header)?;
     for row in &results.rows {

@@ -163,7 +163,7 @@ fn who_speaks_to_the_program_at_the_far_end_has_no_rights_and_leaves_nothing() {
 fn files_of_other_programs_become_results() {
     let place = Place::new();
     place.write("a.json", IPERF3);
-    place.write("b.json", IPERF3);
+    place.write("b.json", &IPERF3.replace("1795304069", "1795304169"));
     place
         .run(&["import", "iperf3", "a.json", "b.json", "-o", "old.db"])
         .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 tells", "run 1 of old.db"]);
@@ -186,12 +186,29 @@ fn a_file_that_cannot_be_imported_is_named_and_nothing_is_kept() {
     let import = |program: &str, file: &str| {
         place.run(&["import", program, "good.json", file, "-o", "never.db"])
     };
-    import("iperf3", "cut.json").expect(2, &["cut.json: it ends too early"]);
-    import("iperf3", "empty.txt").expect(2, &["empty.txt: it is empty"]);
     import("iperf3", "missing").expect(2, &["missing: cannot read: No such file"]);
     import("netperf", "good.json").expect(2, &["good.json: no test of netperf is in it"]);
     import("flent", "good.json").expect(2, &["good.json: version: there is none"]);
     assert!(!place.path("never.db").exists());
+}
+
+#[test]
+fn import_of_partly_broken_files_is_partial() {
+    let place = Place::new();
+    place.write("good.json", IPERF3);
+    place.write("cut.json", &IPERF3[..200]);
+    place.write("empty.txt", "\n");
+    place.run(&["import", "iperf3", "good.json", "cut.json", "empty.txt", "-o", "part.db"]).expect(
+        6,
+        &[
+            "not imported: cut.json: test 1: it ends too early",
+            "not imported: empty.txt: it is empty",
+            "run 1 of part.db",
+        ],
+    );
+    place
+        .run(&["import", "iperf3", "good.json", "-o", "part.db"])
+        .expect(0, &["1 tests are in part.db already"]);
 }
 
 #[test]

@@ -5,20 +5,31 @@
 use std::collections::BTreeMap;
 
 use latput_stats::Histogram;
+use latput_trial::figures::JsonDocuments;
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
 use latput_trial::{Metric, Observation};
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
 use super::{PING, unix_ms};
-use crate::parsed::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, Tests, workload};
+use crate::program::ReadError;
+
+/// Most share by which the mean that flent states may differ from that of the values: the program that measured also
+/// counts what moved before the first value and behind the last.
+const MEANS_APART: f64 = 0.1;
 
 /// The single test of a file.
-pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| {
-        let cut = if error.is_eof() { "it ends too early: " } else { "" };
-        Problem::new(format!("{cut}{error}"))
-    })?;
+pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
+    let found = JsonDocuments::parse(text);
+    let mut documents = found.documents.into_iter();
+    let document = match (documents.next(), documents.next()) {
+        (Some(document), None) => document.map_err(Problem::new)?,
+        (None, _) => return Err(Problem::new("there is no JSON document in it")),
+        (Some(_), Some(_)) => {
+            return Err(Problem::new("it has several JSON documents, where flent writes one"));
+        }
+    };
     match document["version"].as_u64() {
         Some(3 | 4) => {}
         Some(other) => {
@@ -29,26 +40,27 @@ pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
         }
         None => return Err(Problem::at("version", "there is none: is it a flent file?")),
     }
-    Ok(vec![test(&document).map_err(Problem::new)?])
+    let mut tests = Tests { notes: found.notes, ..Tests::default() };
+    tests.push(test(&document));
+    Ok(tests)
 }
 
-fn test(document: &Value) -> Result<Test, String> {
+fn test(document: &Value) -> Result<Test, ReadError> {
     let metadata = &document["metadata"];
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
     let series: BTreeMap<&str, Vec<SeriesPoint>> =
         raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
-    let flows = |prefix: &str| -> Vec<&Vec<SeriesPoint>> {
+    let flows = |prefix: &str| -> Vec<Flow<'_>> {
         let is_flow = |name: &str| {
             name.starts_with(prefix)
                 && !["sum", "avg", "fairness"].iter().any(|end| name.ends_with(end))
         };
-        series
-            .iter()
-            .filter(|(name, points)| is_flow(name) && !points.is_empty())
-            .map(|(_, p)| p)
-            .collect()
+        let named = series.iter().filter(|(name, _)| is_flow(name));
+        named.map(|(name, points)| Flow { name, points }).collect()
     };
-    let (up, down, udp) = (flows("TCP upload"), flows("TCP download"), flows("UDP upload"));
+    let moved = |flows: &[Flow<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
+    let [up, down, udp] = ["TCP upload", "TCP download", "UDP upload"]
+        .map(|prefix| Some(flows(prefix)).filter(|flows| moved(flows)).unwrap_or_default());
     let ping = series.get(PING).filter(|points| !points.is_empty());
     let all_pings = series.keys().filter(|name| name.starts_with("Ping (ms)")).count();
     let mut notes = vec!["flent names no size of sends: latput's default is shown".to_owned()];
@@ -68,24 +80,62 @@ fn test(document: &Value) -> Result<Test, String> {
         (0, flows, 0) => workload("tcp_maerts", &[count(flows)])?,
         (up, down, 0) => workload("tcp_bidir", &[count(up.max(down))])?,
         _ => {
-            return Err(
-                "it has TCP and UDP load at once, which no workload of latput is".to_owned()
-            );
+            return Err("it has TCP and UDP load at once, which no workload of latput is".into());
         }
     };
-    let bps = |flows: &[&Vec<SeriesPoint>]| {
-        flows.iter().filter_map(|points| mean(points)).sum::<f64>() * 1e6
-    };
+    for flow in up.iter().chain(&down).chain(&udp) {
+        flow.compare_with(&metadata["SERIES_META"][flow.name]["MEAN_VALUE"])?;
+        if flow.points.is_empty() {
+            notes.push(format!("flent: `{}` has no values", flow.name));
+        }
+    }
+    let bps = |flows: &[Flow<'_>]| flows.iter().filter_map(Flow::mean).sum::<f64>() * 1e6;
     if !up.is_empty() && !down.is_empty() {
         observation.reported_metrics.insert(Metric::ThroughputToSutBps, bps(&up));
         observation.reported_metrics.insert(Metric::ThroughputFromSutBps, bps(&down));
     }
-    let all = [up, down, udp].concat();
-    observation.reported_metrics.insert(Metric::ThroughputBps, bps(&all));
+    if udp.is_empty() {
+        let all = bps(&up) + bps(&down);
+        observation.reported_metrics.insert(Metric::ThroughputBps, all);
+    } else {
+        notes.push(format!(
+            "flent's UDP upload is what the sender sent ({:.0} Mbit/s); what arrived is not in the file",
+            bps(&udp) / 1e6
+        ));
+    }
     if let Some(ping) = ping {
         probe(ping, &mut observation);
     }
-    Ok(finish(metadata, workload, observation, notes))
+    finish(metadata, workload, observation, notes).checked()
+}
+
+/// A flow's series.
+#[derive(Clone, Copy, Debug)]
+struct Flow<'a> {
+    name: &'a str,
+    points: &'a [SeriesPoint],
+}
+
+impl Flow<'_> {
+    /// The mean of its values; of intervals with lengths, weighted by those.
+    fn mean(&self) -> Option<f64> {
+        let lengths: Option<Vec<f64>> = self.points.iter().map(|point| point.seconds).collect();
+        let lengths = lengths.unwrap_or_else(|| vec![1.0; self.points.len()]);
+        let sum: f64 = self.points.iter().zip(&lengths).map(|(point, s)| point.val * s).sum();
+        (!self.points.is_empty()).then(|| sum / lengths.iter().sum::<f64>())
+    }
+
+    /// Refuses values that contradict the mean that the file states.
+    fn compare_with(&self, stated: &Value) -> Result<(), ReadError> {
+        let Some((mean, stated)) = self.mean().zip(stated.as_f64()) else { return Ok(()) };
+        if (mean - stated).abs() <= MEANS_APART * mean.max(stated) {
+            return Ok(());
+        }
+        Err(ReadError::Contradiction(format!(
+            "the values of `{}` have the mean {mean:.1}, and the file states {stated:.1}: these contradict each other",
+            self.name
+        )))
+    }
 }
 
 fn finish(
@@ -100,6 +150,7 @@ fn finish(
     Test {
         workload,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
+        identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
         observation,
         facts: facts.iter().filter_map(|key| Some((name(key), text(key)?))).collect(),
         notes,
@@ -107,7 +158,11 @@ fn finish(
 }
 
 /// A test with a ping only. Its round trips are those of the load.
-fn ping_alone(metadata: &Value, ping: &[SeriesPoint], notes: Vec<String>) -> Result<Test, String> {
+fn ping_alone(
+    metadata: &Value,
+    ping: &[SeriesPoint],
+    notes: Vec<String>,
+) -> Result<Test, ReadError> {
     let step = metadata["STEP_SIZE"].as_f64().filter(|step| (1e-4..=1.0).contains(step));
     let rate = step.map_or(5.0, |step| (1.0 / step).round()); // flent's own step is 0.2 s
     let workload = workload("ping", &[("rate_hz", format!("{rate:.0}"))])?;
@@ -121,7 +176,7 @@ fn ping_alone(metadata: &Value, ping: &[SeriesPoint], notes: Vec<String>) -> Res
         latency: Some(rtt),
         ..TrafficObservation::default()
     };
-    Ok(finish(metadata, workload, observation, notes))
+    finish(metadata, workload, observation, notes).checked()
 }
 
 /// A ping beside the load. Loss is known only for numbered pings.
@@ -164,6 +219,8 @@ struct SeriesPoint {
     t: f64,
     val: f64,
     seq: Option<u64>,
+    /// Length of the interval that it is the rate of.
+    seconds: Option<f64>,
 }
 
 /// The numeric values in time order.
@@ -171,7 +228,9 @@ fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
         let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
-        Some(SeriesPoint { t: number("t")?, val: number("val").filter(|val| *val >= 0.0)?, seq })
+        let val = number("val").filter(|val| *val >= 0.0)?;
+        let seconds = number("dur").filter(|seconds| *seconds > 0.0);
+        Some(SeriesPoint { t: number("t")?, val, seq, seconds })
     };
     let mut points: Vec<SeriesPoint> =
         values.as_array().map(|all| all.iter().filter_map(point).collect()).unwrap_or_default();
@@ -182,11 +241,6 @@ fn points(values: &Value) -> Vec<SeriesPoint> {
 #[expect(clippy::cast_possible_truncation, reason = "a sequence number; float to int saturates")]
 const fn whole(number: f64) -> u64 {
     number as u64
-}
-
-fn mean(points: &[SeriesPoint]) -> Option<f64> {
-    let sum: f64 = points.iter().map(|point| point.val).sum();
-    (!points.is_empty()).then(|| sum / points.len() as f64)
 }
 
 fn histogram(points: &[SeriesPoint]) -> Histogram {
@@ -251,7 +305,7 @@ mod tests {
             .replace("100.0", "-1e308")
             .replace("1.5", "1e308")
             .replace("\"seq\":4", "\"seq\":-4e30");
-        drop(tests(hostile.as_bytes()));
+        drop(tests(&hostile));
     }
 
     #[test]
@@ -265,12 +319,14 @@ mod tests {
     }
 
     fn one(text: &str) -> Test {
-        tests(text.as_bytes()).unwrap().remove(0)
+        tests(text).unwrap().tests.remove(0).unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, part: &str) {
-        let problem = tests(text.as_bytes()).unwrap_err();
-        assert!(problem.text.contains(part), "{problem:?}");
+        let read = tests(text);
+        let problem =
+            read.map_or_else(|problem| problem, |mut read| read.tests.remove(0).unwrap_err());
+        assert!(problem.to_string().contains(part), "{problem:?}");
     }
 }

@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 1)));
-        let read = super::super::tests(files[0].text.as_bytes()).unwrap();
-        let [test] = read.as_slice() else { panic!("{read:?}") };
+        let read = super::super::tests(&files[0].text).unwrap();
+        let [Ok(test)] = read.tests.as_slice() else { panic!("{read:?}") };
         assert_eq!(test.workload.traffic.kind(), "tcp_stream");
         assert_eq!(test.started_unix_ms, Some(1_000_000));
         assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&8e6));

@@ -76,6 +76,9 @@ const REQUEST_RESPONSE: [&str; 10] = [
     "REMOTE_SD",
 ];
 
+/// The figures of which each test has one.
+const FIGURES: [&str; 3] = ["THROUGHPUT", "TRANSACTION_RATE", "REMOTE_RECV_THROUGHPUT"];
+
 /// Every test of a file.
 pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
     let mut reader = Reader::default();
@@ -112,7 +115,7 @@ impl Reader {
             self.header.clear();
             self.columns = None;
         } else if let Some((key, value)) = keyval(line) {
-            self.keyval(number, key, value);
+            self.keyval(number, key, value)?;
         } else if let Some(columns) = csv_header(line) {
             self.columns = Some(columns);
         } else if let Some(columns) = &self.columns
@@ -129,14 +132,22 @@ impl Reader {
         Ok(())
     }
 
-    fn keyval(&mut self, number: usize, key: &str, value: &str) {
-        if self.record.values.contains_key(key) {
+    fn keyval(&mut self, number: usize, key: &str, value: &str) -> Result<(), String> {
+        let values = &self.record.values;
+        if values.contains_key(key) {
+            if !FIGURES.iter().any(|figure| values.contains_key(*figure)) {
+                return Err(format!(
+                    "`{key}` appears again before the first test ended: several netperfs wrote here at once; \
+                     give each a file of its own"
+                ));
+            }
             self.end(); // with -P 0 nothing else parts two tests
         }
         if self.record.values.is_empty() {
             self.record.line = number;
         }
         self.record.values.insert(key.to_owned(), value.trim_matches('"').to_owned());
+        Ok(())
     }
 
     fn end(&mut self) {
@@ -153,7 +164,8 @@ impl Reader {
 
     /// Reads classic output; the title defines the columns.
     fn classic(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
-        let is = |name: &str| self.title.contains(name);
+        let title = self.title.to_ascii_uppercase();
+        let is = |name: &str| title.contains(name);
         let mut extra = Vec::new();
         let columns: &[&str] = if is("REQUEST/RESPONSE TEST") {
             match numbers.len() {
@@ -161,7 +173,7 @@ impl Reader {
                 2 => return Ok(()), // the other end's socket buffers
                 _ => return Err(unknown(numbers)),
             }
-        } else if is("TCP STREAM TEST") || is("TCP MAERTS TEST") {
+        } else if is("TCP STREAM TEST") || is("TCP MAERTS TEST") || is("TCP SENDFILE TEST") {
             extra = self.unit()?;
             match numbers.len() {
                 5 | 9 => &BULK[..numbers.len()],

@@ -7,6 +7,8 @@ use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Summary
 use latput_units::Nanos;
 use serde_json::Value;
 
+use crate::rules::Claims;
+
 /// Nanoseconds of a second, a millisecond and a microsecond.
 pub(super) const S: f64 = 1e9;
 pub(super) const MS: f64 = 1e6;
@@ -20,9 +22,45 @@ const PERCENTILES: &[(f64, Metric)] = &[
     (99.9, Metric::LatencyNsP999),
 ];
 
+/// A program's output that gives no figures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It has another form than the parser reads; the options that it needs may be missing.
+    #[error("{0}")]
+    Form(String),
+    /// The program did nothing that has figures.
+    #[error("{0}")]
+    Failed(String),
+    /// Two of its figures contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+impl ReadError {
+    /// The error of a test in which no transaction was completed.
+    pub(crate) fn nothing_done() -> Self {
+        Self::Failed("no request was answered".to_owned())
+    }
+}
+
+impl From<String> for ReadError {
+    fn from(problem: String) -> Self {
+        Self::Form(problem)
+    }
+}
+
+impl From<&str> for ReadError {
+    fn from(problem: &str) -> Self {
+        Self::Form(problem.to_owned())
+    }
+}
+
 /// The figures so far.
 #[derive(Debug, Default)]
-pub(super) struct Found(ProgramFigures);
+pub(super) struct Found {
+    figures: ProgramFigures,
+    least_ns: Option<f64>,
+}
 
 impl Found {
     /// Adds a figure that must be there.
@@ -31,30 +69,34 @@ impl Found {
         metric: Metric,
         value: Option<f64>,
         sought: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ReadError> {
         let value = value.ok_or_else(|| format!("{sought} is not there"))?;
         self.add(metric, value)
     }
 
     /// Adds a figure, if it is there.
-    pub(super) fn may(&mut self, metric: Metric, value: Option<f64>) -> Result<(), String> {
+    pub(super) fn may(&mut self, metric: Metric, value: Option<f64>) -> Result<(), ReadError> {
         value.map_or(Ok(()), |value| self.add(metric, value))
     }
 
-    fn add(&mut self, metric: Metric, value: f64) -> Result<(), String> {
-        if !value.is_finite() || value < 0.0 || value > metric.row().unit.most() {
-            return Err(format!("`{metric}` is {value}, which it cannot be"));
+    fn add(&mut self, metric: Metric, value: f64) -> Result<(), ReadError> {
+        if metric == Metric::TransactionsPerS && value == 0.0 {
+            return Err(ReadError::nothing_done());
         }
-        match self.0.metrics.insert(metric, value) {
+        if !value.is_finite() || value < 0.0 || value > metric.row().unit.most() {
+            return Err(format!("`{metric}` is {value}, which it cannot be").into());
+        }
+        match self.figures.metrics.insert(metric, value) {
             Some(other) if other.to_bits() != value.to_bits() => Err(format!(
                 "`{metric}` is there twice, with different values ({other} and {value})"
-            )),
+            )
+            .into()),
             _ => Ok(()),
         }
     }
 
     /// Adds a percentile, if latput has a metric for it.
-    pub(super) fn percentile(&mut self, percent: f64, value_ns: f64) -> Result<(), String> {
+    pub(super) fn percentile(&mut self, percent: f64, value_ns: f64) -> Result<(), ReadError> {
         let known = PERCENTILES.iter().find(|(known, _)| (known - percent).abs() < 1e-9);
         known.map_or(Ok(()), |(_, metric)| self.add(*metric, value_ns))
     }
@@ -66,7 +108,7 @@ impl Found {
         unit: Unit,
         better: PreferredDirection,
         value: Option<f64>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ReadError> {
         let Some(value) = value else { return Ok(()) };
         let summary = if unit == Unit::Nanoseconds { Summary::Median } else { Summary::Mean };
         let definition = Definition { name: name.to_owned(), unit, better, summary };
@@ -75,38 +117,53 @@ impl Found {
     }
 
     /// Counts failed transactions, as a figure too.
-    pub(super) fn errors(&mut self, errors: Option<u64>) -> Result<(), String> {
-        self.0.errors = errors;
+    pub(super) fn errors(&mut self, errors: Option<u64>) -> Result<(), ReadError> {
+        self.figures.errors = errors;
         let value = errors.map(|errors| errors as f64);
         self.own("program_errors", Unit::Number, PreferredDirection::Lower, value)
     }
 
-    /// The completed transactions.
-    pub(super) fn transactions(&mut self, transactions: Option<u64>) {
-        self.0.transactions = transactions;
+    /// Adds the number of completed transactions. Fails where there is none: what a program then prints as latency is of
+    /// nothing.
+    pub(super) fn transactions(&mut self, transactions: Option<u64>) -> Result<(), ReadError> {
+        if transactions == Some(0) {
+            return Err(ReadError::nothing_done());
+        }
+        self.figures.transactions = transactions;
+        Ok(())
+    }
+
+    /// Adds the shortest latency, which other figures are compared with.
+    pub(super) fn least(&mut self, value_ns: Option<f64>) {
+        self.least_ns = value_ns.filter(|value| value.is_finite());
     }
 
     /// How long the program measured, in seconds.
     pub(super) fn window(&mut self, seconds: Option<f64>) {
         let is_time = |seconds: &f64| seconds.is_finite() && *seconds > 0.0;
-        self.0.window = seconds.filter(is_time).map(Nanos::from_secs_f64);
+        self.figures.window = seconds.filter(is_time).map(Nanos::from_secs_f64);
     }
 
     /// Adds the distribution of latency, with the percentiles that the program did not print.
     pub(super) fn histogram(&mut self, histogram: Histogram) {
         for (percent, metric) in PERCENTILES {
             if let Some(value) = histogram.quantile(percent / 100.0) {
-                self.0.metrics.entry(*metric).or_insert(value.as_ns() as f64);
+                self.figures.metrics.entry(*metric).or_insert(value.as_ns() as f64);
             }
         }
-        self.0.latency = (!histogram.is_empty()).then_some(histogram);
+        self.figures.latency = (!histogram.is_empty()).then_some(histogram);
     }
 
-    pub(super) fn finish(mut self) -> ProgramFigures {
-        if let Some(histogram) = &mut self.0.latency {
+    /// The figures, which keep the rules of all programs.
+    pub(super) fn finish(mut self) -> Result<ProgramFigures, ReadError> {
+        let of = &self.figures;
+        let claims =
+            Claims { metrics: &of.metrics, least_ns: self.least_ns, transactions: of.transactions };
+        claims.check()?;
+        if let Some(histogram) = &mut self.figures.latency {
             histogram.pack();
         }
-        self.0
+        Ok(self.figures)
     }
 }
 
@@ -136,9 +193,28 @@ pub(super) fn leading(text: &str) -> Option<f64> {
     text[..end].parse().ok()
 }
 
-/// A time with its unit, in nanoseconds: `1.5ms`.
+/// The number at the start of a text, with the unit that its program always prints behind it.
+///
+/// # Errors
+///
+/// There is no number, or another unit or none.
+pub(super) fn measured(text: &str, unit: &str) -> Result<f64, String> {
+    let shown = || text.trim().escape_debug().take(40).collect::<String>();
+    let number = leading(text).ok_or_else(|| format!("`{}` is no number", shown()))?;
+    let behind = text
+        .trim_start()
+        .trim_start_matches(|letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter));
+    let word =
+        behind.trim_start().split(|letter: char| letter.is_whitespace() || letter == ';').next();
+    if number.is_nan() || word.is_some_and(|word| word.trim_end_matches([',', '.']) == unit) {
+        return Ok(number);
+    }
+    Err(format!("`{}` has not the unit `{unit}`", shown()))
+}
+
+/// A time with its unit, in nanoseconds: `1.5ms`. A number without one is no time.
 pub(super) fn time_ns(text: &str) -> Option<f64> {
-    PrintedUnit::of("ns")?.read(text).ok()
+    text.ends_with(char::is_alphabetic).then(|| PrintedUnit::of("ns")?.read(text).ok()).flatten()
 }
 
 /// A whole number of JSON or of text that counts something.

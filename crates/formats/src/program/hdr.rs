@@ -15,7 +15,7 @@ use latput_trial::Metric;
 use latput_trial::figures::{HistogramLog, ProgramFigures, Source, Text};
 use latput_units::{IntoSet, Nanos};
 
-use super::found::Found;
+use super::found::{Found, ReadError};
 
 /// The first bytes of a compressed distribution and of what is in it; the second digit from the right is a size of words.
 const COMPRESSED: u32 = 0x1c84_9304;
@@ -39,9 +39,9 @@ struct Interval<'t> {
 }
 
 /// Reads a log as one distribution, with its mean, percentiles and maximum.
-pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, ReadError> {
     if text.is_cut() {
-        return Err("it is larger than is kept: let the program write fewer intervals".to_owned());
+        return Err("it is larger than is kept: let the program write fewer intervals".into());
     }
     let intervals = intervals(text, matches!(log.from, Source::File(_)))?;
     let chosen = of_tag(intervals, log.tag.as_deref())?;
@@ -59,16 +59,16 @@ pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, St
         read.map_err(|problem| format!("line {line}: {problem}"))?;
     }
     if histogram.is_empty() {
-        return Err("its distributions are empty".to_owned());
+        return Err(ReadError::Failed("its distributions are empty".to_owned()));
     }
     let mut found = Found::default();
     found.need(Metric::LatencyNsMean, histogram.mean_ns(), "the mean")?;
     let max = histogram.max().map(|max| max.as_ns() as f64);
     found.need(Metric::LatencyNsMax, max, "the maximum")?;
-    found.transactions(Some(histogram.count()));
+    found.transactions(Some(histogram.count()))?;
     found.window(measured_s(&chosen));
     found.histogram(histogram);
-    Ok(found.finish())
+    found.finish()
 }
 
 /// From the start of the first interval to the end of the last, in seconds.

@@ -3,14 +3,23 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, S, after, count, leading};
+use super::found::{Found, ReadError, S, after, count, leading, measured};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     let rate = after(text, "Requests/sec:")?.and_then(leading);
     found.need(Metric::TransactionsPerS, rate, "`Requests/sec:`")?;
-    let seconds =
-        |label: &str| -> Result<Option<f64>, String> { Ok(after(text, label)?.and_then(leading)) };
+    let answers = listed(text, "Status code distribution:");
+    let (good, bad): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|(code, _)| (200..400).contains(code));
+    let sum = |answers: &[&(u64, u64)]| answers.iter().map(|(_, count)| count).sum::<u64>();
+    let broken: u64 = listed(text, "Error distribution:").iter().map(|(count, _)| count).sum();
+    found.transactions(Some(sum(&good) + sum(&bad)))?;
+    found.errors(Some(sum(&bad) + broken))?;
+    let seconds = |label: &str| -> Result<Option<f64>, String> {
+        after(text, label)?.map(|rest| measured(rest, "secs")).transpose()
+    };
+    found.least(seconds("Fastest:")?.map(|s| s * S));
     found.need(Metric::LatencyNsMean, seconds("Average:")?.map(|s| s * S), "`Average:`")?;
     found.need(Metric::LatencyNsMax, seconds("Slowest:")?.map(|s| s * S), "`Slowest:`")?;
     found.window(seconds("Total:")?);
@@ -23,14 +32,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
             found.percentile(percent, seconds * S)?;
         }
     }
-    let answers = listed(text, "Status code distribution:");
-    let (good, bad): (Vec<_>, Vec<_>) =
-        answers.iter().partition(|(code, _)| (200..400).contains(code));
-    let sum = |answers: &[&(u64, u64)]| answers.iter().map(|(_, count)| count).sum::<u64>();
-    let broken: u64 = listed(text, "Error distribution:").iter().map(|(count, _)| count).sum();
-    found.transactions(Some(sum(&good) + sum(&bad)));
-    found.errors(Some(sum(&bad) + broken))?;
-    Ok(found.finish())
+    found.finish()
 }
 
 /// The lines `[200] 2000 responses` under a title: both numbers, the second 0 where there is none.

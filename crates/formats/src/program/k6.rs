@@ -1,24 +1,54 @@
-//! k6: the summary of `--summary-export`, or of `handleSummary`. Times are in milliseconds.
+//! k6: the summary of `--summary-export`, of `handleSummary`, or the machine-readable one of k6 1.5 and later. Times are
+//! in milliseconds.
 
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use serde_json::Value;
 
-use super::found::{Found, MS, count};
+use super::found::{Found, MS, ReadError, count};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
-    let document = text.json()?;
-    let metrics = &document["metrics"];
-    // `handleSummary` has the figures of a metric one level deeper.
-    let figure = |metric: &str, name: &str| {
-        let of = &metrics[metric];
+/// One of the forms of the summary.
+struct Summary<'a> {
+    metrics: &'a Value,
+    /// The length of the test in seconds, where the document says it.
+    seconds: Option<f64>,
+}
+
+impl<'a> Summary<'a> {
+    fn new(document: &'a Value) -> Self {
+        if document["results"]["metrics"].is_array() {
+            let seconds = document["config"]["duration"].as_f64();
+            return Self { metrics: &document["results"]["metrics"], seconds };
+        }
+        let ms = document["state"]["testRunDurationMs"].as_f64();
+        Self { metrics: &document["metrics"], seconds: ms.map(|ms| ms / 1e3) }
+    }
+
+    /// A figure of a metric. The machine-readable summary lists metrics by name, and `handleSummary` has their figures one
+    /// level deeper.
+    fn figure(&self, metric: &str, name: &str) -> Option<f64> {
+        let of = match self.metrics.as_array() {
+            Some(list) => list.iter().find(|it| it["name"] == metric)?,
+            None => &self.metrics[metric],
+        };
         let values = if of["values"].is_object() { &of["values"] } else { of };
         values[name].as_f64()
-    };
-    let duration = |name: &str| figure("http_req_duration", name).map(|ms| ms * MS);
+    }
+}
+
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
+    let document = text.json()?;
+    let summary = Summary::new(&document);
+    let duration = |name: &str| summary.figure("http_req_duration", name).map(|ms| ms * MS);
     let mut found = Found::default();
-    found.need(Metric::TransactionsPerS, figure("http_reqs", "rate"), "`http_reqs.rate`")?;
+    let requests = summary.figure("http_reqs", "count");
+    found.transactions(requests.and_then(count))?;
+    let printed = summary.figure("http_reqs", "rate");
+    let derived = requests.zip(summary.seconds).map(|(count, seconds)| count / seconds);
+    let rate = printed.or(derived);
+    found.need(Metric::TransactionsPerS, rate, "`http_reqs.rate`")?;
     found.need(Metric::LatencyNsMean, duration("avg"), "`http_req_duration.avg`")?;
+    found.least(duration("min"));
     found.may(Metric::LatencyNsMax, duration("max"))?;
     for (name, percent) in
         [("med", 50.0), ("p(50)", 50.0), ("p(90)", 90.0), ("p(99)", 99.0), ("p(99.9)", 99.9)]
@@ -27,15 +57,10 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
             found.percentile(percent, value)?;
         }
     }
-    let requests = figure("http_reqs", "count");
-    found.transactions(requests.and_then(count));
-    let seconds = requests.zip(figure("http_reqs", "rate")).map(|(count, rate)| count / rate);
-    found.window(seconds);
+    let seconds = requests.zip(printed).map(|(count, rate)| count / rate);
+    found.window(summary.seconds.or(seconds));
     // Samples of this rate that are true, which means failed.
-    found.errors(figure("http_req_failed", "passes").and_then(count))?;
-    let state: &Value = &document["state"]["testRunDurationMs"];
-    if let Some(ms) = state.as_f64() {
-        found.window(Some(ms / 1e3));
-    }
-    Ok(found.finish())
+    let failed = ["passes", "matches"].iter().find_map(|it| summary.figure("http_req_failed", it));
+    found.errors(failed.and_then(count))?;
+    found.finish()
 }

@@ -3,29 +3,32 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, MS};
+use super::found::{Found, MS, ReadError};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     let mut columns: Vec<&str> = Vec::new();
     let mut is_there = false;
-    for line in text.as_str().lines() {
+    // With `-x` it prints the best and the worst run as well, and the average last.
+    let all = text.as_str();
+    let wanted = all.rfind("AGGREGATED AVERAGE RESULTS").map_or(all, |at| &all[at..]);
+    for line in wanted.lines() {
         if line.starts_with("Type") && line.contains("Ops/sec") {
             // Names of columns have single spaces: `p99 Latency`.
             columns = line.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
         } else if line.starts_with("Totals") {
             let fields: Vec<&str> = line.split_whitespace().collect();
             if fields.len() != columns.len() {
-                return Err("the row `Totals` does not fit its header".to_owned());
+                return Err("the row `Totals` does not fit its header".into());
             }
             totals(&mut found, &columns, &fields)?;
             is_there = true;
         }
     }
-    if is_there { Ok(found.finish()) } else { Err("the row `Totals` is not there".to_owned()) }
+    if is_there { found.finish() } else { Err("the row `Totals` is not there".into()) }
 }
 
-fn totals(found: &mut Found, columns: &[&str], fields: &[&str]) -> Result<(), String> {
+fn totals(found: &mut Found, columns: &[&str], fields: &[&str]) -> Result<(), ReadError> {
     let value = |name: &str| {
         let at = columns.iter().position(|column| *column == name)?;
         fields[at].parse::<f64>().ok()

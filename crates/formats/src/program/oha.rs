@@ -4,32 +4,34 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use serde_json::Value;
 
-use super::found::{Found, S, number};
+use super::found::{Found, ReadError, S, number};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let document = text.json()?;
+    let answers = counts(&document["statusCodeDistribution"]);
+    let answered = answers.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let seconds = |pointer: &str| number(&document, pointer).map(|seconds| seconds * S);
     let mut found = Found::default();
+    found.transactions(Some(answered))?;
     let rate = number(&document, "/summary/requestsPerSec");
     found.need(Metric::TransactionsPerS, rate, "`summary.requestsPerSec`")?;
     found.need(Metric::LatencyNsMean, seconds("/summary/average"), "`summary.average`")?;
     found.need(Metric::LatencyNsMax, seconds("/summary/slowest"), "`summary.slowest`")?;
+    found.least(seconds("/summary/fastest"));
     found.window(number(&document, "/summary/total"));
     for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)] {
         if let Some(value) = seconds(&format!("/latencyPercentiles/{name}")) {
             found.percentile(percent, value)?;
         }
     }
-    let all = counts(&document["statusCodeDistribution"]);
     let is_good = |code: &str| code.starts_with(['2', '3']);
-    let bad = all.iter().filter(|(code, _)| !is_good(code)).map(|(_, count)| *count);
+    let bad = answers.iter().filter(|(code, _)| !is_good(code)).map(|(_, count)| *count);
     let broken = counts(&document["errorDistribution"]);
     // Requests under way at the end are no failures.
     let broken =
         broken.iter().filter(|(why, _)| why != "aborted due to deadline").map(|(_, count)| *count);
     found.errors(Some(bad.chain(broken).fold(0, u64::saturating_add)))?;
-    found.transactions(Some(all.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))));
-    Ok(found.finish())
+    found.finish()
 }
 
 fn counts(of: &Value) -> Vec<(String, u64)> {

@@ -3,7 +3,7 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, US, count};
+use super::found::{Found, ReadError, US, count};
 
 /// OSU's megabyte is a million bytes.
 const MEGABYTE_BITS: f64 = 8e6;
@@ -11,29 +11,32 @@ const MEGABYTE_BITS: f64 = 8e6;
 const MOST_SIZES: usize = 40;
 
 /// `osu_latency`: microseconds, one way.
-pub(super) fn latency(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn latency(text: &Text) -> Result<ProgramFigures, ReadError> {
     let (unit, better) = (Unit::Nanoseconds, PreferredDirection::Lower);
-    sizes(text, "Latency", "osu_latency", unit, better, US)
+    sizes(text, ["Latency", "(us)"], "osu_latency", unit, better, US)
 }
 
 /// `osu_bw`, `osu_bibw`: megabytes per second.
-pub(super) fn bandwidth(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn bandwidth(text: &Text) -> Result<ProgramFigures, ReadError> {
     let (unit, better) = (Unit::BitsPerS, PreferredDirection::Higher);
-    sizes(text, "Bandwidth", "osu_bw", unit, better, MEGABYTE_BITS)
+    sizes(text, ["Bandwidth", "(MB/s)"], "osu_bw", unit, better, MEGABYTE_BITS)
 }
 
 fn sizes(
     text: &Text,
-    title: &str,
+    title: [&str; 2],
     name: &str,
     unit: Unit,
     better: PreferredDirection,
     factor: f64,
-) -> Result<ProgramFigures, String> {
+) -> Result<ProgramFigures, ReadError> {
     // # Size          Latency (us)
-    let is_head = |line: &&str| line.starts_with("# Size") && line.contains(title);
+    let is_head =
+        |line: &&str| line.starts_with("# Size") && title.iter().all(|word| line.contains(word));
     let mut lines = text.as_str().lines().skip_while(|line| !is_head(line));
-    lines.next().ok_or_else(|| format!("the head `# Size ... {title}` is not there"))?;
+    lines
+        .next()
+        .ok_or_else(|| format!("the head `# Size ... {}` is not there", title.join(" ")))?;
     let mut found = Found::default();
     let mut known = 0;
     for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
@@ -43,12 +46,8 @@ fn sizes(
         found.own(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
         known += 1;
         if known > MOST_SIZES {
-            return Err(format!("it has more than {MOST_SIZES} sizes of messages"));
+            return Err(format!("it has more than {MOST_SIZES} sizes of messages").into());
         }
     }
-    if known == 0 {
-        Err("it has no line with a size and a figure".to_owned())
-    } else {
-        Ok(found.finish())
-    }
+    if known == 0 { Err("it has no line with a size and a figure".into()) } else { found.finish() }
 }

@@ -4,28 +4,28 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, MS, after, count, leading};
+use super::found::{Found, MS, ReadError, after, count, leading, measured};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
+    // 200/200 where a number was asked for.
+    let done = after(text, "number of transactions actually processed:")?;
+    let done = done.and_then(leading).and_then(count);
+    found.transactions(done)?;
     let rate = rate(text);
     found.need(Metric::TransactionsPerS, rate, "`tps =` without connection times")?;
     let latency = |label: &str| -> Result<Option<f64>, String> {
         let value = after(text, label)?.map(|rest| rest.trim_start_matches(['=', ':', ' ']));
-        Ok(value.and_then(leading).map(|ms| ms * MS))
+        Ok(value.map(|value| measured(value, "ms")).transpose()?.map(|ms| ms * MS))
     };
     found.need(Metric::LatencyNsMean, latency("latency average")?, "`latency average`")?;
     let stddev = latency("latency stddev")?;
     found.own("latency_stddev_ns", Unit::Nanoseconds, PreferredDirection::Lower, stddev)?;
-    // 200/200 where a number was asked for.
-    let done = after(text, "number of transactions actually processed:")?;
-    let done = done.and_then(leading).and_then(count);
-    found.transactions(done);
     found.window(done.zip(rate).map(|(done, rate)| done as f64 / rate));
     // Since PostgreSQL 15.
     let failed = after(text, "number of failed transactions:")?;
     found.errors(failed.and_then(leading).and_then(count))?;
-    Ok(found.finish())
+    found.finish()
 }
 
 /// Versions before 14 print a rate with connection times too.

@@ -5,9 +5,9 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{Found, MS, S, count, leading};
+use super::found::{Found, MS, ReadError, S, count, leading, measured};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     let summary = text.as_str().lines().find(|line| line.contains("packets transmitted"));
     let summary = summary.ok_or("`packets transmitted` is not there")?;
@@ -16,23 +16,25 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
     let (sent, received) = (part("transmitted"), part("received"));
     let (sent, received) = sent.zip(received).ok_or("its counts of packets are no numbers")?;
     if received <= 0.0 || sent <= 0.0 {
-        return Err("no echo was answered".to_owned());
+        return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
     found.need(Metric::LossRatio, Some((1.0 - received / sent).max(0.0)), "the loss")?;
-    found.transactions(count(received));
+    found.transactions(count(received))?;
     // rtt min/avg/max/mdev = 0.034/0.045/0.147/0.024 ms
     let times = text.as_str().lines().find_map(|line| {
         let (name, times) = line.split_once('=')?;
         name.contains("min/avg/max").then_some(times)
     });
     let times = times.ok_or("`min/avg/max` is not there")?;
+    measured(times.rsplit('/').next().unwrap_or_default(), "ms")?;
     let mut times = times.split('/').map(|time| leading(time).map(|ms| ms * MS));
-    found.need(Metric::LatencyNsMean, times.nth(1).flatten(), "the mean")?;
+    found.least(times.next().flatten());
+    found.need(Metric::LatencyNsMean, times.next().flatten(), "the mean")?;
     found.need(Metric::LatencyNsMax, times.next().flatten(), "the maximum")?;
     if !text.is_cut() {
         found.histogram(replies(text)?);
     }
-    Ok(found.finish())
+    found.finish()
 }
 
 /// The round trips of the lines `64 bytes from ...: icmp_seq=1 ttl=64 time=0.147 ms`.
@@ -40,8 +42,10 @@ fn replies(text: &Text) -> Result<Histogram, String> {
     let mut histogram = Histogram::new();
     for line in text.as_str().lines().filter(|line| line.contains(" bytes from ")) {
         let Some((_, time)) = line.split_once("time=") else { continue };
-        let ms = leading(time).filter(|ms| ms.is_finite() && *ms >= 0.0);
-        let ms = ms.ok_or("the time of a reply is no number")?;
+        let ms = measured(time, "ms")?;
+        if !ms.is_finite() || ms < 0.0 {
+            return Err("the time of a reply is no number".to_owned());
+        }
         histogram.record(Nanos::from_secs_f64(ms * MS / S));
     }
     Ok(histogram)

@@ -3,9 +3,9 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, MS, leading};
+use super::found::{Found, MS, ReadError, leading};
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     for (column, metric, factor) in [
         ("rps", Metric::TransactionsPerS, 1.0),
@@ -17,10 +17,10 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
         let fields =
             text.column(column).ok_or_else(|| format!("CSV column `{column}` is not there"))?;
         if fields.len() > 1 {
-            return Err(format!("it has {} tests, where one is needed", fields.len()));
+            return Err(format!("it has {} tests, where one is needed", fields.len()).into());
         }
         let value = fields.first().and_then(|field| leading(field));
         found.need(metric, value.map(|value| value * factor), column)?;
     }
-    Ok(found.finish())
+    found.finish()
 }

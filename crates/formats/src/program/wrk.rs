@@ -5,12 +5,12 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{Found, MS, S, after, count, leading, time_ns};
+use super::found::{Found, MS, ReadError, S, after, count, leading, time_ns};
 
 /// The head of wrk2's percentile spectrum, by its first words.
 const SPECTRUM: [&str; 3] = ["Value", "Percentile", "TotalCount"];
 
-pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
+pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     let rate = after(text, "Requests/sec:")?.and_then(leading);
     found.need(Metric::TransactionsPerS, rate, "`Requests/sec:`")?;
@@ -18,7 +18,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
     for line in text.as_str().lines() {
         // 37147 requests in 1.10s, 8.50MB read
         if let Some((requests, rest)) = line.trim().split_once(" requests in ") {
-            found.transactions(leading(requests).and_then(count));
+            found.transactions(leading(requests).and_then(count))?;
             let seconds = rest.split(',').next().and_then(time).map(|ns| ns / S);
             found.window(seconds);
         }
@@ -31,11 +31,11 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, String> {
     if let Some(histogram) = spectrum(text)? {
         found.histogram(histogram);
     }
-    Ok(found.finish())
+    found.finish()
 }
 
 /// Mean, maximum and percentiles.
-fn latency(found: &mut Found, text: &Text) -> Result<(), String> {
+fn latency(found: &mut Found, text: &Text) -> Result<(), ReadError> {
     let mut is_distribution = false;
     let mut is_known = false;
     for line in text.as_str().lines() {
@@ -58,7 +58,7 @@ fn latency(found: &mut Found, text: &Text) -> Result<(), String> {
             _ => {}
         }
     }
-    if is_known { Ok(()) } else { Err("the line `Latency` is not there".to_owned()) }
+    if is_known { Ok(()) } else { Err("the line `Latency` is not there".into()) }
 }
 
 /// Times of wrk: up to minutes (`1.20m`) and hours.

@@ -160,7 +160,6 @@ const TABLE: &[ParserRow] = &[
         name: "sockperf",
         commands: &["sockperf"],
         gives: &[
-            "throughput_bps",
             "transactions_per_s",
             "latency_ns_mean",
             "latency_ns_p50",
@@ -169,8 +168,8 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_p999",
             "latency_ns_max",
         ],
-        own: &["program_errors", "messages_per_s"],
-        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives messages and throughput, at the sender.",
+        own: &["program_errors", "messages_per_s", "sent_bps"],
+        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives what the sender sent: messages and bits.",
         quiet_start: Nanos::from_ms(2100), // by the packets of sockperf 3.7; it ends 0.2 s after the last one
         ..BASE
     },

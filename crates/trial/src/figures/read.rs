@@ -8,6 +8,7 @@ use latput_stats::Histogram;
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
+use super::document::{JsonDocuments, decode};
 use super::{Figures, Lookup, OwnFigure, PrintedUnit, Source};
 use crate::metric::Metric;
 use crate::observation::Observation;
@@ -17,8 +18,6 @@ const MOST_BYTES: usize = 4 << 20;
 /// Lines of an output in an error, and characters of each.
 const SHOWN_LINES: usize = 6;
 const SHOWN_CHARS: usize = 160;
-/// Lines at which a JSON document may begin, after what a program says before it.
-const JSON_STARTS: usize = 20;
 
 /// What a program wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,26 +84,21 @@ impl Text {
         self.left_out_bytes > 0
     }
 
-    /// The JSON document in it. Lines before and after it are passed over.
+    /// The JSON documents in it ([`JsonDocuments::parse`]).
+    pub fn json_documents(&self) -> JsonDocuments {
+        JsonDocuments::parse(&self.text)
+    }
+
+    /// The first JSON document in it that can be read. Lines before and after it are passed over.
     ///
     /// The error says why there is none.
     pub fn json(&self) -> Result<Value, String> {
         let mut problem = "there is no JSON document in it".to_owned();
-        let mut start = 0;
-        let mut tries = 0;
-        for line in self.text.split_inclusive('\n') {
-            if line.trim_start().starts_with(['{', '[']) && tries < JSON_STARTS {
-                let values = serde_json::Deserializer::from_str(&self.text[start..]);
-                match values.into_iter::<Value>().next() {
-                    Some(Ok(value)) if value.is_object() || value.is_array() => return Ok(value),
-                    Some(Err(error)) if tries == 0 => {
-                        problem = format!("its JSON is broken: {error}");
-                    }
-                    _ => {}
-                }
-                tries += 1;
+        for document in self.json_documents().documents {
+            match document {
+                Ok(value) => return Ok(value),
+                Err(broken) => problem = format!("its JSON is broken: {broken}"),
             }
-            start += line.len();
         }
         Err(problem)
     }
@@ -144,7 +138,7 @@ impl Text {
 
 /// Text without colours, and with a line feed where a program returned to the start of its line.
 fn plain(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
+    let text = decode(bytes).unwrap_or_else(|_| String::from_utf8_lossy(bytes));
     let text: Cow<'_, str> = if text.contains('\r') {
         text.replace("\r\n", "\n").replace('\r', "\n").into()
     } else {

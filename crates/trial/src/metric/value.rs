@@ -20,6 +20,15 @@ impl Metric {
         }
     }
 
+    /// Observations that a percentile of latency needs, so that one of them is beyond it; `None` for other figures.
+    pub const fn needed_observations(self) -> Option<u64> {
+        match self {
+            Self::LatencyNsP99 => Some(100),
+            Self::LatencyNsP999 => Some(1000),
+            _ => None,
+        }
+    }
+
     /// The metric's value in one observation; `None` if the workload lacks it or the host could not
     /// measure it.
     pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {

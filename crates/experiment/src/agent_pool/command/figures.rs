@@ -64,6 +64,7 @@ pub(super) fn store(
     observation.traffic.sender_window = window;
     observation.traffic.receiver_window = window;
     observation.checks.extend(all.errors.map(program_errors));
+    observation.checks.extend(latput_formats::few_observations(&all.metrics, all.transactions));
     all.store(observation);
 }
 

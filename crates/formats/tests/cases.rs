@@ -1,0 +1,153 @@
+//! Files and outputs of public reports on which a reader was wrong once, each with what is right.
+
+use std::path::Path;
+
+use latput_formats::program::read;
+use latput_formats::{ImportError, ImportFormat, Imported, import};
+use latput_trial::Metric;
+use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
+
+fn bytes(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    std::fs::read(folder.join(name)).expect("a case of this folder")
+}
+
+fn parse(parser: Parser, name: &str) -> Result<ProgramFigures, String> {
+    let figures = Figures { parser: Some(parser), ..Figures::default() };
+    let output = Output { stdout: Text::of(&bytes(name)), ..Output::default() };
+    read(&figures, &output).map_err(|error| error.to_string())
+}
+
+fn imported(format: ImportFormat, names: &[&str]) -> Result<Imported, ImportError> {
+    let files: Vec<(String, Vec<u8>)> =
+        names.iter().map(|name| ((*name).to_owned(), bytes(name))).collect();
+    import(format, &files)
+}
+
+/// The value of a metric in the only row.
+fn value(imported: &Imported, metric: Metric) -> Option<f64> {
+    let [row] = &imported.results.rows[..] else { panic!("{} rows", imported.results.rows.len()) };
+    metric.value(&imported.results.workloads[row.workload].traffic, &row.observation)
+}
+
+#[track_caller]
+fn check_noted(imported: &Imported, part: &str) {
+    let notes = &imported.results.notes;
+    assert!(notes.iter().any(|note| note.contains(part)), "{notes:?}");
+}
+
+#[test]
+fn unanswered_requests_have_no_figures() {
+    for (parser, name) in [
+        (Parser::Wrk, "wrk-no-request.txt"),
+        (Parser::Hey, "hey_fail.txt"),
+        (Parser::Oha, "oha_null.txt"),
+        (Parser::Memtier, "memtier_nan.txt"),
+    ] {
+        let error = parse(parser, name).unwrap_err();
+        assert!(error.contains("no request was answered;"), "{parser}: {error}");
+    }
+}
+
+#[test]
+fn repeated_test_counts_once() {
+    for names in [&["iperf3-twice.json"][..], &["iperf3-twice.json", "iperf3-twice.json"]] {
+        let imported = imported(ImportFormat::Iperf3, names).unwrap();
+        assert_eq!(imported.results.rows.len(), 1);
+        check_noted(&imported, "it counts once");
+    }
+    let figures = parse(Parser::Iperf3, "iperf3-twice.json").unwrap();
+    assert!(figures.metrics.contains_key(&Metric::ThroughputBps));
+}
+
+#[test]
+fn uneven_intervals_are_weighted() {
+    let imported = imported(ImportFormat::Flent, &["flent-uneven.flent"]).unwrap();
+    let mbps = value(&imported, Metric::ThroughputBps).unwrap() / 1e6;
+    assert!((mbps - 306.7).abs() < 0.1, "{mbps}");
+}
+
+#[test]
+fn unknown_receiver_has_no_figures() {
+    let reverse = imported(ImportFormat::Iperf3, &["iperf3-server-reverse.json"]).unwrap();
+    assert_eq!(value(&reverse, Metric::ThroughputBps), None);
+    assert_eq!(reverse.results.rows[0].observation.programs.len(), 1);
+    let flood = imported(ImportFormat::Flent, &["flent-udp-flood.flent"]).unwrap();
+    assert_eq!(value(&flood, Metric::ThroughputBps), None);
+    check_noted(&flood, "what the sender sent (950 Mbit/s)");
+    let nothing = imported(ImportFormat::Iperf3, &["iperf3-udp-nothing.json"]).unwrap_err();
+    assert!(nothing.to_string().contains("no data arrived: 856 datagrams were sent"), "{nothing}");
+}
+
+#[test]
+fn last_document_of_series_is_read() {
+    let fio = parse(Parser::Fio, "fio-status-interval.txt").unwrap();
+    assert!((fio.metrics[&Metric::LatencyNsP99] - 180e3).abs() < 1.0);
+    assert!((fio.metrics[&Metric::TransactionsPerS] - 2197.0).abs() < 1.0);
+}
+
+#[test]
+fn interrupted_test_leaves_the_others() {
+    let imported = imported(ImportFormat::Iperf3, &["iperf3-one-interrupted.json"]).unwrap();
+    assert_eq!((imported.results.rows.len(), imported.left_out.len()), (2, 1));
+    assert!(imported.left_out[0].to_string().contains("test 2: the test failed"));
+}
+
+#[test]
+fn text_around_documents_is_noted() {
+    for name in ["iperf3-text-behind.json", "iperf3-text-before.json"] {
+        let imported = imported(ImportFormat::Iperf3, &[name]).unwrap();
+        assert!(value(&imported, Metric::ThroughputBps).is_some(), "{name}");
+        check_noted(&imported, "outside of the JSON were passed over");
+    }
+}
+
+#[test]
+fn byte_order_marks_are_read() {
+    for name in ["iperf3-bom.json", "iperf3-utf16.json"] {
+        let imported = imported(ImportFormat::Iperf3, &[name]).unwrap();
+        assert!(value(&imported, Metric::ThroughputBps).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn nan_is_absent_with_its_version() {
+    let imported = imported(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap();
+    assert_eq!(value(&imported, Metric::LossRatio), None);
+    check_noted(&imported, "`nan` or `inf` stands");
+    check_noted(&imported, "iperf 3");
+}
+
+#[test]
+fn netperf_crr_is_imported() {
+    for name in ["netperf-crr-keyval.txt", "netperf-crr-classic.txt"] {
+        let imported = imported(ImportFormat::Netperf, &[name]).unwrap();
+        assert_eq!(imported.results.workloads[0].traffic.kind(), "tcp_crr", "{name}");
+        assert_eq!(value(&imported, Metric::TransactionsPerS), Some(4200.1));
+    }
+}
+
+#[test]
+fn interleaved_outputs_are_refused() {
+    let error = imported(ImportFormat::Netperf, &["netperf-interleaved.txt"]).unwrap_err();
+    let said = "line 4: `PROTOCOL` appears again before the first test ended";
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[test]
+fn machine_readable_summary_is_read() {
+    let k6 = parse(Parser::K6, "k6-machine-readable.json").unwrap();
+    assert!((k6.metrics[&Metric::TransactionsPerS] - 100.0).abs() < 1e-6);
+    assert!((k6.metrics[&Metric::LatencyNsMean] - 4.2e6).abs() < 1.0);
+    assert_eq!((k6.errors, k6.transactions), (Some(10), Some(1000)));
+}
+
+#[test]
+fn warnings_before_redis_figures_are_passed_over() {
+    for name in ["redis_warn.txt", "redis_comma.txt"] {
+        let redis = parse(Parser::RedisBenchmark, name).unwrap();
+        let rate = redis.metrics[&Metric::TransactionsPerS];
+        assert!((rate - 19_920.32).abs() < 1e-6, "{name}: {rate}");
+    }
+    assert!(parse(Parser::RedisBenchmark, "redis60.txt").is_err());
+}
