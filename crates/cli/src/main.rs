@@ -14,6 +14,7 @@ mod output;
 mod parallel;
 mod precision;
 mod progress;
+mod quiet_args;
 mod targets;
 
 use std::process::ExitCode;

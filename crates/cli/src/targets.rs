@@ -7,7 +7,7 @@ use latput_experiment::Testbed;
 use latput_experiment::broker::message::{HostInterface, Permitted, Way};
 use latput_experiment::discover::{self, Discovered};
 use latput_experiment::host_spec::own_way;
-use latput_experiment::target::Target;
+use latput_experiment::target::{At, Reach, Target};
 use latput_experiment::testbed::TestbedKind;
 use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
@@ -140,7 +140,7 @@ impl HostArgs {
     fn targets(&self, word: &str) -> Result<[Target; 2], CliError> {
         let mut words = Target::split(word);
         words.extend(self.peer.as_deref());
-        let here = Target { reach: latput_experiment::target::Reach::Here, at: None };
+        let here = Target { reach: Reach::Here, at: None, cpus: None };
         match words.as_slice() {
             [sut, generator] => Ok([Target::parse(sut)?, Target::parse(generator)?]),
             [sut] if Target::is_told_by(sut) => Ok([Target::parse(sut)?, here]),
@@ -286,7 +286,13 @@ pub(crate) fn is_hosts(word: &str) -> bool {
         return true;
     }
     let is_word = matches!(word, "lab" | "loopback" | "vm") || word.starts_with(SIMULATED);
-    let first = Target::split(word)[0];
-    let is_interface = || Route::open().is_ok_and(|route| route.link(first).is_ok());
+    // The name of an interface alone, without the CPUs behind it.
+    let name = |target: Target| match target.at {
+        Some(At::Interface(name)) => Some(name),
+        _ => None,
+    };
+    let first = Target::parse(Target::split(word)[0]).ok().and_then(name);
+    let is_interface =
+        || first.is_some_and(|first| Route::open().is_ok_and(|route| route.link(&first).is_ok()));
     !is_word && !Path::new(word).exists() && is_interface()
 }

@@ -9,12 +9,14 @@ use std::path::Path;
 use latput_linux::interfaces;
 use latput_load::Stop;
 use latput_trial::observation::Role;
+use latput_units::CpuSet;
 
 use self::pair::{End, Pair, Unclear, choose};
 use crate::controller::Scout;
 use crate::error::Error;
 use crate::host_spec::{HostSpec, own_program};
 use crate::host_view::{HostView, InterfaceView};
+use crate::shared_cpus;
 use crate::target::{At, Reach, Target};
 
 /// Two hosts, and what was found between them.
@@ -66,14 +68,23 @@ pub fn discover(
         at: targets[end].at.as_ref(),
     });
     let (pair, others) = choose(ends).map_err(|unclear| explained(unclear, targets, between))?;
+    let cpus = cpus(targets, &views)?;
     let hosts = [0, 1].map(|end| {
         let (interface, address) = pair.ends[end].clone();
-        HostSpec { interface, address, ..specs[end].clone() }
+        HostSpec { interface, address, cpus: cpus[end].clone(), ..specs[end].clone() }
     });
+    let (mut said, mut warnings) = (said(&ends, &pair, &others), warnings(&ends, &pair, targets));
+    if let [Some(sut), Some(generator)] = &cpus
+        && views[0].shares_kernel_with(&views[1])
+    {
+        let [first, second] = &names;
+        said.push(format!("both are on one machine: {first} has CPUs {sut}, {second} {generator}"));
+        warnings.extend(shared_cpus::note([sut, generator]));
+    }
     Ok(Discovered {
         name: format!("{},{}", targets[0], targets[1]),
-        said: said(&ends, &pair, &others),
-        warnings: warnings(&ends, &pair, targets),
+        said,
+        warnings,
         file: file(targets, &hosts, bring),
         namespaces: [0, 1].map(|end| views[end].namespace.clone()),
         hosts,
@@ -117,7 +128,31 @@ pub fn alone(
     };
     let warnings = view.missing.iter().map(|missing| format!("{name}: {missing}")).collect();
     let address = address.unwrap_or(spec.address);
-    Ok((HostSpec { interface: interface.name.clone(), address, ..spec }, warnings))
+    let cpus = own_cpus(target, &view)?;
+    Ok((HostSpec { interface: interface.name.clone(), address, cpus, ..spec }, warnings))
+}
+
+/// The CPUs of each end: those that its word says; and of two ends on one machine some of its own.
+fn cpus(targets: [&Target; 2], views: &[HostView; 2]) -> Result<[Option<CpuSet>; 2], Error> {
+    for (target, view) in targets.into_iter().zip(views) {
+        own_cpus(target, view)?;
+    }
+    let said = targets.map(|target| target.cpus.as_ref());
+    if !views[0].shares_kernel_with(&views[1]) {
+        return Ok(said.map(Option::<&CpuSet>::cloned));
+    }
+    Ok(shared_cpus::divided([&views[0].cpus, &views[1].cpus], said).map(Some))
+}
+
+/// The CPUs that a word says, which the host has.
+fn own_cpus(target: &Target, view: &HostView) -> Result<Option<CpuSet>, Error> {
+    match &target.cpus {
+        Some(cpus) if !cpus.is_subset(&view.cpus) => Err(Error::Target {
+            target: target.to_string(),
+            problem: format!("the CPUs there are {}", view.cpus),
+        }),
+        said => Ok(said.clone()),
+    }
 }
 
 /// What both have, with the ways between them.
@@ -141,7 +176,7 @@ fn explained(unclear: Unclear, targets: [&Target; 2], between: String) -> Error 
                     let interface = &pair.ends[end].0;
                     match &targets[end].reach {
                         Reach::Here => interface.clone(),
-                        _ => format!("{}%{interface}", Target { at: None, ..targets[end].clone() }),
+                        _ => format!("{}%{interface}", targets[end].way_there()),
                     }
                 });
                 format!("\n  {first} {second}   ({pair})")
@@ -260,7 +295,7 @@ fn file(targets: [&Target; 2], hosts: &[HostSpec; 2], bring: Option<&Path>) -> S
         let _ =
             write!(text, "\n[host.{}]\nrole = {}\n", string(&host.name), string(host.role.name()));
         if target.reach != Reach::Here {
-            let reach = Target { at: None, ..target.clone() }.to_string();
+            let reach = target.way_there().to_string();
             let _ = writeln!(text, "target = {}", string(&reach));
         }
         if let Some(bring) = bring.filter(|_| target.is_elsewhere()) {
@@ -272,6 +307,9 @@ fn file(targets: [&Target; 2], hosts: &[HostSpec; 2], bring: Option<&Path>) -> S
             string(&host.interface),
             string(&host.address.to_string())
         );
+        if let Some(cpus) = &host.cpus {
+            let _ = writeln!(text, "cpus = {}", string(&cpus.to_string()));
+        }
     }
     text
 }
@@ -286,7 +324,7 @@ mod tests {
         for words in [
             ["ssh://root@server:2222%eth1", "ssh://client"],
             ["eth0", "exec:docker exec -i web"],
-            ["netns://a", "netns://b\"c"],
+            ["netns://a?cpus=0,2", "netns://b\"c"],
             ["ssh://root@[2001:db8::1]", "ssh://root@[2001:db8::1]:22"],
         ] {
             let targets = words.map(|word| Target::parse(word).unwrap());
@@ -299,6 +337,7 @@ mod tests {
                     may_be_brought: targets[end].is_elsewhere(),
                     interface: "eth1".to_owned(),
                     address: [10, 0, 0, u8::try_from(end).unwrap()].into(),
+                    cpus: targets[end].cpus.clone(),
                     ..HostSpec::unknown(&names[end], ROLES[end], reach)
                 }
             });

@@ -226,6 +226,16 @@ pub enum Error {
         /// The error of the last one.
         why: String,
     },
+    /// Other work on the hosts would spoil the run.
+    #[error(
+        "the hosts are not quiet, and nothing was changed: {}; stop it, wait for quiet with `--quiet-within 2min`, \
+         begin anyhow with `--as-it-is` (disturbed trials do not count), or say with `--beside` that it is part of the case",
+        found.join("; ")
+    )]
+    NotQuiet {
+        /// What was found, with the processes, in sentences.
+        found: Vec<String>,
+    },
     /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,

@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 
 use latput_knobs::transaction::{Change, Restored, Session};
 use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
+use latput_linux::others::ProcessTimes;
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
-    process, surroundings,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Watch, checkpoint,
+    lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
 use latput_trial::Surroundings;
 use latput_trial::nic::Nic;
-use latput_trial::observation::HostObservation;
+use latput_trial::observation::{HostObservation, OtherProcess};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
@@ -190,9 +191,12 @@ impl HostSession {
     /// Watches the host for `span` and tells what could disturb a trial.
     pub(crate) fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Surroundings, Failure> {
         let broken = |error: latput_linux::Error| failed(chain(&error));
+        let mut work = OtherWork::sees_all().then(|| OtherWork::begin(&self.cpus));
+        let before = work.as_ref().map(OtherWork::read);
         let first = self.sampler.sample().map_err(broken)?;
         sleep_until(process::OsClock.now() + span, GLANCE_EVERY, || stop.is_raised());
         let last = self.sampler.sample().map_err(broken)?;
+        let others = work.take().zip(before).map(|(work, before)| others_since(work, &before));
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
@@ -205,6 +209,10 @@ impl HostSession {
             host: host.clone(),
             interface: interface.clone(),
             span: seen.window,
+            boot: process::boot_id().map_err(broken)?,
+            cpus: self.cpus.clone(),
+            other_work_cpu_ratio: others.as_ref().map(|(share, _)| *share),
+            others: others.map(|(_, others)| others).unwrap_or_default(),
             busy_ratio: share(time.busy()),
             steal_ratio: share(time.steal),
             packets_per_s: packets as f64 / seen.window.as_secs_f64().max(f64::EPSILON),
@@ -485,4 +493,13 @@ fn sleep_until(instant: Nanos, piece: Nanos, is_over: impl Fn() -> bool) {
         }
         std::thread::sleep(left.min(piece).as_duration());
     }
+}
+
+/// The share of a CPU that other processes took since a reading, and the busiest of them.
+fn others_since(mut work: OtherWork, before: &ProcessTimes) -> (f64, Vec<OtherProcess>) {
+    let last = work.read();
+    let span = last.at().saturating_sub(before.at());
+    let share = work.between(before, &last).as_secs_f64() / span.as_secs_f64().max(f64::EPSILON);
+    let (others, of_children) = work.end(span);
+    (share + of_children, others)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use latput_units::{BitsPerSecond, Bytes};
+use latput_units::{BitsPerSecond, Bytes, CpuSet};
 use serde::{Deserialize, Serialize};
 
 /// A host as its agent sees it.
@@ -22,8 +22,8 @@ pub struct HostView {
     pub clock: String,
     /// The kernel's release.
     pub kernel: String,
-    /// How many CPUs the agent may use.
-    pub cpus: u32,
+    /// The CPUs that the agent may use.
+    pub cpus: CpuSet,
     /// Capabilities that the agent has not, with what that hinders, in sentences.
     pub missing: Vec<String>,
     /// Every interface but the loopback.
@@ -87,6 +87,13 @@ pub struct KnobsView {
 }
 
 impl HostView {
+    /// Whether both are on one machine, under one kernel.
+    pub fn shares_kernel_with(&self, other: &Self) -> bool {
+        // Behind the boot is the number of the namespace.
+        let boot = |view: &'_ Self| view.namespace.split(' ').next().map(str::to_owned);
+        !self.namespace.is_empty() && boot(self) == boot(other)
+    }
+
     /// The interface of this name.
     pub fn interface(&self, name: &str) -> Option<&InterfaceView> {
         self.interfaces.iter().find(|interface| interface.name == name)

@@ -38,6 +38,7 @@ pub mod results_db;
 mod runner;
 pub mod session;
 pub mod shard;
+mod shared_cpus;
 pub mod simulator;
 pub mod target;
 pub mod testbed;

@@ -6,6 +6,7 @@ mod looking;
 mod order;
 mod planned;
 mod quiet;
+mod quiet_start;
 mod search;
 mod slices;
 mod suggested;
@@ -28,6 +29,7 @@ use self::looking::Looking;
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
 pub use self::planned::PlannedRuns;
+pub use self::quiet_start::Quiet;
 use self::search::search_before;
 pub use self::suggested::{Observed, Suggest};
 use crate::error::Error;
@@ -41,13 +43,6 @@ use crate::unsupported::{By, without_unsupported};
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
-
-/// How long the hosts are looked at before the first trial,
-const LOOK: Nanos = Nanos::from_s(2);
-/// but at most this part of the plan's shortest time,
-const LOOK_SHARE: u64 = 10;
-/// and long enough for clock ticks of 10 ms.
-const SHORTEST_LOOK: Nanos = Nanos::from_ms(200);
 
 /// The number of a run that begins with its first trial.
 const NOT_BEGUN: i64 = 0;
@@ -91,6 +86,8 @@ pub struct Run<'a> {
     pub testbed: &'a Testbed,
     /// The trials that this process runs.
     pub part: RunPart<'a>,
+    /// Whether it needs quiet hosts to begin.
+    pub quiet: Quiet,
     /// Interval of reports on a running trial; `None` reports only finished trials.
     pub interval: Option<Nanos>,
     /// Flag that stops the run.
@@ -124,6 +121,10 @@ pub fn run_suggested(
 ) -> Result<Ended, Error> {
     run.part.check(run.plan, run.testbed)?;
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
+    let seen = match quiet_start::look(run, &mut *runner, progress) {
+        Ok(hosts) => findings(&hosts),
+        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
+    };
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
@@ -147,7 +148,7 @@ pub fn run_suggested(
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
-    let Before { today, refused, seen } = match before(run, &mut *runner) {
+    let Before { today, refused } = match before(run, &mut *runner) {
         Ok(before) => before,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
@@ -226,22 +227,16 @@ struct Before {
     today: Vec<HostToday>,
     /// The settings that are refused, by their index in the plan, with the reason.
     refused: BTreeMap<usize, String>,
-    /// What could disturb the trials.
-    seen: Vec<Finding>,
 }
 
 fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
     let today = runner.today(&run.plan.knobs(), run.stop)?;
     if run.plan.live().is_some() {
-        // Nothing is offered, and that the host is at work is the point.
-        return Ok(Before { today, refused: BTreeMap::new(), seen: Vec::new() });
+        return Ok(Before { today, refused: BTreeMap::new() });
     }
     let first = first_of(run.plan, &today);
     let refused = refusals(run.plan, &runner.receive_sides(), first.as_ref())?;
-    let span =
-        LOOK.min(Nanos::from_ns(run.plan.shortest_grid().as_ns() / LOOK_SHARE)).max(SHORTEST_LOOK);
-    let seen = findings(&runner.look(span, run.stop)?);
-    Ok(Before { today, refused, seen })
+    Ok(Before { today, refused })
 }
 
 /// What was found out before the run is begun.

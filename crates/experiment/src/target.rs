@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
+use latput_units::CpuSet;
+
 use crate::broker::message::Way;
 use crate::error::Error;
 use crate::host_spec::own_program;
@@ -22,6 +24,8 @@ const COMMAND_SCHEME: &str = "exec:";
 const THIS_HOST: &str = "this host";
 /// Before the interface or the address that is meant, as in the zone of an IPv6 address.
 const AT: char = '%';
+/// Before the CPUs that are the host's, at the end.
+const CPUS: &str = "?cpus=";
 /// `IFNAMSIZ` without the NUL (`include/uapi/linux/if.h`).
 const INTERFACE_BYTES_MOST: usize = 15;
 
@@ -32,6 +36,8 @@ pub struct Target {
     pub reach: Reach,
     /// What is meant there; `None`: find out.
     pub at: Option<At>,
+    /// The CPUs that are the host's; `None`: all, or a part where the other end is on the same machine.
+    pub cpus: Option<CpuSet>,
 }
 
 /// How to get to a host.
@@ -67,37 +73,38 @@ impl Target {
         let refuse = |problem: &str| Error::Target {
             target: word.to_owned(),
             problem: format!(
-                "{problem}: a host is {FORMS}, with %INTERFACE or %ADDRESS behind it where needed"
+                "{problem}: a host is {FORMS}, with %INTERFACE or %ADDRESS and ?cpus=0-3 behind it where needed"
             ),
         };
         if word.chars().any(char::is_control) {
             return Err(refuse("it has a control character"));
         }
+        let (word, cpus) = split_cpus(word).map_err(refuse)?;
         if let Some(command) = word.strip_prefix(COMMAND_SCHEME) {
             let (command, at) = split_at(command);
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
             if words.is_empty() {
                 return Err(refuse("it names no command"));
             }
-            return Ok(Self { reach: Reach::Command(words), at });
+            return Ok(Self { reach: Reach::Command(words), at, cpus });
         }
         if let Some(rest) = word.strip_prefix(SSH_SCHEME) {
             let (rest, at) = split_at(rest);
             let reach = ssh(rest).map_err(refuse)?;
-            return Ok(Self { reach, at });
+            return Ok(Self { reach, at, cpus });
         }
         if let Some(rest) = word.strip_prefix(NAMESPACE_SCHEME) {
             let (name, at) = split_at(rest);
             if name.is_empty() || name.starts_with('.') || name.contains('/') {
                 return Err(refuse("it names no namespace"));
             }
-            return Ok(Self { reach: Reach::Namespace(name.to_owned()), at });
+            return Ok(Self { reach: Reach::Namespace(name.to_owned()), at, cpus });
         }
         if word == THIS_HOST {
-            return Ok(Self { reach: Reach::Here, at: None });
+            return Ok(Self { reach: Reach::Here, at: None, cpus });
         }
         let at = at(word).ok_or_else(|| refuse("this is neither a host nor an interface"))?;
-        Ok(Self { reach: Reach::Here, at: Some(at) })
+        Ok(Self { reach: Reach::Here, at: Some(at), cpus })
     }
 
     /// Whether a word can only be a host: it begins as one.
@@ -105,11 +112,17 @@ impl Target {
         [SSH_SCHEME, NAMESPACE_SCHEME, COMMAND_SCHEME].iter().any(|scheme| word.starts_with(scheme))
     }
 
-    /// The words of `A,B`. A command may have commas of its own: behind one only what begins as a host ends it.
+    /// The words of `A,B`. A command may have commas of its own: behind one only what begins as a host ends it. A list
+    /// of CPUs may as well: behind one a digit goes on with it.
     pub fn split(words: &str) -> Vec<&str> {
-        let is_end = |rest: &str| Self::is_told_by(rest) || !words.starts_with(COMMAND_SCHEME);
+        let is_end = |place: usize| {
+            let rest = &words[place + 1..];
+            let is_listing =
+                words[..place].contains(CPUS) && rest.starts_with(|c: char| c.is_ascii_digit());
+            Self::is_told_by(rest) || !words.starts_with(COMMAND_SCHEME) && !is_listing
+        };
         let commas = words.match_indices(',').map(|(place, _)| place);
-        match commas.into_iter().find(|&place| is_end(&words[place + 1..])) {
+        match commas.into_iter().find(|&place| is_end(place)) {
             Some(place) => vec![&words[..place], &words[place + 1..]],
             None => vec![words],
         }
@@ -147,7 +160,7 @@ impl Target {
     pub fn via(&self, program: &str, file: Option<&Path>) -> (Vec<String>, String) {
         let exec = |options: &[String]| {
             let words = [program, "lab", "exec"].map(str::to_owned).into_iter();
-            let reach = Self { at: None, ..self.clone() }.to_string();
+            let reach = self.way_there().to_string();
             words.chain(options.iter().cloned()).chain([reach, "--".to_owned()]).collect()
         };
         match &self.reach {
@@ -158,6 +171,12 @@ impl Target {
                 (exec(&file.unwrap_or_default()), "latput".to_owned())
             }
         }
+    }
+
+    /// The same host, of which nothing else is said.
+    #[must_use]
+    pub fn way_there(&self) -> Self {
+        Self { reach: self.reach.clone(), at: None, cpus: None }
     }
 
     /// How latput is started there, as by [`Self::via`].
@@ -194,7 +213,8 @@ impl fmt::Display for Target {
             Some(At::Interface(name)) => write!(f, "{AT}{name}"),
             Some(At::Address(address)) => write!(f, "{AT}{address}"),
             None => Ok(()),
-        }
+        }?;
+        self.cpus.as_ref().map_or(Ok(()), |cpus| write!(f, "{CPUS}{cpus}"))
     }
 }
 
@@ -231,6 +251,16 @@ fn ssh(text: &str) -> Result<Reach, &'static str> {
     }
     let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
     Ok(Reach::Ssh { destination, port })
+}
+
+/// Takes `?cpus=0-3` off the end. In a command it is that only where a list of CPUs follows.
+fn split_cpus(text: &str) -> Result<(&str, Option<CpuSet>), &'static str> {
+    let Some((rest, list)) = text.rsplit_once(CPUS) else { return Ok((text, None)) };
+    match list.parse::<CpuSet>() {
+        Ok(cpus) if !cpus.is_empty() => Ok((rest, Some(cpus))),
+        _ if text.starts_with(COMMAND_SCHEME) => Ok((text, None)),
+        _ => Err("its `cpus` are no list of CPUs such as 0-3,8"),
+    }
 }
 
 /// Takes `%INTERFACE` or `%ADDRESS` off the end.
@@ -282,11 +312,35 @@ mod tests {
             ("this host", Reach::Here, None),
         ] {
             let target = Target::parse(word).unwrap();
-            assert_eq!(target, Target { reach, at }, "{word}");
+            assert_eq!(target, Target { reach, at, cpus: None }, "{word}");
             assert_eq!(target.to_string(), word);
         }
         let zone = Target::parse("ssh://root@[fe80::1%eth0]").unwrap();
         assert_eq!((zone.name().as_str(), zone.at), ("fe80::1%eth0", None));
+    }
+
+    #[test]
+    fn the_cpus_of_a_host_are_behind_all_else() {
+        for (word, there, cpus) in [
+            ("netns://a?cpus=0", "netns://a", "0"),
+            ("netns://a%eth0?cpus=0-3,8", "netns://a", "0-3,8"),
+            ("ssh://root@server:22?cpus=1", "ssh://root@server:22", "1"),
+            ("ssh://root@[2001:db8::1]:22?cpus=1", "ssh://root@[2001:db8::1]:22", "1"),
+            ("exec:docker exec -i web?cpus=0,2", "exec:docker exec -i web", "0,2"),
+            ("eth0?cpus=2-3", "this host", "2-3"),
+        ] {
+            let target = Target::parse(word).unwrap();
+            assert_eq!(target.cpus.as_ref().map(ToString::to_string).as_deref(), Some(cpus));
+            assert_eq!(
+                (target.to_string().as_str(), target.way_there().to_string().as_str()),
+                (word, there)
+            );
+        }
+        let command = Target::parse("exec:sh -c curl_x?cpus=all").unwrap();
+        assert_eq!(
+            (command.cpus, command.reach),
+            (None, Reach::Command(["sh", "-c", "curl_x?cpus=all"].map(str::to_owned).to_vec()))
+        );
     }
 
     #[test]
@@ -302,6 +356,9 @@ mod tests {
             ("netns://", "names no namespace"),
             ("netns://../x", "names no namespace"),
             ("exec: ", "names no command"),
+            ("netns://a?cpus=", "list of CPUs"),
+            ("ssh://a?cpus=3-0", "list of CPUs"),
+            ("eth0?cpus=none", "list of CPUs"),
             ("ssh://host\u{1b}[2J", "control character"),
             ("a-name-that-is-too-long", "neither a host nor an interface"),
         ] {
@@ -317,6 +374,11 @@ mod tests {
             ("eth0,ssh://b", &["eth0", "ssh://b"]),
             ("ssh://a,eth0", &["ssh://a", "eth0"]),
             ("exec:a --of x,y,netns://b", &["exec:a --of x,y", "netns://b"]),
+            (
+                "netns://a?cpus=0,2,netns://b?cpus=1,3",
+                &["netns://a?cpus=0,2", "netns://b?cpus=1,3"],
+            ),
+            ("netns://a?cpus=0,eth0?cpus=1", &["netns://a?cpus=0", "eth0?cpus=1"]),
             ("ssh://a", &["ssh://a"]),
         ] {
             assert_eq!(Target::split(words), expected);

@@ -30,6 +30,7 @@ pub use crate::host_spec::HostSpec;
 use crate::host_spec::{own_program, own_way};
 use crate::protocol::{Answer, LEASE, LinkReset, Request};
 use crate::runner::TrialRunner;
+use crate::shared_cpus;
 use crate::simulator::Simulator;
 use crate::target::{FORMS, Target};
 use crate::third_party::{self, ThirdParty};
@@ -186,13 +187,7 @@ impl Testbed {
             let places = lab.places();
             (HeldLab::Own(Box::new(lab)), places)
         };
-        let mut notes = Vec::new();
-        if places[0].cpus == places[1].cpus {
-            notes.push(
-                "both hosts of the lab share the only CPU: their CPU time cannot be told apart"
-                    .to_owned(),
-            );
-        }
+        let notes = shared_cpus::note([&places[0].cpus, &places[1].cpus]).into_iter().collect();
         let roles = [Role::Generator, Role::Sut];
         let hosts = places.iter().zip(roles).map(|(place, role)| place.host(role)).collect();
         Ok(Self {
@@ -209,10 +204,7 @@ impl Testbed {
     pub fn loopback() -> Self {
         let program = own_program();
         let [generator, sut] = lab::split(&process::allowed_cpus().unwrap_or_default());
-        let mut notes = Vec::new();
-        if generator == sut {
-            notes.push("both ends share the only CPU: its time cannot be told apart".to_owned());
-        }
+        let notes = shared_cpus::note([&generator, &sut]).into_iter().collect();
         let host = |name: &str, role, cpus| HostSpec {
             name: name.to_owned(),
             role,
@@ -420,8 +412,10 @@ impl HostFile {
             return Err(format!("target `{target}` is not ssh://, netns:// or exec:"));
         }
         let target = Target::parse(target).map_err(|error| error.to_string())?;
-        if target.at.is_some() {
-            return Err("`interface` and `address` say what `target` must not repeat".to_owned());
+        if target.at.is_some() || target.cpus.is_some() {
+            return Err(
+                "`interface`, `address` and `cpus` say what `target` must not repeat".to_owned()
+            );
         }
         Ok((target.via(&own, self.bring.as_deref()), target.is_elsewhere()))
     }

@@ -146,6 +146,7 @@ fn search(
         plan_text: &text,
         testbed: &testbed,
         part: RunPart::Whole,
+        quiet: session::Quiet::Anyhow,
         interval: None,
         stop: &stop,
     };

@@ -100,6 +100,7 @@ fn simulated(
         plan_text: text,
         testbed: &testbed,
         part: RunPart::Whole,
+        quiet: session::Quiet::Anyhow,
         interval: None,
         stop,
     };

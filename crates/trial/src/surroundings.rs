@@ -1,7 +1,9 @@
 //! What could disturb the trials of a host, as seen before the first one.
 
-use latput_units::{Nanos, text};
+use latput_units::{CpuSet, Nanos, text};
 use serde::{Deserialize, Serialize};
+
+use crate::observation::OtherProcess;
 
 /// What a host does and how it is set up while nothing is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -13,8 +15,16 @@ pub struct Surroundings {
     pub interface: String,
     /// How long it was looked at.
     pub span: Nanos,
+    /// The boot of its kernel: hosts with the same one share a machine.
+    pub boot: String,
+    /// The CPUs that are the host's.
+    pub cpus: CpuSet,
     /// Busy share of the host's CPUs.
     pub busy_ratio: f64,
+    /// CPU time of other processes on its CPUs, as a share of one CPU; `None` where they cannot be told apart.
+    pub other_work_cpu_ratio: Option<f64>,
+    /// The busiest of those processes.
+    pub others: Vec<OtherProcess>,
     /// Share of its CPUs' time that a hypervisor gave to others.
     pub steal_ratio: f64,
     /// Packets of the interface, both ways, per second.
@@ -59,6 +69,8 @@ pub const MODERATE: &str = "latput moderate";
 
 /// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1 %.
 pub const BUSY_LIMIT: f64 = 0.05;
+/// Most CPU time of other work with which a run that is to be acted on begins unasked, as a share of one CPU.
+pub const OTHER_WORK_LIMIT: f64 = 0.2;
 /// Most stolen share: half of what fails the check of a trial.
 pub const STEAL_LIMIT: f64 = 0.01;
 /// Most packets per second beside the trials: a control connection and the network's own have some ten.
@@ -80,7 +92,11 @@ const RULES: &[Rule] = &[
         name: "other load",
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
-                format!("{} of its CPU time is busy before any traffic", percent(host.busy_ratio))
+                let busy = percent(host.busy_ratio);
+                let who: Vec<String> = host.others.iter().map(|other| process(other)).collect();
+                let who =
+                    if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
+                format!("{busy} of its CPU time is busy before any traffic{who}")
             })
         },
         meaning: "other work takes CPU time from the traffic: latency and CPU figures are noisier",
@@ -153,9 +169,73 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// What is told where two hosts run on the same CPUs.
+pub const SHARED_CPUS: &str = "Do not use the CPU figures: both hosts run on the same CPUs.";
+
+impl Surroundings {
+    /// CPU time of other work, as a share of one CPU.
+    pub fn other_work(&self) -> f64 {
+        let of_all = self.busy_ratio * self.cpus.len() as f64;
+        self.other_work_cpu_ratio.unwrap_or(of_all)
+    }
+}
+
+/// What spoils a run whose answer is to be acted on, in sentences; empty where it can begin.
+pub fn spoilers(hosts: &[Surroundings]) -> Vec<String> {
+    let busy = hosts.iter().filter(|host| host.other_work() > OTHER_WORK_LIMIT).map(|host| {
+        let share = percent(host.other_work());
+        let who: Vec<String> = host.others.iter().map(process).collect();
+        let who = if who.is_empty() {
+            "by processes that are not seen from here".to_owned()
+        } else {
+            who.join("; ")
+        };
+        format!("{}: other work takes {share} of a CPU: {who}", host.host)
+    });
+    busy.chain(shared_cpus(hosts).map(|(hosts, cpus)| {
+        format!("{} run on the same CPUs ({cpus}): give each its own", hosts.join(" and "))
+    }))
+    .collect()
+}
+
+/// Hosts of one machine that share CPUs which they need not share, with those CPUs.
+fn shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], CpuSet)> + '_ {
+    let pairs = hosts
+        .iter()
+        .enumerate()
+        .flat_map(|(idx, host)| hosts[idx + 1..].iter().map(move |other| (host, other)));
+    pairs.filter_map(|(host, other)| {
+        let is_one_machine = !host.boot.is_empty() && host.boot == other.boot;
+        let shared: CpuSet = host.cpus.iter().filter(|cpu| other.cpus.contains(*cpu)).collect();
+        let is_only_cpu = host.cpus.len() == 1 && host.cpus == other.cpus;
+        (is_one_machine && !shared.is_empty() && !is_only_cpu)
+            .then(|| ([host.host.clone(), other.host.clone()], shared))
+    })
+}
+
+/// `cc1 (pid 7) 31 % of CPU 1`.
+fn process(other: &OtherProcess) -> String {
+    let OtherProcess { name, pid, cpu_ratio, cpus, .. } = other;
+    let place = match cpus.len() {
+        0 => "a CPU".to_owned(),
+        1 => format!("CPU {cpus}"),
+        _ => format!("a CPU, on CPUs {cpus}"),
+    };
+    format!("{name} (pid {pid}) {} of {place}", percent(*cpu_ratio))
+}
+
 /// The findings on all hosts, each once with the hosts that share it.
 pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<Finding> = shared_cpus(hosts)
+        .map(|(hosts, cpus)| Finding {
+            name: "shared CPUs".to_owned(),
+            hosts: hosts.to_vec(),
+            seen: format!("both run on CPUs {cpus}"),
+            meaning: "the CPU figures of one hold both: do not use them".to_owned(),
+            remedy: "`cpus` of its own for each in the testbed, or `?cpus=0` behind the host"
+                .to_owned(),
+        })
+        .collect();
     for rule in RULES {
         for host in hosts {
             let Some(seen) = (rule.seen)(host) else { continue };
@@ -235,6 +315,51 @@ mod tests {
             check("second tuner", name, Surroundings { tuners: tuner(name), ..none() });
         }
         assert_eq!(RULES.len(), 7, "a new row needs a line above");
+    }
+
+    #[test]
+    fn other_work_of_a_fifth_of_a_cpu_spoils_a_run() {
+        let work = |cpu_ratio| OtherProcess {
+            name: "cc1".to_owned(),
+            pid: 7,
+            cpu_ratio,
+            cpus: "1".parse().unwrap(),
+            switches_per_s: 0.0,
+        };
+        let host = |cpu_ratio| Surroundings {
+            host: "b".to_owned(),
+            cpus: "0-1".parse().unwrap(),
+            busy_ratio: 0.9, // latput's own
+            other_work_cpu_ratio: Some(cpu_ratio),
+            others: vec![work(cpu_ratio)],
+            ..Surroundings::default()
+        };
+        assert_eq!(spoilers(&[host(0.19)]), Vec::<String>::new());
+        let said = "b: other work takes 31 % of a CPU: cc1 (pid 7) 31 % of CPU 1";
+        assert_eq!(spoilers(&[host(0.31)]), [said]);
+        let unseen = Surroundings { other_work_cpu_ratio: None, others: Vec::new(), ..host(0.0) };
+        assert!(spoilers(&[unseen])[0].contains("180 % of a CPU"));
+    }
+
+    #[test]
+    fn hosts_of_one_machine_with_the_same_cpus_are_told_of() {
+        let host = |boot: &str, cpus: &str| Surroundings {
+            host: format!("{boot}{cpus}"),
+            boot: boot.to_owned(),
+            cpus: cpus.parse().unwrap(),
+            ..Surroundings::default()
+        };
+        for (hosts, is_told) in [
+            ([host("x", "0-1"), host("x", "0-1")], true),
+            ([host("x", "0-2"), host("x", "2")], true),
+            ([host("x", "0"), host("x", "1")], false),
+            ([host("x", "0"), host("x", "0")], false), // there is no other CPU to give
+            ([host("x", "0-1"), host("y", "0-1")], false),
+            ([host("", "0-1"), host("", "0-1")], false),
+        ] {
+            assert_eq!(spoilers(&hosts).len(), usize::from(is_told), "{hosts:?}");
+            assert_eq!(findings(&hosts).len(), usize::from(is_told), "{hosts:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -179,13 +179,15 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Result<Self> {
+    /// Starts a command in a process group of its own.
+    pub fn start(mut command: Command) -> Result<Self> {
         use std::os::unix::process::CommandExt as _;
-        let words = command.get_args().map(|one| one.to_string_lossy().into_owned());
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = words.map(|one| one.to_string_lossy().into_owned());
         let name = words.collect::<Vec<_>>().join(" ");
         // Its own group: it can be ended with its children, and Ctrl-C reaches it through us only.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot start latput {name}"))?;
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { child, name })
     }
 
@@ -211,7 +213,17 @@ impl Running {
     }
 
     /// Waits for the end and gives what the process printed.
-    pub fn finish(mut self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+    pub fn finish(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+        let name = self.name.clone();
+        let Finished { status, output, errors } = self.wait(stop, deadline)?;
+        if !status.success() {
+            bail!("`{name}` ended with {status}: {} {}", errors.trim(), output.trim());
+        }
+        Ok(output)
+    }
+
+    /// Waits for the end, however it is.
+    pub fn wait(mut self, stop: &AtomicBool, deadline: Instant) -> Result<Finished> {
         let output = read_beside(self.child.stdout.take());
         let errors = read_beside(self.child.stderr.take());
         let status = loop {
@@ -223,10 +235,12 @@ impl Running {
             thread::sleep(POLL);
         };
         let [output, errors] = [output, errors].map(|it| it.join().unwrap_or_default());
-        if !status.success() {
-            bail!("`{}` ended with {status}: {} {}", self.name, errors.trim(), output.trim());
-        }
-        Ok(output)
+        Ok(Finished { status, output, errors })
+    }
+
+    /// Its process id, which is that of its group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Asks the process to end, and gives what it printed.
@@ -235,11 +249,23 @@ impl Running {
         self.finish(stop, deadline)
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Signals the process and what it started.
+    pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Gone already is what is wanted.
         let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
     }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code or signal.
+    pub status: ExitStatus,
+    /// What it wrote to stdout.
+    pub output: String,
+    /// What it wrote to stderr.
+    pub errors: String,
 }
 
 /// A process that is stopped while the value lives.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Checked, PlannedRuns, Run};
+use latput_experiment::session::{self, Checked, PlannedRuns, Quiet, Run};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_linux::files;
 use latput_trial::Plan;
@@ -93,6 +93,7 @@ pub(crate) fn all(
         plan_text: "",
         testbed,
         part: RunPart::Whole,
+        quiet: Quiet::Anyhow,
         interval: None,
         stop: &context.stop,
     };

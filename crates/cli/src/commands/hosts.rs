@@ -84,7 +84,8 @@ fn text(check: &HostCheck) -> String {
     line("clock", clock);
     let busy =
         view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0} % busy", busy * 100.0));
-    line("cpus", &format!("{}{busy}", view.cpus));
+    let own = spec.cpus.as_ref().map_or(String::new(), |cpus| format!("{cpus} of "));
+    line("cpus", &format!("{own}{}{busy}", view.cpus.len()));
     line("interface", &format!("{} {}", spec.interface, spec.address));
     if let Some(interface) = view.interface(&spec.interface) {
         let speed =
@@ -118,7 +119,7 @@ fn document(check: &HostCheck) -> serde_json::Value {
             document["is_brought"] = view.is_brought.into();
             document["kernel"] = view.kernel.as_str().into();
             document["clock"] = clock.as_str().into();
-            document["cpus"] = view.cpus.into();
+            document["cpus"] = view.cpus.len().into();
             document["busy_ratio"] = view.busy_ratio.into();
             document["driver"] = interface.map(|found| found.driver.as_str()).into();
             document["mtu"] = interface.map(|found| found.mtu.get()).into();

@@ -22,6 +22,7 @@ use crate::factor_args::FactorArgs;
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
+use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
 /// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
@@ -52,6 +53,8 @@ pub(crate) struct Args {
     warmup: Nanos,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    quiet: QuietArgs,
     #[command(flatten)]
     watch: ProgressArgs,
     /// Keep the runs in this results file.
@@ -113,7 +116,8 @@ impl Args {
             None => ResultsDb::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, interval)?;
+        let how = (interval, self.quiet.of(&plan));
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
         if context.json || self.verbose {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Ended, Run};
+use latput_experiment::session::{self, Ended, Quiet, Run};
 use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::confine::UsedFiles;
@@ -18,6 +18,7 @@ use crate::exit::{CliError, Code, CutShort};
 use crate::output;
 use crate::precision::{FirstArg, Precision};
 use crate::progress::{ProgressArgs, Shown};
+use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs};
 
 /// Run every trial of a plan; an interrupted run is resumed.
@@ -60,6 +61,8 @@ pub(crate) struct Args {
     first: FirstArg,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    quiet: QuietArgs,
     #[command(flatten)]
     watch: ProgressArgs,
     /// Only check whether the run would start, and print how many trials and about how long: the plan, the results
@@ -106,6 +109,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
+            quiet: self.quiet.of(&plan),
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
@@ -155,9 +159,10 @@ pub(crate) fn run_plan(
     plan_text: &str,
     testbed: &Testbed,
     results_db: &mut ResultsDb,
-    interval: Option<Nanos>,
+    (interval, quiet): (Option<Nanos>, Quiet),
 ) -> Result<Ended, CliError> {
-    let run = Run { plan, plan_text, testbed, part: RunPart::Whole, interval, stop: &context.stop };
+    let (part, stop) = (RunPart::Whole, &context.stop);
+    let run = Run { plan, plan_text, testbed, part, quiet, interval, stop };
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 

@@ -20,6 +20,7 @@ use crate::exit::{CliError, Code};
 use crate::precision::FirstArg;
 use crate::precision::beside_line;
 use crate::progress::{ProgressArgs, Shown};
+use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
 /// Search the settings of a plan; an interrupted search is resumed.
@@ -66,6 +67,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     first: FirstArg,
     #[command(flatten)]
+    quiet: QuietArgs,
+    #[command(flatten)]
     watch: ProgressArgs,
 }
 
@@ -104,6 +107,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
+            quiet: self.quiet.of(&plan),
             interval: self.watch.interval()?,
             stop: &context.stop,
         };

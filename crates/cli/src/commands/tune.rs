@@ -25,6 +25,7 @@ use crate::live_args::LiveArgs;
 use crate::output;
 use crate::precision::FirstArg;
 use crate::precision::beside_line;
+use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs, NamedTestbed};
 
 /// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
@@ -72,7 +73,8 @@ pub(crate) struct Args {
     /// The plan file; without it on hosts a plan made for the system under test's interface, which is saved, and
     /// elsewhere the built-in plan. And where trials run, as hosts: the system under test, then
     /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
-    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other.
+    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other, and with
+    /// `?cpus=0-3` where only those CPUs are its own.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]
@@ -92,6 +94,8 @@ pub(crate) struct Args {
     first: FirstArg,
     #[command(flatten)]
     factors: FactorArgs,
+    #[command(flatten)]
+    quiet: QuietArgs,
     #[command(flatten)]
     own: CommandArgs,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
@@ -148,7 +152,8 @@ impl Args {
             (plan, text) = self.prepared(&file, run::read_text(Path::new(&file))?, true)?;
         }
         testbed.notes.extend(prediction.clone());
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
+        let how = (None, self.quiet.of(&plan));
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

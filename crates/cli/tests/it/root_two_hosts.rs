@@ -5,8 +5,10 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use latput_testkit::{isolate, needs_root};
+
 use crate::two_hosts::{CLIENT, Hosts, PLAN, SERVER, ip, left, queue_lengths, script};
-use crate::{interrupt, kill, wait_until};
+use crate::{Place, interrupt, kill, needs_program, wait_until};
 
 const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--repetitions", "1..1"];
 
@@ -224,4 +226,42 @@ fn give_ipv6_alone() {
         let address = format!("fd00:9::{}/64", idx + 1);
         ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
     }
+}
+
+#[test]
+fn two_namespaces_get_cpus_of_their_own() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    for line in [
+        "netns add near",
+        "netns add far",
+        "link add eth0 netns near type veth peer name eth0 netns far",
+        "-n near address add 198.18.7.1/24 dev eth0",
+        "-n far address add 198.18.7.2/24 dev eth0",
+        "-n near link set eth0 up",
+        "-n far link set eth0 up",
+    ] {
+        ip(&line.split(' ').collect::<Vec<_>>());
+    }
+    let shared = "Do not use the CPU figures: both hosts run on the same CPUs.";
+    let ran = place.run(&["hosts", "netns://near", "netns://far", "--save", "saved.toml"]);
+    ran.expect(0, &["both are on one machine: near has CPUs"]);
+    let saved: toml::Table =
+        std::fs::read_to_string(place.path("saved.toml")).unwrap().parse().unwrap();
+    let cpus = ["near", "far"].map(|host| {
+        let list = saved["host"][host]["cpus"].as_str().unwrap();
+        list.parse::<latput_units::CpuSet>().unwrap()
+    });
+    let is_shared = cpus[0].iter().any(|cpu| cpus[1].contains(cpu));
+    assert_eq!(is_shared, std::thread::available_parallelism().unwrap().get() == 1, "{cpus:?}");
+    assert_eq!(is_shared, ran.err.contains(shared), "{ran:?}");
+    let said = cpus[0].to_string();
+    let [near, far] = ["near", "far"].map(|host| format!("netns://{host}?cpus={said}"));
+    place.run(&["hosts", &near, &far]).expect(0, &[shared]);
+    place
+        .run(&["hosts", "netns://near?cpus=8191", "netns://far"])
+        .expect(2, &["the CPUs there are"]);
 }

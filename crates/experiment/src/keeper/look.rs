@@ -42,7 +42,7 @@ fn view(look: &Look) -> Result<HostView, latput_linux::Error> {
         namespace: format!("{boot_id} {}", Namespace::current()?.inode()?),
         clock: clock_id(&boot_id),
         kernel: latput_linux::facts::kernel_release(),
-        cpus: u32::try_from(process::allowed_cpus()?.len()).unwrap_or(u32::MAX),
+        cpus: process::allowed_cpus()?,
         missing: missing(),
         interfaces: interfaces::collect()?.into_iter().map(interface_view).collect(),
         ways: look.toward.iter().map(|&to| way(&route, to)).collect(),

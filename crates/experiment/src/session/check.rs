@@ -10,7 +10,7 @@ use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
 use super::planned::PlannedRuns;
-use super::{Before, Run, before, design, first_of, planned_runs};
+use super::{Before, Run, before, design, first_of, planned_runs, quiet_start};
 use crate::error::Error;
 use crate::runner::{TrialRunner, Wanted};
 use crate::unsupported::{By, without_unsupported};
@@ -55,6 +55,8 @@ pub fn check(run: &Run<'_>) -> Result<Checked, Error> {
 fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error> {
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
+    let seen = quiet_start::findings_now(run, runner)?;
+    remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
         let (reduced, skipped) = without_unsupported(run.plan, runner, By::Asking, run.stop)?;
         plan = reduced;
@@ -62,8 +64,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     }
     let design = design(&plan, runner)?;
     let run = &Run { plan: &plan, ..*run };
-    let Before { today, refused, seen } = before(run, runner)?;
-    remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
+    let Before { today, refused } = before(run, runner)?;
     for load in &plan.workloads {
         let programs = load.program.iter().flat_map(|program| program.described());
         remarks.extend(programs.map(|said| format!("workload `{}` {said}", load.name)));

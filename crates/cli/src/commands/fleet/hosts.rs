@@ -155,7 +155,10 @@ impl FleetArgs {
 
     fn host(&self, listed: ListedHost) -> Result<FleetHost, String> {
         let ListedHost { name, word, group, interface, driver, setting } = listed;
-        let Target { reach, at } = Target::parse(&word).map_err(|error| error.to_string())?;
+        let Target { reach, at, cpus } = Target::parse(&word).map_err(|error| error.to_string())?;
+        if cpus.is_some() {
+            return Err(format!("`{word}`: a fleet sets whole hosts: leave out `?cpus=`"));
+        }
         let named = match at {
             Some(At::Interface(name)) => Some(name),
             Some(At::Address(_)) => {
@@ -169,7 +172,7 @@ impl FleetArgs {
                  --interface eth0")
         })?;
         check_interface(&interface)?;
-        let target = Target { reach, at: None };
+        let target = Target { reach, at: None, cpus: None };
         Ok(FleetHost {
             name: name.unwrap_or_else(|| target.name()),
             group,

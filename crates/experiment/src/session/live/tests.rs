@@ -13,7 +13,7 @@ use latput_trial::observation::{
 use latput_trial::{Plan, Results};
 use latput_units::CpuId;
 
-use super::super::{Ended, Progress, Run, TrialDone, header};
+use super::super::{Ended, Progress, Quiet, Run, TrialDone, header};
 use super::*;
 use crate::host_spec::HostSpec;
 use crate::interval::Interval;
@@ -264,6 +264,7 @@ fn run(
         plan_text: "",
         testbed: &testbed,
         part: RunPart::Whole,
+        quiet: Quiet::Anyhow,
         interval: None,
         stop: &stop,
     };

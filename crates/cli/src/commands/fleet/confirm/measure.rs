@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::session::{self, Checked, Run};
+use latput_experiment::session::{self, Checked, Quiet, Run};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_knobs::Setting;
 use latput_trial::observation::Role;
@@ -207,6 +207,7 @@ impl Confirming {
             plan_text: &self.plan_text,
             testbed,
             part: RunPart::Whole,
+            quiet: Quiet::Anyhow,
             interval: None,
             stop: &context.stop,
         }

@@ -180,7 +180,7 @@ fn outcome(run: &PairRun) -> &'static str {
 mod tests {
     use std::path::PathBuf;
 
-    use latput_experiment::session::{self, Run};
+    use latput_experiment::session::{self, Quiet, Run};
     use latput_experiment::{ResultsDb, RunPart, Testbed};
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
@@ -205,6 +205,7 @@ mod tests {
             plan_text: &text,
             testbed: &testbed,
             part: RunPart::Whole,
+            quiet: Quiet::Anyhow,
             interval: None,
             stop: &stop,
         };

@@ -1,0 +1,98 @@
+//! Whether the hosts are quiet enough for the first trial.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_trial::surroundings::{findings, spoilers};
+use latput_trial::{Finding, Surroundings};
+use latput_units::Nanos;
+
+use super::{Progress, Run};
+use crate::error::Error;
+use crate::runner::TrialRunner;
+use crate::testbed::TestbedKind;
+
+/// How long the hosts are looked at before the first trial,
+const LOOK: Nanos = Nanos::from_s(2);
+/// but at most this part of the plan's shortest time,
+const LOOK_SHARE: u64 = 10;
+/// and long enough for clock ticks of 10 ms.
+const SHORTEST_LOOK: Nanos = Nanos::from_ms(200);
+/// How long they are looked at again where they were busy: a spike is over by then.
+const SECOND_LOOK: Nanos = Nanos::from_s(1);
+/// Between two looks while quiet is waited for.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Steps of a pause, so that Ctrl-C ends it.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Whether a run needs quiet hosts to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quiet {
+    /// It begins anyhow: what disturbs it is told.
+    #[default]
+    Anyhow,
+    /// It waits for quiet up to this time, and does not begin without.
+    Within(Nanos),
+}
+
+/// What could disturb the trials at this moment; nothing is refused.
+pub(super) fn findings_now(
+    run: &Run<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<Vec<Finding>, Error> {
+    Ok(findings(&look_once(run, runner)?))
+}
+
+/// Looks at the hosts, of which nothing was changed yet. Looks twice before it refuses.
+pub(super) fn look(
+    run: &Run<'_>,
+    runner: &mut dyn TrialRunner,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Surroundings>, Error> {
+    let mut hosts = look_once(run, runner)?;
+    let Quiet::Within(within) = run.quiet else { return Ok(hosts) };
+    if matches!(run.testbed.kind, TestbedKind::Guest(_)) {
+        return Ok(hosts); // emulated: its speed says nothing
+    }
+    let deadline = Instant::now() + within.as_duration();
+    let mut is_told = false;
+    while !spoilers(&hosts).is_empty() {
+        hosts = runner.look(SECOND_LOOK, run.stop)?;
+        let found = spoilers(&hosts);
+        if found.is_empty() {
+            break;
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::NotQuiet { found });
+        }
+        if !is_told {
+            progress
+                .remark(&format!("waiting up to {within} for quiet hosts: {}", found.join("; ")));
+            is_told = true;
+        }
+        pause(run)?;
+    }
+    if is_told {
+        progress.remark("the hosts are quiet");
+    }
+    Ok(hosts)
+}
+
+fn look_once(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Vec<Surroundings>, Error> {
+    if run.plan.live().is_some() {
+        return Ok(Vec::new()); // nothing is offered, and that the host is at work is the point
+    }
+    let share = Nanos::from_ns(run.plan.shortest_grid().as_ns() / LOOK_SHARE);
+    runner.look(LOOK.min(share).max(SHORTEST_LOOK), run.stop)
+}
+
+fn pause(run: &Run<'_>) -> Result<(), Error> {
+    let end = Instant::now() + PAUSE;
+    while Instant::now() < end {
+        if run.stop.is_raised() {
+            return Err(Error::Interrupted);
+        }
+        thread::sleep(STEP);
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! What the built-in plan says on the lab beside loads that nobody tuned on, against what it says on quiet hosts.
+//!
+//! Quiet runs and runs beside each load take turns. A load begins once the run has looked at its hosts: what is asked is
+//! what a run makes of a disturbance that comes later. An answer is false where the quiet runs contradict it: it says to
+//! set what they do not show to be better than today's, or to stay where they set. With `--beside` a run beside the load
+//! that takes three times as long judges.
+
+mod judge;
+mod load;
+mod tree;
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::judge::{Said, print};
+use self::load::{Lacks, Load};
+use super::Options;
+use crate::peers::lab::Lab;
+use crate::workspace::Workspace;
+
+const PLAN: &str = include_str!("../../../examples/built-in.toml");
+/// The line of the plan that `--seconds` replaces.
+const BUDGET: &str = "budget = \"200s\"";
+/// A run has looked at its hosts by then: some 2 s, and the start of two agents.
+const BEGINS_AFTER: Duration = Duration::from_secs(4);
+/// What a run takes beside its budget.
+const OVERHEAD: Duration = Duration::from_secs(120);
+/// How much longer the run is that judges those beside a load.
+const LONG: u32 = 3;
+/// The name of runs without a load.
+const QUIET: &str = "quiet";
+/// Exit codes of a run that has an answer, and of one without.
+const ENDED: [i32; 2] = [0, 6];
+/// The exit code of a run that was refused.
+const REFUSED: i32 = 1;
+
+/// A run, as it is kept for `--resume`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    /// The fingerprint of the latput that ran.
+    binary: u64,
+    seconds: u32,
+    /// Whether the load was declared.
+    beside: bool,
+    /// Whether it judges the others.
+    is_long: bool,
+    load: String,
+    said: Said,
+}
+
+/// The bench while it runs.
+struct Bench<'a> {
+    lab: Lab,
+    options: &'a Options,
+    binary: u64,
+    /// The file of [`Kept`] runs.
+    file: PathBuf,
+    runs: Vec<Kept>,
+}
+
+/// Runs every load so many times, and prints what came of it.
+///
+/// # Errors
+///
+/// A goal is missed, beyond what so few runs leave open; or the quiet runs have no answer.
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.loads.iter().any(|name| name == "list") {
+        load::all().iter().for_each(|load| println!("{}", load.name()));
+        return Ok(());
+    }
+    let mut loads = load::named(&options.loads)?;
+    loads.retain(is_possible);
+    let latput = match &options.binary {
+        Some(path) => std::fs::canonicalize(path)
+            .with_context(|| format!("there is no latput {}", path.display()))?,
+        None => workspace.build_latput()?,
+    };
+    let folder = workspace.target.join("bench-power");
+    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    let binary = fingerprint(&latput)?;
+    let file = folder.join("disturbed.jsonl");
+    let kept = if options.resume { read(&file)? } else { Vec::new() };
+    let is_same = |run: &Kept| {
+        (run.binary, run.seconds, run.beside) == (binary, options.seconds, options.beside)
+    };
+    let runs = kept.into_iter().filter(is_same).collect();
+    let mut bench = Bench { lab: Lab::up(&latput, &folder)?, options, binary, file, runs };
+    for _ in 0..options.runs {
+        if !options.beside {
+            bench.run(None, false)?;
+        }
+        for load in &loads {
+            if options.beside && !bench.has_long(load) {
+                bench.run(Some(load), true)?;
+            }
+            bench.run(Some(load), false)?;
+        }
+    }
+    let Bench { runs, lab, .. } = bench;
+    drop(lab);
+    print(&runs, options.seconds)
+}
+
+/// Whether a load can be here; what is missing is told.
+fn is_possible(load: &Load) -> bool {
+    match load.lacks() {
+        None => true,
+        Some(Lacks::Replaced(why)) => {
+            println!("{}: {why}", load.name());
+            true
+        }
+        Some(Lacks::Skipped(why)) => {
+            println!("{}: skipped, {why}", load.name());
+            false
+        }
+    }
+}
+
+impl Bench<'_> {
+    fn has_long(&self, load: &Load) -> bool {
+        self.runs.iter().any(|run| run.is_long && run.load == load.name())
+    }
+
+    /// One run, which is kept at once.
+    fn run(&mut self, load: Option<&Load>, is_long: bool) -> Result<()> {
+        let name = load.map_or_else(|| QUIET.to_owned(), Load::name);
+        let seconds = self.options.seconds * if is_long { LONG } else { 1 };
+        let said = self.said(load, seconds)?;
+        println!("{name}{}: {said}", if is_long { ", long" } else { "" });
+        let Options { seconds, beside, .. } = *self.options;
+        let kept = Kept { binary: self.binary, seconds, beside, is_long, load: name, said };
+        let mut file = File::options().create(true).append(true).open(&self.file);
+        let file = file.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
+        let file = file.with_context(|| format!("cannot open {}", self.file.display()))?;
+        let line = serde_json::to_string(&kept).context("a run cannot be written")?;
+        writeln!(file, "{line}").context("a run cannot be written")?;
+        self.runs.push(kept);
+        Ok(())
+    }
+
+    /// What a run says beside a load.
+    fn said(&self, load: Option<&Load>, seconds: u32) -> Result<Said> {
+        let lab = &self.lab;
+        let [plan, results] = ["disturbed.toml", "disturbed.db"].map(|name| lab.scratch.join(name));
+        std::fs::write(&plan, plan_text(seconds)?).context("cannot write the plan")?;
+        let _unless_there_is_none = std::fs::remove_file(&results);
+        let [plan, results, testbed] =
+            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
+        let mut words = vec!["run", &plan, "--on", &testbed, "-o", &results];
+        words.extend(self.options.beside.then_some("--beside"));
+        let longest = Duration::from_secs(seconds.into()) + OVERHEAD;
+        let deadline = Instant::now() + longest;
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let run = lab.start_latput(&words)?;
+        let id = run.id();
+        lab.sleep(BEGINS_AFTER)?;
+        let beside = load.map(|load| load.start(lab, id, longest)).transpose()?;
+        let ended = run.wait(&lab.stop, deadline)?;
+        drop(beside);
+        match ended.status.code() {
+            Some(code) if ENDED.contains(&code) => Said::of(&lab.report(&results, deadline)?),
+            Some(REFUSED) => Ok(Said::refused(ended.errors.trim())),
+            _ => Err(anyhow::anyhow!("the run ended with {}: {}", ended.status, ended.errors)),
+        }
+    }
+}
+
+/// The built-in plan with another budget.
+fn plan_text(seconds: u32) -> Result<String> {
+    ensure!(PLAN.contains(BUDGET), "the built-in plan has not {BUDGET}");
+    Ok(PLAN.replace(BUDGET, &format!("budget = \"{seconds}s\"")))
+}
+
+fn fingerprint(binary: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&std::fs::read(binary).with_context(|| format!("{}", binary.display()))?);
+    Ok(hasher.finish())
+}
+
+/// The runs of earlier calls; none where there is no file.
+fn read(file: &Path) -> Result<Vec<Kept>> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    let run = |line| serde_json::from_str(line).with_context(|| format!("{}", file.display()));
+    text.lines().map(run).collect()
+}
+
+/// An array of the document.
+fn list<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    document[name].as_array().with_context(|| format!("the report has no {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_of_the_plan_is_replaced() {
+        let plan = plan_text(40).unwrap();
+        assert!(plan.contains("budget = \"40s\"") && !plan.contains("200s"), "{plan}");
+    }
+}

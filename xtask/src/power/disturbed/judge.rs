@@ -1,0 +1,320 @@
+//! What runs say, which of it is false, and whether the goals are met.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result, bail, ensure};
+use latput_stats::share::wilson;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Kept, QUIET, list, load};
+
+/// What the goal of the built-in plan minimises.
+const METRIC: &str = "latency_ns_p99";
+/// Most answers that are false.
+const MOST_FALSE: f64 = 0.01;
+/// The least share of runs with an answer, beside stressors that take so many percent of a CPU.
+const LEAST_ANSWERS: [(u32, f64); 2] = [(10, 0.8), (30, 0.3)];
+
+/// What a run says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Said {
+    /// `set`, `stay`, `no_answer`, or `refused`.
+    kind: String,
+    /// The setting that it says to set.
+    setting: Option<u64>,
+    /// Of each setting the 99th percentile over today's, the geometric mean over the workloads.
+    ratios: BTreeMap<u64, f64>,
+    /// Its own words.
+    sentence: String,
+}
+
+impl Said {
+    /// Of the document of a run.
+    pub(super) fn of(report: &Value) -> Result<Self> {
+        let word = |name: &str| report["headline"][name].as_str().map(str::to_owned);
+        let kind = word("kind").context("the report has no headline")?;
+        let setting = match kind.as_str() {
+            "set" => Some(report["recommendation"]["setting"].as_u64().context("it sets nothing")?),
+            _ => None,
+        };
+        let mut logs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for cell in list(report, "cells")? {
+            let ratio = cell["against_first_ratio"][METRIC]["value"].as_f64();
+            if let (Some(setting), Some(ratio)) = (cell["setting"].as_u64(), ratio) {
+                logs.entry(setting).or_default().push(ratio.ln());
+            }
+        }
+        let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        let ratios = logs.into_iter().map(|(setting, logs)| (setting, mean(logs))).collect();
+        Ok(Self { kind, setting, ratios, sentence: word("sentence").unwrap_or_default() })
+    }
+
+    /// Of a run that was not begun.
+    pub(super) fn refused(why: &str) -> Self {
+        let (kind, sentence) = ("refused".to_owned(), why.to_owned());
+        Self { kind, setting: None, ratios: BTreeMap::new(), sentence }
+    }
+
+    fn is_answer(&self) -> bool {
+        matches!(self.kind.as_str(), "set" | "stay")
+    }
+
+    fn short(&self) -> String {
+        match self.setting {
+            Some(setting) => format!("{} {setting}", self.kind),
+            None => self.kind.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.short(), self.sentence)
+    }
+}
+
+/// What judges the other runs.
+#[derive(Debug, PartialEq)]
+struct Truth {
+    /// Whether to stay.
+    stays: bool,
+    /// As in [`Said`]; of several runs the geometric mean.
+    ratios: BTreeMap<u64, f64>,
+}
+
+impl Truth {
+    /// What these runs agree on; `None` where none has an answer.
+    fn of<'a>(runs: impl Iterator<Item = &'a Said>) -> Result<Option<Self>> {
+        let answers: Vec<&Said> = runs.filter(|said| said.is_answer()).collect();
+        let Some(first) = answers.first() else { return Ok(None) };
+        let stays = |said: &Said| said.setting.is_none();
+        if let Some(other) = answers.iter().find(|said| stays(said) != stays(first)) {
+            bail!(
+                "the runs that judge contradict each other: {} and {}",
+                first.short(),
+                other.short()
+            );
+        }
+        let settings = first.ratios.keys().copied();
+        let ratios = settings.map(|setting| {
+            let logs = answers.iter().filter_map(|said| Some(said.ratios.get(&setting)?.ln()));
+            let logs: Vec<f64> = logs.collect();
+            (setting, (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+        });
+        Ok(Some(Self { stays: stays(first), ratios: ratios.collect() }))
+    }
+
+    /// Whether it speaks against what a run says.
+    fn contradicts(&self, said: &Said) -> bool {
+        match (said.kind.as_str(), said.setting) {
+            ("stay", _) => !self.stays,
+            ("set", Some(setting)) => {
+                self.stays || self.ratios.get(&setting).is_none_or(|ratio| *ratio >= 1.0)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Counts of the runs beside a load, or beside several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    runs: u64,
+    answers: u64,
+    wrong: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.answers += other.answers;
+        self.wrong += other.wrong;
+    }
+}
+
+/// A share that is to be reached, or not to be passed.
+struct Wanted {
+    name: String,
+    count: u64,
+    of: u64,
+    limit: f64,
+    is_least: bool,
+}
+
+impl Wanted {
+    /// What the interval of the share says of the goal.
+    fn verdict(&self) -> &'static str {
+        let (low, high) = wilson(self.count, self.of);
+        let (worst, best) = if self.is_least { (low, high) } else { (high, low) };
+        let is_met = |share: f64| {
+            if self.is_least { share >= self.limit } else { share <= self.limit }
+        };
+        match (is_met(worst), is_met(best)) {
+            (true, _) => "met",
+            (false, true) => "open: too few runs",
+            (false, false) => "missed",
+        }
+    }
+}
+
+/// Prints a row to a load, then each goal beside its figure.
+///
+/// # Errors
+///
+/// A goal is missed; or nothing judges.
+pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
+    let of = |name: &str, is_long: bool| -> Vec<&Said> {
+        let is_meant = |run: &&Kept| run.load == name && run.is_long == is_long;
+        runs.iter().filter(is_meant).map(|run| &run.said).collect()
+    };
+    let quiet = of(QUIET, false);
+    let by_quiet = Truth::of(quiet.iter().copied())?;
+    println!("\nthe built-in plan in {seconds} s; 95 % intervals (Wilson)");
+    println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
+    if !quiet.is_empty() {
+        let answers = quiet.iter().filter(|said| said.is_answer()).count() as u64;
+        let runs = quiet.len() as u64;
+        println!("{QUIET:14} {:>26} {:>26}   {}", share(answers, runs), "-", words(&quiet));
+    }
+    let (mut all, mut by_percent) = (Counts::default(), BTreeMap::<u32, Counts>::new());
+    for load in load::all() {
+        let (name, said) = (load.name(), of(&load.name(), false));
+        if said.is_empty() {
+            continue;
+        }
+        let long = of(&name, true);
+        let truth = Truth::of(long.iter().copied()).with_context(|| name.clone())?;
+        let counts =
+            counted(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
+        all.add(counts);
+        if let Some(percent) = load.percent() {
+            by_percent.entry(percent).or_default().add(counts);
+        }
+        let Counts { runs, answers, wrong } = counts;
+        println!(
+            "{name:14} {:>26} {:>26}   {}",
+            share(answers, runs),
+            share(wrong, runs),
+            words(&said)
+        );
+    }
+    let has_judge =
+        by_quiet.is_some() || runs.iter().any(|run| run.is_long && run.said.is_answer());
+    ensure!(has_judge, "no run that judges has an answer: give more --seconds, on a quiet machine");
+    println!();
+    let mut goals = vec![Wanted {
+        name: "contradicted".to_owned(),
+        count: all.wrong,
+        of: all.runs,
+        limit: MOST_FALSE,
+        is_least: false,
+    }];
+    for (percent, limit) in LEAST_ANSWERS {
+        let Counts { runs, answers, .. } = by_percent.get(&percent).copied().unwrap_or_default();
+        let name = format!("answers at {percent} %");
+        goals.push(Wanted { name, count: answers, of: runs, limit, is_least: true });
+    }
+    for goal in &goals {
+        let sign = if goal.is_least { ">=" } else { "<=" };
+        let limit = format!("{sign} {:.0} %", 100.0 * goal.limit);
+        let share = share(goal.count, goal.of);
+        println!("{:18} {share:>26}   wanted {limit:8} {}", goal.name, goal.verdict());
+    }
+    let missed = goals.iter().filter(|goal| goal.verdict() == "missed");
+    let missed: Vec<&str> = missed.map(|goal| goal.name.as_str()).collect();
+    ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
+    Ok(())
+}
+
+/// Where nothing judges, nothing is contradicted.
+fn counted(said: &[&Said], truth: Option<&Truth>) -> Counts {
+    let is_wrong = |said: &&&Said| truth.is_some_and(|truth| truth.contradicts(said));
+    Counts {
+        runs: said.len() as u64,
+        answers: said.iter().filter(|said| said.is_answer()).count() as u64,
+        wrong: said.iter().filter(is_wrong).count() as u64,
+    }
+}
+
+/// `2 x set 1, no_answer`.
+fn words(said: &[&Said]) -> String {
+    let mut counts = BTreeMap::<String, u32>::new();
+    said.iter().for_each(|said| *counts.entry(said.short()).or_default() += 1);
+    let words = counts.into_iter().map(|(word, count)| match count {
+        1 => word,
+        _ => format!("{count} x {word}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn share(count: u64, of: u64) -> String {
+    let (low, high) = wilson(count, of);
+    format!("{count} of {of} [{:.0} %, {:.0} %]", 100.0 * low, 100.0 * high)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(kind: &str, setting: u64, ratio: f64) -> Said {
+        let cell = |workload, ratio| json!({ "setting": 1, "workload": workload, "against_first_ratio": { METRIC: { "value": ratio } } });
+        let report = json!({
+            "headline": { "kind": kind, "sentence": "why" },
+            "recommendation": { "setting": setting },
+            "cells": [{ "setting": 0, "against_first_ratio": {} }, cell(0, ratio * 2.0), cell(1, ratio / 2.0)],
+        });
+        Said::of(&report).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_read_from_its_document() {
+        let set = said("set", 1, 0.8);
+        assert_eq!((set.kind.as_str(), set.setting), ("set", Some(1)));
+        assert!((set.ratios[&1] - 0.8).abs() < 1e-9, "{set:?}");
+        assert_eq!(said("stay", 0, 1.0).setting, None);
+        assert!(Said::of(&json!({})).is_err());
+    }
+
+    #[test]
+    fn what_the_quiet_runs_do_not_show_is_contradicted() {
+        let stays = Truth::of([said("stay", 0, 1.5)].iter()).unwrap().unwrap();
+        let sets = Truth::of([said("set", 2, 0.7)].iter()).unwrap().unwrap();
+        let sets_other = Truth::of([said("set", 2, 1.2)].iter()).unwrap().unwrap();
+        for (truth, run, is_wrong) in [
+            (&stays, said("set", 1, 0.8), true),
+            (&stays, said("stay", 0, 1.0), false),
+            (&sets, said("stay", 0, 1.0), true),
+            (&sets, said("set", 1, 0.8), false),
+            (&sets_other, said("set", 1, 0.8), true),
+            (&sets, said("set", 3, 0.8), true),
+            (&stays, said("no_answer", 0, 0.5), false),
+            (&sets, Said::refused("busy"), false),
+        ] {
+            assert_eq!(truth.contradicts(&run), is_wrong, "{truth:?} {run:?}");
+        }
+    }
+
+    #[test]
+    fn judges_that_disagree_or_say_nothing_judge_nothing() {
+        let runs = [said("stay", 0, 1.0), said("set", 1, 0.9)];
+        assert!(Truth::of(runs.iter()).unwrap_err().to_string().contains("contradict"));
+        assert_eq!(Truth::of([said("no_answer", 0, 1.0)].iter()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_goal_is_missed_only_where_its_whole_interval_is() {
+        let verdict = |count, of, limit, is_least| {
+            Wanted { name: String::new(), count, of, limit, is_least }.verdict()
+        };
+        assert_eq!(verdict(0, 10, 0.01, false), "open: too few runs");
+        assert_eq!(verdict(0, 400, 0.01, false), "met");
+        assert_eq!(verdict(3, 10, 0.01, false), "missed");
+        assert_eq!(verdict(10, 10, 0.3, true), "met");
+        assert_eq!(verdict(2, 20, 0.8, true), "missed");
+        assert_eq!(verdict(0, 0, 0.8, true), "open: too few runs");
+    }
+}

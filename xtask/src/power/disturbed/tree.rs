@@ -1,0 +1,142 @@
+//! The processes of a run: stopped for moments, or held to a quota of CPU time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::process::Pid;
+
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+/// The period of a quota, as the kernel has it by default.
+const PERIOD_US: u32 = 100_000;
+
+/// The process and all that it started, as far as their parents live.
+fn descendants(of: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        if let Some(parent) = parent_in(&stat) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![of];
+    let mut looked_at = 0;
+    while let Some(parent) = found.get(looked_at) {
+        found.extend(children.remove(parent).unwrap_or_default());
+        looked_at += 1;
+    }
+    found
+}
+
+/// The parent in `/proc/PID/stat`, behind a name that may have spaces and parentheses.
+fn parent_in(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The agents among the processes of a run.
+pub(super) fn agents(run: u32) -> Vec<Pid> {
+    let is_agent = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"agent")
+    };
+    let agents = descendants(run).into_iter().filter(is_agent);
+    agents.filter_map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
+}
+
+/// A cgroup with a limit on CPU time; its processes go back when the value is dropped.
+#[derive(Debug)]
+pub(super) struct Quota {
+    folder: PathBuf,
+    back: PathBuf,
+}
+
+impl Quota {
+    pub(super) fn is_possible() -> bool {
+        Self::place().is_some()
+    }
+
+    /// The parent of the new cgroup, and whether it is of version 2.
+    fn place() -> Option<(PathBuf, bool)> {
+        let (two, one) = (PathBuf::from(CGROUP_ROOT), Path::new(CGROUP_ROOT).join("cpu"));
+        let controllers = fs::read_to_string(two.join("cgroup.subtree_control"));
+        if controllers.is_ok_and(|list| list.split_whitespace().any(|name| name == "cpu")) {
+            return Some((two, true));
+        }
+        one.join("cpu.cfs_quota_us").is_file().then_some((one, false))
+    }
+
+    /// Holds all processes of a run to `percent` of one CPU.
+    pub(super) fn of(run: u32, percent: u32) -> Result<Self> {
+        let (parent, is_two) = Self::place().context("there is no cgroup with a CPU controller")?;
+        let folder = parent.join(format!("latput-bench-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let quota = Self { folder, back: parent };
+        let quota_us = PERIOD_US / 100 * percent;
+        if is_two {
+            quota.write("cpu.max", &format!("{quota_us} {PERIOD_US}"))?;
+        } else {
+            quota.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
+            quota.write("cpu.cfs_quota_us", &quota_us.to_string())?;
+        }
+        for pid in descendants(run) {
+            let _gone_already = quota.write("cgroup.procs", &pid.to_string());
+        }
+        Ok(quota)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        for pid in inside.lines() {
+            let _gone_already = fs::write(self.back.join("cgroup.procs"), pid);
+        }
+        if let Err(error) = fs::remove_dir(&self.folder) {
+            eprintln!("error: {} is left: {error}; remove it by hand", self.folder.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_parent_is_read_behind_any_name() {
+        assert_eq!(parent_in("7 (a) b) S 4 7 7"), Some(4));
+        assert_eq!(parent_in(""), None);
+    }
+
+    #[test]
+    fn descendants_are_found_through_their_parents() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & sleep 60; wait"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while descendants(shell.id()).len() < 3 && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let found = descendants(shell.id());
+        for pid in &found[1..] {
+            let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(!found.contains(&std::process::id()));
+    }
+}
