@@ -5,6 +5,7 @@ mod groups;
 mod live;
 mod moved;
 mod samples;
+mod traced;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use latput_knobs::transaction::{Change, Restored, Session};
 use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Traced, Watch, checkpoint, lab,
     process, surroundings,
 };
 use latput_load::{Stop, Window};
@@ -26,6 +27,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
+pub(crate) use self::traced::TRACED;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -287,6 +289,7 @@ impl HostSession {
             early.map_or(GLANCE_EVERY, |early| early.early_end.next_look(elapsed))
         };
         let is_over = || early.is_some_and(|early| (early.is_over)()) || stop.is_raised();
+        let traced = self.trace_before_window(window.start(), window.length(), stop)?;
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);
@@ -310,6 +313,7 @@ impl HostSession {
         drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
+        traced.iter().for_each(|traced| traced.divide(&mut observation));
         observation.packets_per_interval = packets_per_interval(&snapshots);
         Ok((observation, drift))
     }
@@ -327,6 +331,7 @@ impl HostSession {
         let broken = |error: latput_linux::Error| failed(chain(&error));
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
+        let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
         let mut seen = Vec::with_capacity(turns.order.len());
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
@@ -338,6 +343,9 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
+            // A span that was late to begin gives nothing: the last one of the setting stands for it.
+            let span = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
+            traced[turn] = span.or(traced[turn].take());
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
             watch(&self.sampler.snapshot().map_err(broken)?);
@@ -348,7 +356,8 @@ impl HostSession {
             }
             let host = &self.open.host;
             let role = self.open.role;
-            let slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
+            let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
+            traced[turn].iter().for_each(|traced| traced.divide(&mut slice));
             seen.push((slice, change));
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
@@ -376,15 +385,25 @@ impl HostSession {
 fn not_traced(sampler: &Sampler) -> Vec<String> {
     let napi = sampler.napi_obstacle().map(|error| ("no NAPI poll counts", error));
     let time =
-        sampler.trace_obstacle().map(|error| ("CPU time in steps of 10 ms, not traced", error));
-    let found: Vec<_> = napi.into_iter().chain(time).collect();
-    if found.len() == 2
+        sampler.trace_obstacle().map(|error| ("what CPU time consists of is not traced", error));
+    let record = sampler.record_obstacle().map(|error| (no_record(sampler), error));
+    let found: Vec<_> = napi.into_iter().chain(time).chain(record).collect();
+    if found.len() == 3
         && let Err(missing) = process::Capability::Bpf.require("tracing")
     {
         let what: Vec<&str> = found.iter().map(|(what, _)| *what).collect();
         return vec![format!("{}: {missing}", what.join("; "))];
     }
     found.iter().map(|(what, error)| format!("{what}: {}", chain(*error))).collect()
+}
+
+/// What follows where the kernel's record of idle time cannot be read.
+fn no_record(sampler: &Sampler) -> &'static str {
+    if sampler.trace_obstacle().is_some() {
+        "CPU time in steps of 10 ms"
+    } else {
+        "CPU time is traced in the windows, which slows what is measured"
+    }
 }
 
 fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
