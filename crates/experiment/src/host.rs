@@ -16,8 +16,8 @@ use latput_knobs::transaction::{Change, Restored, Session};
 use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Traced, Watch, checkpoint, lab,
-    process, surroundings,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Traced, Watch, checkpoint,
+    lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
 use latput_trial::Surroundings;

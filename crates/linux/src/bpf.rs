@@ -36,7 +36,8 @@ const PROG_TYPE_TRACING: u32 = 26;
 /// `BPF_TRACE_RAW_TP` of `enum bpf_attach_type`.
 const ATTACH_RAW_TRACEPOINT: u32 = 23;
 
-/// The environment variable that switches all BPF programs off.
+/// The environment variable that switches all BPF programs off (`off`), or has CPU time traced in the windows as well
+/// (`window`): to see what they cost.
 const SWITCH: &str = "LATPUT_BPF";
 
 /// The kernel's list (include/linux/license.h) has not ours, and lets only those on it read its structures.
@@ -44,13 +45,19 @@ const LICENSE_OF_READERS: &CStr = c"Dual MIT/GPL";
 
 /// Fails where this process cannot trace; `what` is the purpose.
 fn require(what: &str) -> Result<(), Error> {
-    if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
-        return Err(Error::Other(format!("{what} is switched off by {SWITCH}=off")));
-    }
+    refuse_by(what, "off")?;
     if cfg!(not(target_endian = "little")) {
         return Err(Error::Other(format!("{what} works on little-endian machines only")));
     }
     Capability::Bpf.require(what)
+}
+
+/// Fails where the environment switches `what` off by `value`.
+fn refuse_by(what: &str, value: &str) -> Result<(), Error> {
+    match std::env::var_os(SWITCH).is_some_and(|set| set == value) {
+        true => Err(Error::Other(format!("{what} is switched off by {SWITCH}={value}"))),
+        false => Ok(()),
+    }
 }
 
 /// The result of `check` on the kernel's type information; `false` if the kernel has none.

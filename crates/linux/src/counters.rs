@@ -135,14 +135,16 @@ impl Sampler {
         let at = cpu.at;
         let wall_clock_ahead_ns = wall_clock().saturating_sub_unsigned(at.as_ns());
         let napi = match &self.tracer {
-            Ok(tracer) if tracer.is_running() => Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
-                NapiObservation::default(),
-                |sum, counts| NapiObservation {
-                    polls: sum.polls + counts.polls,
-                    packets: sum.packets + counts.packets,
-                    empty_polls: sum.empty_polls + counts.empty_polls,
-                },
-            )),
+            Ok(tracer) if tracer.is_running() => {
+                Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
+                    NapiObservation::default(),
+                    |sum, counts| NapiObservation {
+                        polls: sum.polls + counts.polls,
+                        packets: sum.packets + counts.packets,
+                        empty_polls: sum.empty_polls + counts.empty_polls,
+                    },
+                ))
+            }
             _ => None,
         };
         let snmp = self.snmp.read()?;

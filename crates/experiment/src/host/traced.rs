@@ -67,12 +67,7 @@ impl HostSession {
     }
 
     /// `None` where it cannot be traced, needs not be, or took too long to begin.
-    fn trace(
-        &mut self,
-        from: Nanos,
-        to: Nanos,
-        stop: &Stop,
-    ) -> Result<Option<Traced>, Failure> {
+    fn trace(&mut self, from: Nanos, to: Nanos, stop: &Stop) -> Result<Option<Traced>, Failure> {
         let sampler = &mut self.sampler;
         if sampler.record_obstacle().is_some() || sampler.trace_obstacle().is_some() {
             return Ok(None);

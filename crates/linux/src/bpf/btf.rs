@@ -314,10 +314,10 @@ fn type_at(types: &[u8], at: usize) -> Option<Type> {
 fn end_of(found: &Type) -> Option<usize> {
     let rest = match found.kind {
         PTR | 7..=11 | FUNC | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
-        INT | VARIABLE | 17 => 4,    // declaration tag
-        3 => 12,                     // array
+        INT | VARIABLE | 17 => 4,           // declaration tag
+        3 => 12,                            // array
         STRUCT | 5 | SECTION | 19 => found.count * MEMBER, // union, 64-bit enumeration
-        6 | FUNC_PROTO => found.count * 8, // enumeration
+        6 | FUNC_PROTO => found.count * 8,  // enumeration
         _ => return None,
     };
     Some(found.rest + rest)

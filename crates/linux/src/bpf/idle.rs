@@ -19,7 +19,7 @@ use super::code::{
     MOVE_IMMEDIATE, STORE, call_kernel, instruction, load_constant, load_map_value,
 };
 use super::map::{create_map, look_up_first};
-use super::{BTF_PATH, bpf, descriptor, kernel_types, load_program_of_kernel, require};
+use super::{BTF_PATH, bpf, descriptor, kernel_types, load_program_of_kernel, refuse_by, require};
 use crate::error::Error;
 
 // `BPF_PROG_TEST_RUN`, `BPF_MAP_TYPE_ARRAY`, `BPF_F_TEST_RUN_ON_CPU`, include/uapi/linux/bpf.h.
@@ -74,6 +74,7 @@ impl IdleReader {
     pub(crate) fn open(cpus: &CpuSet) -> Result<Self, Error> {
         const WHAT: &str = "exact idle time";
         require(WHAT)?;
+        refuse_by(WHAT, "window")?;
         let types = kernel_types(WHAT)?;
         let layout = Layout::find(&types)
             .map_err(|reason| Error::Other(format!("{BTF_PATH}: no {WHAT}: {reason}")))?;
@@ -89,9 +90,9 @@ impl IdleReader {
         let mut records = Vec::new();
         for cpu in cpus.iter() {
             let mut found = vec![[0; WORDS]; cpus.len()];
-            run(&find, Some(cpu))
-                .and_then(|()| look_up_first(&map, &mut found))
-                .map_err(|source| Error::system(format!("run a BPF program on CPU {cpu}"), source))?;
+            run(&find, Some(cpu)).and_then(|()| look_up_first(&map, &mut found)).map_err(
+                |source| Error::system(format!("run a BPF program on CPU {cpu}"), source),
+            )?;
             records.push(found[0][0].wrapping_add_signed(layout.to_record));
         }
         let program = load(&layout.read_records(&records, map.as_raw_fd()))?;

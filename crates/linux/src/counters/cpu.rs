@@ -384,6 +384,23 @@ mod tests {
     }
 
     #[test]
+    fn the_kernels_record_is_the_source_of_totals() {
+        let (mut first, mut later) = samples();
+        let record = |at_ms, idle_us| {
+            Some(vec![IdleTime { at: Nanos::from_ms(at_ms), idle: Nanos::from_us(idle_us) }])
+        };
+        first.record = record(1_000, 9_000_000);
+        later.record = record(2_000, 9_612_345);
+        let seen = first.until(&later).unwrap();
+        assert_eq!(seen.accounting.source, CpuSource::Record);
+        assert_eq!(seen.accounting.busy_by_idle, Some(Nanos::from_ms(380)), "in steps of 10 ms");
+        let time = seen.cpus[0].time;
+        assert_eq!(time.idle, Nanos::from_us(612_345));
+        assert_eq!(time.busy(), Nanos::from_us(1_000_000 - 612_345 - 20_000), "without steal");
+        assert_eq!(time.total(), Nanos::from_s(1));
+    }
+
+    #[test]
     fn periodic_ticks_are_taken_as_they_are() {
         let (mut first, later) = samples();
         first.is_idle_exact = false;

@@ -49,6 +49,17 @@ impl Traced {
         }))
     }
 
+    /// How far the traced busy time of all CPUs is from that of the kernel's record.
+    pub fn busy_apart(&self) -> Nanos {
+        let traced = |cpu: &TracedCpu| {
+            let CpuSpans { process, softirq, irq, .. } = cpu.spans;
+            process.saturating_add(softirq).saturating_add(irq)
+        };
+        let all: Nanos = self.cpus.iter().map(traced).sum();
+        let by_record: Nanos = self.cpus.iter().map(|cpu| cpu.busy).sum();
+        all.saturating_sub(by_record).max(by_record.saturating_sub(all))
+    }
+
     /// Divides the busy time of a window as the span's was, and gives it the span's polls for each packet. A window that
     /// was traced itself, or whose busy time is not by the kernel's record, stays as it is.
     pub fn divide(&self, seen: &mut HostObservation) {
