@@ -17,6 +17,7 @@ mod lab_run;
 mod live;
 mod moderate;
 mod mutants;
+mod observer;
 mod peers;
 mod policies;
 mod power;
@@ -64,6 +65,8 @@ enum Task {
     BenchPower(power::Options),
     /// Compare busy time with bpftrace's for every kind of workload on the lab (by hand: needs root and an idle machine).
     BenchCpu(busy::Options),
+    /// Compare rate and demand with and without latput's own tracing (by hand: needs root and an idle machine).
+    BenchObserver(observer::Options),
     /// Compare round trips and the counters of slices with tcpdump's on the lab (by hand: needs root and an idle machine).
     BenchWire(wire::Options),
     /// Count how few trials the search needs on simulated hosts, beside random search, Optuna's TPE and SMAC3.
@@ -104,6 +107,9 @@ fn main() -> ExitCode {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchPower(options) => power::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchObserver(options) => {
+            observer::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::BenchCpu(options) => busy::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchWire(options) => wire::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSearch(options) => {

@@ -22,7 +22,7 @@ use crate::clock::ClockOffset;
 use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
-use crate::host::{LINK_WITHIN, chain};
+use crate::host::{LINK_WITHIN, TRACED, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
@@ -474,7 +474,7 @@ impl Joined<'_> {
                 checks.push(on_schedule);
             }
         }
-        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
+        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, untraced(slices.cut))));
         let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
         let is_program = self.workload.traffic == Traffic::Command;
         if is_program {
@@ -523,6 +523,11 @@ impl Joined<'_> {
         }
         Ok((flows, probe, combine::checks(checks)))
     }
+}
+
+/// The part of a cut before CPU time is traced.
+fn untraced(cut: Nanos) -> Nanos {
+    if cut > TRACED { cut.saturating_sub(TRACED) } else { cut }
 }
 
 /// Whether each change of the setting ended within the cut. A longer one reaches into the measured

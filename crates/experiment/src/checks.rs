@@ -174,7 +174,7 @@ fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
 /// Whether two precise sources of busy time agree. Also, the known threads (the traffic's and
 /// NAPI's) cannot have run longer than the host was busy.
 fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
-    if host.accounting.source != CpuSource::Trace {
+    if !matches!(host.accounting.source, CpuSource::Trace | CpuSource::Record) {
         return None;
     }
     let whole = cpu_span(host);
@@ -192,9 +192,10 @@ fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
         name: "cpu-sources-agree".to_owned(),
         passed: apart <= whole * SOURCES_LIMIT,
         detail: format!(
-            "{}: busy {:.1} % by trace{idle_words}, its known threads {:.1} %",
+            "{}: busy {:.1} % by {}{idle_words}, its known threads {:.1} %",
             host.host,
             share(busy),
+            host.accounting.source.name(),
             share(threads)
         ),
     })

@@ -6,6 +6,7 @@ mod groups;
 mod live;
 mod moved;
 mod samples;
+mod traced;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,8 +18,8 @@ use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::others::ProcessTimes;
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Watch, checkpoint,
-    lab, process, surroundings,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Traced, Watch,
+    checkpoint, lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
 use latput_trial::Surroundings;
@@ -29,6 +30,7 @@ use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use self::beside::Beside;
+pub(crate) use self::traced::TRACED;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -307,6 +309,7 @@ impl HostSession {
             early.map_or(GLANCE_EVERY, |early| early.early_end.next_look(elapsed))
         };
         let is_over = || early.is_some_and(|early| (early.is_over)()) || stop.is_raised();
+        let traced = self.trace_before_window(window.start(), window.length(), stop)?;
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);
@@ -330,6 +333,7 @@ impl HostSession {
         drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
+        traced.iter().for_each(|traced| traced.divide(&mut observation));
         observation.packets_per_interval = packets_per_interval(&snapshots);
         beside.count(&mut observation);
         let held_back = beside.end(std::slice::from_mut(&mut observation));
@@ -351,6 +355,7 @@ impl HostSession {
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
+        let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut);
@@ -361,6 +366,9 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
+            // A span that was late to begin gives nothing: the last one of the setting stands for it.
+            let span = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
+            traced[turn] = span.or(traced[turn].take());
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
             watch(&self.sampler.snapshot().map_err(broken)?);
@@ -372,6 +380,7 @@ impl HostSession {
             let host = &self.open.host;
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
+            traced[turn].iter().for_each(|traced| traced.divide(&mut slice));
             beside.count(&mut slice);
             seen.push(slice);
             changes.push(change);
@@ -402,15 +411,25 @@ impl HostSession {
 fn not_traced(sampler: &Sampler) -> Vec<String> {
     let napi = sampler.napi_obstacle().map(|error| ("no NAPI poll counts", error));
     let time =
-        sampler.trace_obstacle().map(|error| ("CPU time in steps of 10 ms, not traced", error));
-    let found: Vec<_> = napi.into_iter().chain(time).collect();
-    if found.len() == 2
+        sampler.trace_obstacle().map(|error| ("what CPU time consists of is not traced", error));
+    let record = sampler.record_obstacle().map(|error| (no_record(sampler), error));
+    let found: Vec<_> = napi.into_iter().chain(time).chain(record).collect();
+    if found.len() == 3
         && let Err(missing) = process::Capability::Bpf.require("tracing")
     {
         let what: Vec<&str> = found.iter().map(|(what, _)| *what).collect();
         return vec![format!("{}: {missing}", what.join("; "))];
     }
     found.iter().map(|(what, error)| format!("{what}: {}", chain(*error))).collect()
+}
+
+/// What follows where the kernel's record of idle time cannot be read.
+fn no_record(sampler: &Sampler) -> &'static str {
+    if sampler.trace_obstacle().is_some() {
+        "CPU time in steps of 10 ms"
+    } else {
+        "CPU time is traced in the windows, which slows what is measured"
+    }
 }
 
 fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {

@@ -6,6 +6,7 @@
 mod btf;
 mod code;
 mod cpu;
+mod idle;
 mod map;
 mod napi;
 mod ring;
@@ -20,6 +21,7 @@ use crate::error::Error;
 use crate::process::Capability;
 
 pub(crate) use cpu::{CpuSpans, CpuTracer};
+pub(crate) use idle::{IdleReader, IdleTime};
 pub use napi::NapiTracer;
 pub use rtt::{RttSamples, RttTracer};
 
@@ -34,12 +36,28 @@ const PROG_TYPE_TRACING: u32 = 26;
 /// `BPF_TRACE_RAW_TP` of `enum bpf_attach_type`.
 const ATTACH_RAW_TRACEPOINT: u32 = 23;
 
+/// The environment variable that switches all BPF programs off (`off`), or has CPU time traced in the windows as well
+/// (`window`): to see what they cost.
+const SWITCH: &str = "LATPUT_BPF";
+
+/// The kernel's list (include/linux/license.h) has not ours, and lets only those on it read its structures.
+const LICENSE_OF_READERS: &CStr = c"Dual MIT/GPL";
+
 /// Fails where this process cannot trace; `what` is the purpose.
 fn require(what: &str) -> Result<(), Error> {
+    refuse_by(what, "off")?;
     if cfg!(not(target_endian = "little")) {
         return Err(Error::Other(format!("{what} works on little-endian machines only")));
     }
     Capability::Bpf.require(what)
+}
+
+/// Fails where the environment switches `what` off by `value`.
+fn refuse_by(what: &str, value: &str) -> Result<(), Error> {
+    match std::env::var_os(SWITCH).is_some_and(|set| set == value) {
+        true => Err(Error::Other(format!("{what} is switched off by {SWITCH}={value}"))),
+        false => Ok(()),
+    }
 }
 
 /// The result of `check` on the kernel's type information; `false` if the kernel has none.
@@ -105,6 +123,16 @@ fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
 
+/// A program that reads the kernel's own variables, attached to nothing.
+fn load_program_of_kernel(instructions: &[u64]) -> io::Result<OwnedFd> {
+    let attributes = ProgLoad {
+        license: LICENSE_OF_READERS.as_ptr() as u64,
+        ..ProgLoad::of(PROG_TYPE_RAW_TRACEPOINT, instructions)
+    };
+    // SAFETY: the instructions and the licence, with its NUL, are alive.
+    unsafe { bpf_fd(PROG_LOAD, &attributes) }
+}
+
 fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(name).expect("a name without NUL");
     open_raw_tracepoint(Some(&name), program)
@@ -113,8 +141,7 @@ fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
 /// A program that reads the kernel's structures, for the tracepoint with this number.
 fn load_typed_program(instructions: &[u64], tracepoint: u32) -> io::Result<OwnedFd> {
     let attributes = ProgLoad {
-        // The kernel's list (include/linux/license.h) has not ours, and lets only these read its structures.
-        license: c"Dual MIT/GPL".as_ptr() as u64,
+        license: LICENSE_OF_READERS.as_ptr() as u64,
         expected_attach_type: ATTACH_RAW_TRACEPOINT,
         attach_btf_id: tracepoint,
         ..ProgLoad::of(PROG_TYPE_TRACING, instructions)

@@ -5,6 +5,7 @@
 mod cpu;
 pub(crate) mod parse;
 mod protocols;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +24,7 @@ use crate::route::Route;
 
 pub use cpu::CpuMeter;
 pub use protocols::{ProtocolMeter, Protocols};
+pub use traced::Traced;
 
 /// The softirqs that are the network's.
 const NET_SOFTIRQS: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
@@ -58,7 +60,7 @@ impl Sampler {
     pub fn open(interface: &str, cpus: &CpuSet) -> Result<Self, Error> {
         let route = Route::open()?;
         let interface_index = route.link(interface)?.index;
-        Ok(Self {
+        let mut sampler = Self {
             cpus: cpus.clone(),
             interface_index,
             route,
@@ -67,14 +69,43 @@ impl Sampler {
             interrupts: ProcFile::open("/proc/interrupts")?,
             snmp: ProcFile::open(parse::SNMP)?,
             napi_threads: known_napi_threads(interface)?,
-            tracer: NapiTracer::attach(cpus),
+            tracer: NapiTracer::load(cpus),
             cost: Nanos::ZERO,
-        })
+        };
+        sampler.start_tracing();
+        if sampler.cpu.record_obstacle().is_none() {
+            sampler.stop_tracing();
+        }
+        Ok(sampler)
     }
 
-    /// Why CPU time is not traced; `None` when it is.
+    /// Why CPU time cannot be traced; `None` when it can.
     pub fn trace_obstacle(&self) -> Option<&Error> {
         self.cpu.obstacle()
+    }
+
+    /// Why the kernel's record of idle time cannot be read, so that CPU time is traced in each window; `None` when it can.
+    pub fn record_obstacle(&self) -> Option<&Error> {
+        self.cpu.record_obstacle()
+    }
+
+    /// Attaches what traces CPU time and polls, as far as it can be, until [`Sampler::stop_tracing`]. It slows what it
+    /// measures. Where the kernel's record of idle time cannot be read, it is attached from the beginning.
+    pub fn start_tracing(&mut self) {
+        self.cpu.start_tracing();
+        if let Ok(tracer) = &mut self.tracer
+            && let Err(error) = tracer.start()
+        {
+            self.tracer = Err(error);
+        }
+    }
+
+    /// Detaches it.
+    pub fn stop_tracing(&mut self) {
+        self.cpu.stop_tracing();
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.stop();
+        }
     }
 
     /// Looks the NAPI threads up anew, as after what makes NAPI instances anew (`gro`, queues, `threaded`).
@@ -83,7 +114,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Why there are no NAPI poll counts; `None` when there are.
+    /// Why NAPI polls cannot be counted; `None` when they can.
     pub fn napi_obstacle(&self) -> Option<&Error> {
         self.tracer.as_ref().err()
     }
@@ -104,15 +135,17 @@ impl Sampler {
         let at = cpu.at;
         let wall_clock_ahead_ns = wall_clock().saturating_sub_unsigned(at.as_ns());
         let napi = match &self.tracer {
-            Ok(tracer) => Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
-                NapiObservation::default(),
-                |sum, counts| NapiObservation {
-                    polls: sum.polls + counts.polls,
-                    packets: sum.packets + counts.packets,
-                    empty_polls: sum.empty_polls + counts.empty_polls,
-                },
-            )),
-            Err(_) => None,
+            Ok(tracer) if tracer.is_running() => {
+                Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
+                    NapiObservation::default(),
+                    |sum, counts| NapiObservation {
+                        polls: sum.polls + counts.polls,
+                        packets: sum.packets + counts.packets,
+                        empty_polls: sum.empty_polls + counts.empty_polls,
+                    },
+                ))
+            }
+            _ => None,
         };
         let snmp = self.snmp.read()?;
         let tcp_retransmitted = parse::protocol_counter(parse::SNMP, snmp, "Tcp", "RetransSegs")?;
@@ -186,7 +219,7 @@ pub struct Sample {
     pub interrupts: u64,
     /// The interface's counters.
     pub interface: InterfaceCounters,
-    /// NAPI polls on the host's CPUs; `None` where they cannot be traced.
+    /// NAPI polls on the host's CPUs; `None` while they are not traced.
     pub napi: Option<NapiObservation>,
     /// CPU time of the NAPI kernel threads; `None` where there are none, or one has ended.
     pub napi_threads_cpu: Option<Nanos>,

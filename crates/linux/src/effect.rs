@@ -14,6 +14,7 @@ use crate::process::online_cpus;
 pub fn watch(interface: &str, wait: impl FnOnce()) -> Result<Seen, Error> {
     let kernel = LinuxKernel::open()?;
     let mut sampler = Sampler::open(interface, &online_cpus()?)?;
+    sampler.start_tracing();
     if kernel.interrupt_count(interface).is_none()
         && let Some(obstacle) = sampler.napi_obstacle()
     {

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant, SystemTime};
 
 use latput_knobs::State;
-use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, lab};
+use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, Traced, lab};
 use latput_testkit::needs_root;
 use latput_trial::observation::{CpuAccounting, CpuSource, HostObservation, Role};
 use latput_units::{CpuSet, Nanos};
@@ -74,6 +74,7 @@ fn traced_busy_time_is_what_exact_idle_time_leaves() {
             "{source:?}: busy {busy:.4}, by idle {busy_by_idle:?}, by ticks {ticks:.4}; {:?}",
             host.cpu()
         );
+        assert!(host.accounting.traced.is_none(), "the window itself is traced");
         if *source != CpuSource::Trace {
             continue;
         }
@@ -122,6 +123,7 @@ fn polls_are_traced_or_the_obstacle_is_told() {
     lab.b
         .run_in(|| {
             let mut sampler = Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap();
+            sampler.start_tracing();
             let napi = sampler.sample().unwrap().napi;
             match sampler.napi_obstacle() {
                 None => assert!(napi.is_some()),
@@ -135,12 +137,108 @@ fn polls_are_traced_or_the_obstacle_is_told() {
     println!("opening a sampler and sampling once took {:?}", start.elapsed());
 }
 
+/// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
+/// what makes a difference.
+#[test]
+fn the_record_of_idle_time_agrees_with_the_tracer() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
+    if let Some(obstacle) = sampler.trace_obstacle().or(sampler.record_obstacle()) {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let mut span = |is_traced: bool| {
+        if is_traced {
+            sampler.start_tracing();
+        }
+        let first = sampler.sample().unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(500) {
+            common::ping_pong(&lab, TRANSACTIONS, Duration::from_secs(60));
+        }
+        let last = sampler.sample().unwrap();
+        sampler.stop_tracing();
+        let seen = first.until(&last, "b", Role::Sut, State::default()).unwrap();
+        (seen, Traced::between(&first, &last).unwrap())
+    };
+    let (traced, shares) = span(true);
+    let shares = shares.unwrap();
+    assert_eq!(traced.accounting.source, CpuSource::Trace);
+    assert!(traced.napi.is_some() || lab.b.cpus.is_empty());
+    let (apart, whole) = (shares.busy_apart(), traced.window.as_secs_f64());
+    assert!(apart.as_secs_f64() <= 0.05 * whole, "{apart:?} of {whole} s");
+    let (mut window, nothing) = span(false);
+    assert_eq!((window.accounting.source, window.napi), (CpuSource::Record, None));
+    assert_eq!(nothing, None, "nothing was traced");
+    let total = window.cpu().total();
+    shares.divide(&mut window);
+    assert!(window.napi.is_some() && window.accounting.traced.is_some(), "{window:?}");
+    assert!(window.cpu().softirq > Nanos::ZERO, "{window:?}");
+    assert_eq!(window.cpu().total(), total);
+}
+
+/// Counts BPF links of this process by its open files: what is attached ends with them.
+#[test]
+fn nothing_is_attached_outside_of_traced_spans() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let script = "exec \"$0\" --ignored --exact --nocapture the_sampler_of_another_test";
+    let output = lab
+        .b
+        .run_in(|| {
+            std::process::Command::new("sh")
+                .args(["-c", script])
+                .arg(std::env::current_exe().unwrap())
+                .output()
+                .unwrap()
+        })
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}
+
+#[test]
+#[ignore = "another test starts it in a process of its own"]
+fn the_sampler_of_another_test() {
+    let cpus = [latput_units::CpuId(0)].into_iter().collect();
+    let mut sampler = Sampler::open(lab::INTERFACE, &cpus).unwrap();
+    if sampler.trace_obstacle().is_some() || sampler.record_obstacle().is_some() {
+        return;
+    }
+    assert_eq!(attached(), 0, "after it is opened");
+    sampler.start_tracing();
+    assert!(attached() > 4, "while it traces: {}", attached());
+    sampler.stop_tracing();
+    sampler.sample().unwrap();
+    assert_eq!(attached(), 0, "after it has traced");
+}
+
+/// Links to tracepoints that this process has open.
+fn attached() -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    targets
+        .filter(|target| {
+            target.to_string_lossy().contains("bpf_link")
+                || target.to_string_lossy().contains("bpf-link")
+        })
+        .count()
+}
+
 /// Samples both hosts around `action`.
 fn observe(lab: &Lab, action: impl FnOnce()) -> [HostObservation; 2] {
     let mut samplers = lab
         .hosts()
         .map(|host| host.run_in(|| Sampler::open(lab::INTERFACE, &host.cpus).unwrap()).unwrap());
-    let earlier = samplers.each_mut().map(|sampler| sampler.sample().unwrap());
+    let earlier = samplers.each_mut().map(|sampler| {
+        sampler.start_tracing();
+        sampler.sample().unwrap()
+    });
     action();
     let later = samplers.each_mut().map(|sampler| sampler.sample().unwrap());
     std::array::from_fn(|idx| {

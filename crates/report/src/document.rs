@@ -321,7 +321,7 @@ pub struct RunHost {
     pub window_started_unix_ns: Option<u64>,
     /// Length of the window.
     pub window_ns: u64,
-    /// Source of CPU times: `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.
+    /// Source of CPU times: `record`, `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.
     pub cpu_source: String,
     /// Share of the host's CPUs by part: user, system, irq, softirq, steal.
     pub cpu_ratio: BTreeMap<String, f64>,

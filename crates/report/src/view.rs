@@ -390,6 +390,8 @@ pub(crate) fn cpu_sources(results: &Results) -> &'static str {
         "counted by clock ticks, which can miss busy spells"
     } else if has(CpuSource::Idle) {
         "what exact idle time leaves"
+    } else if has(CpuSource::Record) {
+        "what the kernel's record of idle time leaves, to the nanosecond"
     } else if has(CpuSource::Trace) {
         "traced"
     } else {

@@ -354,6 +354,9 @@ pub enum CpuSource {
     /// Traced switches of tasks and interrupts, exact to the microsecond. Process time is split
     /// into user and system in proportion to the ticks.
     Trace,
+    /// The window minus the kernel's own record of idle time, in nanoseconds. Where a span beside the window was traced
+    /// ([`CpuAccounting::traced`]), the parts are as there, else in proportion to the ticks.
+    Record,
     /// The window minus the kernel's exact idle time, in steps of 10 ms; the parts in proportion to
     /// the ticks.
     Idle,
@@ -370,6 +373,7 @@ impl CpuSource {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
+            Self::Record => "record",
             Self::Idle => "idle",
             Self::Ticks => "ticks",
             Self::Simulated => "simulated",
@@ -390,6 +394,10 @@ pub struct CpuAccounting {
     /// source or is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_by_idle: Option<Nanos>,
+    /// Length of the span beside the window in which CPU time and polls were traced: the parts of `cpus` and the polls
+    /// are in its proportion. `None` if there was none, or the window itself was traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced: Option<Nanos>,
 }
 
 /// CPU time as `/proc/stat` splits it. `user` includes `guest`, which is not counted again.

@@ -253,6 +253,7 @@ fn host(idx: u32, role: Role) -> HostObservation {
             source: CpuSource::Trace,
             ticks: cpus.clone(),
             busy_by_idle: Some(part),
+            traced: Some(part),
         },
         cpus,
         other_cpus: time,

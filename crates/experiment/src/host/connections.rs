@@ -18,8 +18,6 @@ const MOST_CONNECTIONS: usize = 20_000;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     payloads: Payloads,
-    /// Whether round-trip samples came faster than they may be traced.
-    has_too_many_samples: bool,
 }
 
 /// Reads connections, and tells what happened between two readings.
@@ -42,7 +40,7 @@ impl<'a> Connections<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
-        let samples = Samples::open(known.has_too_many_samples, notes);
+        let samples = Samples::open(notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
@@ -67,10 +65,7 @@ impl<'a> Connections<'a> {
     }
 
     pub(super) fn into_known(self) -> Known {
-        Known {
-            payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(),
-            has_too_many_samples: self.samples.has_too_many(),
-        }
+        Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default() }
     }
 
     fn since_last(

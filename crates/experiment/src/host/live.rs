@@ -159,6 +159,7 @@ impl HostSession {
     ) -> Result<SpanSeen, Failure> {
         let span = watched.span;
         sleep_until(span.from, GLANCE_EVERY, || readings.stop.is_raised());
+        let traced = self.trace_now(readings.stop)?;
         let mut last = self.sampled()?;
         let _before_the_span = (readings.tcp(), readings.tcp_groups());
         let mut since_change = Counts::from(&last);
@@ -205,6 +206,7 @@ impl HostSession {
             tcp_groups: readings.tcp_groups(),
             ..self.counted(&first, &last, tcp)?
         };
+        traced.iter().for_each(|traced| traced.divide(&mut seen.host));
         if packets(&seen.host) == 0 && seen.ended.is_none() {
             seen.ended = Some("no packet came or went".to_owned());
         }

@@ -1,15 +1,17 @@
-//! Round-trip samples of TCP, as long as there are not too many of them.
+//! Round-trip samples of TCP, in parts of the time where there are many.
 
 use latput_linux::{RttSamples, RttTracer, process};
 use latput_units::{Clock, Nanos};
 
 use super::chain;
 
-/// Most samples a second. Tracing takes 0.25 us for each (docs/journal/2026-11-26-round-trip-samples.md), so that these
-/// take 2 % of a CPU, as readings may.
-const MOST_PER_S: u64 = 80_000;
+/// Most samples a second, on average. Tracing takes 0.25 us for each (docs/journal/2026-11-26-round-trip-samples.md), so that
+/// these take 0.5 % of a CPU: whose traffic it is has not asked for a slower host.
+const MOST_PER_S: u64 = 20_000;
 /// Their number is looked at this often: a burst is no load.
-const LOOK_EVERY: Nanos = Nanos::from_s(1);
+const LOOK_EVERY: Nanos = Nanos::from_ms(50);
+/// Longest pause.
+const LONGEST_PAUSE: Nanos = Nanos::from_s(10);
 const CUT: &str = "some round-trip samples of TCP are missing: there were more than latput keeps";
 
 /// The tracer of a block, while it has one.
@@ -17,35 +19,51 @@ const CUT: &str = "some round-trip samples of TCP are missing: there were more t
 pub(super) struct Samples {
     tracer: Option<RttTracer>,
     rate: SampleRate,
-    has_too_many: bool,
+    /// When to trace again.
+    resume_at: Option<Nanos>,
+    has_paused: bool,
 }
 
 impl Samples {
-    /// Begins to trace, unless there were too many samples before. `notes` gets why not.
-    pub(super) fn open(had_too_many: bool, notes: &mut Vec<String>) -> Self {
-        let attached = (!had_too_many).then(RttTracer::attach);
-        let tracer = attached.and_then(|it| it.map_err(|error| notes.push(chain(&error))).ok());
-        let rate = SampleRate { since: process::OsClock.now(), count: 0 };
-        Self { tracer, rate, has_too_many: had_too_many }
+    /// Begins to trace. `notes` gets why not.
+    pub(super) fn open(notes: &mut Vec<String>) -> Self {
+        let now = process::OsClock.now();
+        let rate = SampleRate { since: now, count: 0 };
+        let mut samples = Self { tracer: None, rate, resume_at: Some(now), has_paused: false };
+        samples.resume(now, notes);
+        samples
     }
 
-    /// Whether there were too many at some time.
-    pub(super) fn has_too_many(&self) -> bool {
-        self.has_too_many
+    fn resume(&mut self, now: Nanos, notes: &mut Vec<String>) {
+        if self.resume_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        match RttTracer::attach() {
+            Ok(tracer) => {
+                self.tracer = Some(tracer);
+                self.rate = SampleRate { since: now, count: 0 };
+            }
+            Err(error) => notes.push(chain(&error)),
+        }
     }
 
     /// The socket's number and the time of each sample since the last call.
     pub(super) fn take(&mut self, notes: &mut Vec<String>) -> Vec<(u64, Nanos)> {
+        let now = process::OsClock.now();
+        self.resume(now, notes);
         let Some(tracer) = &mut self.tracer else { return Vec::new() };
         let RttSamples { samples, are_cut } = tracer.take();
         if are_cut && !notes.iter().any(|note| note == CUT) {
             notes.push(CUT.to_owned());
         }
-        if self.rate.is_too_fast(samples.len(), process::OsClock.now()) {
-            (self.tracer, self.has_too_many) = (None, true);
-            notes.push(format!(
-                "round-trip samples of TCP are no longer traced: there are more than {MOST_PER_S} a second"
-            ));
+        if let Some(pause) = self.rate.pause(samples.len(), now) {
+            (self.tracer, self.resume_at) = (None, Some(now + pause));
+            if !std::mem::replace(&mut self.has_paused, true) {
+                notes.push(format!(
+                    "round-trip samples of TCP are traced in parts of the time: there are more than {MOST_PER_S} a \
+                     second, and tracing takes at most 0.5 % of a CPU"
+                ));
+            }
         }
         samples
     }
@@ -59,16 +77,18 @@ struct SampleRate {
 }
 
 impl SampleRate {
-    /// Whether they come too fast, with so many more.
-    fn is_too_fast(&mut self, more: usize, now: Nanos) -> bool {
+    /// How long to pause after so many more, so that there are on average as many as may be.
+    fn pause(&mut self, more: usize, now: Nanos) -> Option<Nanos> {
         self.count += more;
         let time = now.saturating_sub(self.since);
         if time < LOOK_EVERY {
-            return false;
+            return None;
         }
-        let count = std::mem::take(&mut self.count);
+        let count = std::mem::take(&mut self.count) as u64;
         self.since = now;
-        count as f64 > MOST_PER_S as f64 * time.as_secs_f64()
+        let earned = Nanos::from_ns(count.saturating_mul(1_000_000_000) / MOST_PER_S);
+        let pause = earned.saturating_sub(time).min(LONGEST_PAUSE);
+        (pause > Nanos::ZERO).then_some(pause)
     }
 }
 
@@ -77,14 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_traced_and_a_load_is_not() {
+    fn a_burst_is_traced_and_a_load_in_parts() {
         let mut rate = SampleRate { since: Nanos::from_s(5), count: 0 };
-        assert!(!rate.is_too_fast(70_000, Nanos::from_ms(5_050)), "a burst");
-        assert!(!rate.is_too_fast(5_000, Nanos::from_ms(6_000)));
-        assert!(!rate.is_too_fast(75_000, Nanos::from_ms(6_100)), "another second");
-        assert!(rate.is_too_fast(10_000, Nanos::from_ms(7_000)));
-        // Where readings are rare, the second is longer.
-        assert!(!rate.is_too_fast(150_000, Nanos::from_ms(9_000)));
-        assert!(rate.is_too_fast(170_000, Nanos::from_ms(11_000)));
+        assert_eq!(rate.pause(900, Nanos::from_ms(5_010)), None, "a burst");
+        assert_eq!(rate.pause(100, Nanos::from_ms(5_050)), None, "1,000 in 50 ms are allowed");
+        // 170,000 a second: 8,500 are as many as are allowed in 425 ms.
+        assert_eq!(rate.pause(8_500, Nanos::from_ms(5_100)), Some(Nanos::from_ms(375)));
+        assert_eq!(rate.pause(usize::MAX, Nanos::from_s(9)), Some(LONGEST_PAUSE));
     }
 }

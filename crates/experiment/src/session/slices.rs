@@ -18,6 +18,7 @@ use latput_units::{IntoSet, Nanos, Rng};
 use super::order::trial_seed;
 use super::{Session, TrialEvent};
 use crate::error::Error;
+use crate::host::TRACED;
 use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
 /// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
@@ -279,7 +280,8 @@ impl Session<'_> {
         let metric = Measure::Rate.of(&load.traffic);
         let carry_over = carry_over(&rates(load, metric, &steps));
         let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
-        let layout = Layout { length: LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT)), cut };
+        let length = LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT));
+        let layout = Layout { length: length + TRACED, cut: cut + TRACED };
         let note =
             layout_note(layout, load, &ends.map(|idx| &self.results.settings[idx]), carry_over);
         self.remark(note);

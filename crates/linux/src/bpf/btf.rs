@@ -10,7 +10,10 @@ const STRUCT: u32 = 4;
 const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
+const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
+const VARIABLE: u32 = 14;
+const SECTION: u32 = 15;
 const MAGIC: u16 = 0xeb9f;
 /// Length of `struct btf_type`.
 const TYPE: usize = 12;
@@ -81,19 +84,40 @@ pub(super) fn typed_tracepoint<const N: usize>(
     Ok(TypedTracepoint { number, offsets })
 }
 
+/// A structure that each CPU has as a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PerCpuStruct {
+    /// The number of its type.
+    pub(super) number: u32,
+    /// Where it is among the variables that each CPU has, in bytes.
+    pub(super) offset: u32,
+}
+
+/// Where a member of a structure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Its first bit.
+    pub(super) at: u32,
+    /// Its length in bits.
+    pub(super) bits: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Type {
     name: u32,
     kind: u32,
     /// How many members or parameters follow.
     count: usize,
+    /// Whether some members of a structure are bit fields.
+    has_bit_fields: bool,
     /// Size in bytes, or the number of the type it is made of.
     target: u32,
     /// Where what follows begins.
     rest: usize,
 }
 
-struct Types<'a> {
+/// The types of a kernel.
+pub(super) struct Types<'a> {
     bytes: &'a [u8],
     names: &'a [u8],
     /// Where each type begins; number 1 is first.
@@ -101,7 +125,8 @@ struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    fn read(bytes: &'a [u8]) -> Option<Self> {
+    /// `None` where they are damaged.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.first_chunk::<2>()?;
         if u16::from_ne_bytes(*magic) != MAGIC {
             return None;
@@ -167,17 +192,73 @@ impl<'a> Types<'a> {
         Err(format!("the first argument of {name} is no `struct {wanted} *`"))
     }
 
+    /// Where the description of a structure's member begins.
+    fn start_of_member(&self, object: &Type, name: &str) -> Option<usize> {
+        let named = |&start: &usize| {
+            u32_at(self.bytes, start).is_some_and(|at| self.text(at) == name.as_bytes())
+        };
+        (0..object.count).map(|idx| object.rest + idx * MEMBER).find(named)
+    }
+
     /// Where a structure's member of four bytes begins, in bytes.
     fn word(&self, object: &Type, name: &str) -> Option<i16> {
         let field = |at: usize| u32_at(self.bytes, at);
-        let start = (0..object.count)
-            .map(|idx| object.rest + idx * MEMBER)
-            .find(|&start| field(start).is_some_and(|at| self.text(at) == name.as_bytes()))?;
+        let start = self.start_of_member(object, name)?;
         let is_word =
             self.strip(field(start + 4)?).is_some_and(|it| it.kind == INT && it.target == 4);
         // The upper bits, which a structure with bit fields has, are the width of one.
         let bits = field(start + 8)?;
         (is_word && bits % 8 == 0).then(|| i16::try_from(bits / 8).ok()).flatten()
+    }
+
+    /// The number of the structure of this name.
+    pub(super) fn structure(&self, name: &str) -> Result<u32, String> {
+        self.find(STRUCT, name).map(|(number, _)| number)
+    }
+
+    /// The number of the function of this name.
+    pub(super) fn function(&self, name: &str) -> Result<u32, String> {
+        self.find(FUNC, name).map(|(number, _)| number)
+    }
+
+    fn find(&self, kind: u32, name: &str) -> Result<(u32, Type), String> {
+        let is_it = |found: &Type| found.kind == kind && self.name(found) == name.as_bytes();
+        let mut numbered = (1..).zip(self.all());
+        numbered.find(|(_, found)| is_it(found)).ok_or_else(|| format!("it has no `{name}`"))
+    }
+
+    /// The structure that each CPU has as the variable of this name.
+    pub(super) fn per_cpu_struct(&self, name: &str) -> Result<PerCpuStruct, String> {
+        let (variable, Type { target, .. }) = self.find(VARIABLE, name)?;
+        let (_, section) = self.find(SECTION, ".data..percpu")?;
+        let field = |at: usize| u32_at(self.bytes, at);
+        let offset = (0..section.count)
+            .map(|idx| section.rest + idx * MEMBER)
+            .find(|&start| field(start) == Some(variable))
+            .and_then(|start| field(start + 4))
+            .ok_or_else(|| format!("`{name}` is not a variable of each CPU"))?;
+        let is_structure = self.get(target).is_some_and(|it| it.kind == STRUCT);
+        if !is_structure {
+            return Err(format!("`{name}` is no structure"));
+        }
+        Ok(PerCpuStruct { number: target, offset })
+    }
+
+    /// Where a structure's member is.
+    pub(super) fn member(&self, structure: u32, name: &str) -> Option<Member> {
+        let object = self.get(structure)?;
+        let field = |at: usize| u32_at(self.bytes, at);
+        let start = self.start_of_member(&object, name)?;
+        let place = field(start + 8)?;
+        let (at, width) =
+            if object.has_bit_fields { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
+        let found = self.strip(field(start + 4)?)?;
+        let size = match found.kind {
+            INT | STRUCT => found.target,
+            PTR => 8,
+            _ => return None,
+        };
+        Some(Member { at, bits: if width > 0 { width } else { size.checked_mul(8)? } })
     }
 
     /// The numbers of a function's parameter types.
@@ -223,6 +304,7 @@ fn type_at(types: &[u8], at: usize) -> Option<Type> {
         name: u32_at(types, at)?,
         kind: info >> 24 & 0x1f,
         count: (info & 0xffff) as usize,
+        has_bit_fields: info >> 31 != 0,
         target: u32_at(types, at + 8)?,
         rest: at + TYPE,
     })
@@ -231,11 +313,11 @@ fn type_at(types: &[u8], at: usize) -> Option<Type> {
 /// Where the next type begins; `None` for a kind that this kernel's format does not have yet.
 fn end_of(found: &Type) -> Option<usize> {
     let rest = match found.kind {
-        PTR | 7..=12 | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
-        INT | 14 | 17 => 4,          // variable, declaration tag
-        3 => 12,                     // array
-        STRUCT | 5 | 15 | 19 => found.count * MEMBER, // union, section, 64-bit enumeration
-        6 | FUNC_PROTO => found.count * 8, // enumeration
+        PTR | 7..=11 | FUNC | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
+        INT | VARIABLE | 17 => 4,           // declaration tag
+        3 => 12,                            // array
+        STRUCT | 5 | SECTION | 19 => found.count * MEMBER, // union, 64-bit enumeration
+        6 | FUNC_PROTO => found.count * 8,  // enumeration
         _ => return None,
     };
     Some(found.rest + rest)

@@ -3,10 +3,13 @@
 use std::os::fd::RawFd;
 
 pub(super) const LOAD: u8 = 0x79; // target = *(u64 *)(source + offset)
+pub(super) const LOAD_8: u8 = 0x71; // target = *(u8 *)(source + offset)
 pub(super) const LOAD_32: u8 = 0x61; // target = *(u32 *)(source + offset)
 pub(super) const STORE: u8 = 0x7b; // *(u64 *)(target + offset) = source
 const STORE_IMMEDIATE_32: u8 = 0x62;
-const LOAD_MAP: u8 = 0x18; // two slots, source 1: the immediate is a map's descriptor
+/// Two slots, of which the second has the upper half of the immediate. Source 1: it is a map's descriptor; 2: that of an
+/// array, and the second slot has an offset into its first value.
+const LOAD_WIDE: u8 = 0x18;
 pub(super) const MOVE: u8 = 0xbf;
 pub(super) const MOVE_IMMEDIATE: u8 = 0xb7;
 pub(super) const ADD: u8 = 0x0f;
@@ -39,6 +42,7 @@ pub(super) const KTIME_GET_NS: i32 = 5;
 pub(super) const GET_SOCKET_COOKIE: i32 = 46;
 pub(super) const RINGBUF_OUTPUT: i32 = 130;
 pub(super) const SKC_TO_TCP_SOCK: i32 = 137;
+pub(super) const GET_CURRENT_TASK_BTF: i32 = 158;
 
 /// One instruction: `struct bpf_insn`, little endian.
 pub(super) const fn instruction(
@@ -57,7 +61,26 @@ pub(super) const fn instruction(
 
 /// Puts a map into a register.
 pub(super) const fn load_map(target: u8, map: RawFd) -> [u64; 2] {
-    [instruction(LOAD_MAP, target, 1, 0, map), instruction(0, 0, 0, 0, 0)]
+    [instruction(LOAD_WIDE, target, 1, 0, map), instruction(0, 0, 0, 0, 0)]
+}
+
+/// Puts the address of a byte of an array's first value into a register.
+pub(super) const fn load_map_value(target: u8, map: RawFd, offset: i32) -> [u64; 2] {
+    [instruction(LOAD_WIDE, target, 2, 0, map), instruction(0, 0, 0, 0, offset)]
+}
+
+/// Puts a number into a register.
+pub(super) const fn load_constant(target: u8, value: u64) -> [u64; 2] {
+    let (upper, lower) = ((value >> 32) as u32, value as u32);
+    [
+        instruction(LOAD_WIDE, target, 0, 0, lower.cast_signed()),
+        instruction(0, 0, 0, 0, upper.cast_signed()),
+    ]
+}
+
+/// Calls the kernel's function with this type number, one of those that programs may call.
+pub(super) const fn call_kernel(type_number: u32) -> u64 {
+    instruction(CALL, 0, 2, 0, type_number.cast_signed())
 }
 
 /// Leaves in r0 the address of this CPU's slot of `map`, zero where there is none:

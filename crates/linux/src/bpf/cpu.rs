@@ -58,21 +58,23 @@ pub(crate) struct CpuSpans {
     pub(crate) irq: Nanos,
 }
 
-/// Running counters of where the time of some CPUs goes.
+/// Counters of where the time of some CPUs goes. They run from [`CpuTracer::start`] to [`CpuTracer::stop`]; the programs
+/// are loaded all the time, which costs nothing.
 #[derive(Debug)]
 pub(crate) struct CpuTracer {
     map: PerCpuMap<WORDS>,
-    /// Programs and their links to tracepoints.
-    _held: Vec<OwnedFd>,
+    programs: Programs,
+    /// The programs' links to tracepoints; none while it does not run.
+    links: Vec<OwnedFd>,
     cpus: CpuSet,
     started: Nanos,
     clock: KernelClock,
 }
 
 impl CpuTracer {
-    /// Starts counting on `cpus`; events of other CPUs return at once. Fails where the process may not,
-    /// or the kernel cannot (before 5.12, or with `PREEMPT_RT`, where soft interrupts are preempted).
-    pub(crate) fn attach(cpus: &CpuSet) -> Result<Self, Error> {
+    /// Prepares to count on `cpus`. Fails where the process may not, or the kernel cannot (before 5.12, or with
+    /// `PREEMPT_RT`, where soft interrupts are preempted).
+    pub(crate) fn load(cpus: &CpuSet) -> Result<Self, Error> {
         require("tracing CPU time")?;
         if Path::new("/sys/kernel/realtime").exists() {
             return Err(Error::Other("soft interrupts are preempted on this kernel".into()));
@@ -80,18 +82,34 @@ impl CpuTracer {
         // `(void *, unsigned int state, unsigned int cpu)`
         check_layout("trace of CPU time", |bytes| btf::check_pointers(bytes, "cpu_idle", &[]))?;
         let map = PerCpuMap::create("CPU time")?;
-        let clock = KernelClock::open()?;
-        let started = clock.of(OsClock.now());
+        let programs = Programs::load(map.as_raw_fd())?;
+        let (clock, started) = (KernelClock::open()?, Nanos::ZERO);
+        Ok(Self { map, programs, links: Vec::new(), cpus: cpus.clone(), started, clock })
+    }
+
+    /// Starts counting from zero. Events of other CPUs return at once.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        self.stop();
+        self.started = self.clock.of(OsClock.now());
+        let busy = self.started.as_ns() << STATE_BITS | u64::from(PROCESS.unsigned_abs());
         let slot = |cpu| {
-            let busy = started.as_ns() << STATE_BITS | u64::from(PROCESS.unsigned_abs());
-            let word = if cpus.contains(cpu) { busy } else { 0 };
+            let word = if self.cpus.contains(cpu) { busy } else { 0 };
             std::array::from_fn(|idx| if idx == 0 { word } else { 0 })
         };
-        map.write(slot).map_err(|source| Error::system("write the BPF map of CPU time", source))?;
-        let held = attach_all(map.as_raw_fd())?;
-        let tracer = Self { map, _held: held, cpus: cpus.clone(), started, clock };
-        tracer.wake_all()?;
-        Ok(tracer)
+        let written = self.map.write(slot);
+        written.map_err(|source| Error::system("write the BPF map of CPU time", source))?;
+        self.links = self.programs.attach()?;
+        self.wake_all()
+    }
+
+    /// Ends counting: nothing is attached any more.
+    pub(crate) fn stop(&mut self) {
+        self.links.clear();
+    }
+
+    /// Whether it counts.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.links.is_empty()
     }
 
     /// Wakes each CPU once: one that has slept since before the programs were attached counts as busy.
@@ -107,7 +125,7 @@ impl CpuTracer {
         std::thread::spawn(visit).join().expect("it does not panic")
     }
 
-    /// The instant, and the times from `attach` until then of each CPU in ascending order, its running span
+    /// The instant, and the times from the start until then of each CPU in ascending order, its running span
     /// included.
     pub(crate) fn read(&self) -> Result<(Nanos, Vec<CpuSpans>), Error> {
         let failed = |source| Error::system("read the BPF map of CPU time", source);
@@ -181,38 +199,55 @@ fn spans(slot: &[u64; WORDS], started: Nanos, now: Nanos) -> Option<CpuSpans> {
     })
 }
 
-fn attach_all(map: RawFd) -> Result<Vec<OwnedFd>, Error> {
-    let load = |program: &[u64]| {
-        load_program(program)
-            .map_err(|source| Error::system("load a BPF program that counts CPU time", source))
-    };
-    let attach = |name: &str, program: &OwnedFd| {
-        open_tracepoint(name, program)
-            .map_err(|source| Error::system(format!("attach to the tracepoint {name}"), source))
-    };
-    // An interrupt ends a sleep: what follows it is busy time, until the CPU is asleep again.
-    let irq_entry = load(&flag(map, IRQ | PROCESS, true))?;
-    let irq_exit = load(&flag(map, IRQ, false))?;
-    let softirq_entry = load(&flag(map, SOFTIRQ, true))?;
-    let softirq_exit = load(&flag(map, SOFTIRQ, false))?;
-    let idle = load(&idle(map))?;
-    let switch = load(&switch(map))?;
-    let mut links = Vec::new();
-    // Ends before beginnings: what begins before all is attached is ended all the same.
-    for (idx, [entry, exit]) in IRQS.iter().enumerate() {
-        match attach(exit, &irq_exit) {
-            Ok(link) => links.push(link),
-            Err(error) if idx > 0 && error.errno() == Some(libc::ENOENT) => continue,
-            Err(error) => return Err(error),
-        }
-        links.push(attach(entry, &irq_entry)?);
+/// The programs, of which some are for several tracepoints.
+#[derive(Debug)]
+struct Programs {
+    irq_entry: OwnedFd,
+    irq_exit: OwnedFd,
+    softirq_entry: OwnedFd,
+    softirq_exit: OwnedFd,
+    idle: OwnedFd,
+    switch: OwnedFd,
+}
+
+impl Programs {
+    fn load(map: RawFd) -> Result<Self, Error> {
+        let load = |program: &[u64]| {
+            load_program(program)
+                .map_err(|source| Error::system("load a BPF program that counts CPU time", source))
+        };
+        Ok(Self {
+            // An interrupt ends a sleep: what follows it is busy time, until the CPU is asleep again.
+            irq_entry: load(&flag(map, IRQ | PROCESS, true))?,
+            irq_exit: load(&flag(map, IRQ, false))?,
+            softirq_entry: load(&flag(map, SOFTIRQ, true))?,
+            softirq_exit: load(&flag(map, SOFTIRQ, false))?,
+            idle: load(&idle(map))?,
+            switch: load(&switch(map))?,
+        })
     }
-    links.push(attach("softirq_exit", &softirq_exit)?);
-    links.push(attach("softirq_entry", &softirq_entry)?);
-    links.push(attach("sched_switch", &switch)?);
-    links.push(attach("cpu_idle", &idle)?);
-    links.extend([irq_entry, irq_exit, softirq_entry, softirq_exit, switch, idle]);
-    Ok(links)
+
+    fn attach(&self) -> Result<Vec<OwnedFd>, Error> {
+        let attach = |name: &str, program: &OwnedFd| {
+            open_tracepoint(name, program)
+                .map_err(|source| Error::system(format!("attach to the tracepoint {name}"), source))
+        };
+        let mut links = Vec::new();
+        // Ends before beginnings: what begins before all is attached is ended all the same.
+        for (idx, [entry, exit]) in IRQS.iter().enumerate() {
+            match attach(exit, &self.irq_exit) {
+                Ok(link) => links.push(link),
+                Err(error) if idx > 0 && error.errno() == Some(libc::ENOENT) => continue,
+                Err(error) => return Err(error),
+            }
+            links.push(attach(entry, &self.irq_entry)?);
+        }
+        links.push(attach("softirq_exit", &self.softirq_exit)?);
+        links.push(attach("softirq_entry", &self.softirq_entry)?);
+        links.push(attach("sched_switch", &self.switch)?);
+        links.push(attach("cpu_idle", &self.idle)?);
+        Ok(links)
+    }
 }
 
 /// Sets or clears bits of the state. In C:

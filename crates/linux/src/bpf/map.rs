@@ -100,6 +100,15 @@ impl<const N: usize> PerCpuMap<N> {
     }
 }
 
+/// Copies the first value of an array. `value` is as long as the array's values.
+pub(super) fn look_up_first<const N: usize>(
+    map: &OwnedFd,
+    value: &mut [[u64; N]],
+) -> io::Result<()> {
+    // SAFETY: the slice is as long as the value, says the caller, who has created the map.
+    unsafe { element(map, MAP_LOOKUP_ELEM, value.as_mut_ptr()) }
+}
+
 /// A command on the only element.
 ///
 /// # Safety

@@ -21,12 +21,12 @@ const TRACEPOINT: &str = "napi_poll";
 /// Counters in one CPU's slot: polls, packets, empty polls.
 const COUNTERS: usize = 3;
 
-/// A running count of NAPI polls on some CPUs.
+/// A count of NAPI polls on some CPUs, while it runs.
 #[derive(Debug)]
 pub struct NapiTracer {
     map: PerCpuMap<COUNTERS>,
-    _program: OwnedFd,
-    _link: OwnedFd,
+    program: OwnedFd,
+    link: Option<OwnedFd>,
     cpus: CpuSet,
     is_layout_checked: bool,
 }
@@ -35,6 +35,13 @@ impl NapiTracer {
     /// Starts counting on `cpus`. Fails where the process may not, the kernel has no BPF, or its
     /// tracepoint hands over other arguments than the program takes.
     pub fn attach(cpus: &CpuSet) -> Result<Self, Error> {
+        let mut tracer = Self::load(cpus)?;
+        tracer.start()?;
+        Ok(tracer)
+    }
+
+    /// Prepares to count on `cpus`. Fails as [`NapiTracer::attach`] does.
+    pub(crate) fn load(cpus: &CpuSet) -> Result<Self, Error> {
         require("counting NAPI polls")?;
         // `(void *, struct napi_struct *, int work, int budget)`
         let is_layout_checked = check_layout("counts of NAPI polls", |bytes| {
@@ -43,9 +50,27 @@ impl NapiTracer {
         let map = PerCpuMap::create("NAPI counters")?;
         let program = load_program(&assemble(map.as_raw_fd()))
             .map_err(|source| Error::system("load the BPF program that counts polls", source))?;
-        let link = open_tracepoint(TRACEPOINT, &program)
-            .map_err(|source| Error::system("attach to the tracepoint napi_poll", source))?;
-        Ok(Self { map, _program: program, _link: link, cpus: cpus.clone(), is_layout_checked })
+        Ok(Self { map, program, link: None, cpus: cpus.clone(), is_layout_checked })
+    }
+
+    /// Counts on.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        if self.link.is_none() {
+            let link = open_tracepoint(TRACEPOINT, &self.program)
+                .map_err(|source| Error::system("attach to the tracepoint napi_poll", source))?;
+            self.link = Some(link);
+        }
+        Ok(())
+    }
+
+    /// Counts no more, until it is started again: nothing is attached.
+    pub(crate) fn stop(&mut self) {
+        self.link = None;
+    }
+
+    /// Whether it counts.
+    pub(crate) fn is_running(&self) -> bool {
+        self.link.is_some()
     }
 
     /// Whether the tracepoint's arguments were found to be as expected; `false` if the kernel does
@@ -54,7 +79,7 @@ impl NapiTracer {
         self.is_layout_checked
     }
 
-    /// The counts since `attach`, by CPU, in ascending order.
+    /// The counts of all the time that it ran, by CPU, in ascending order.
     pub fn read(&self) -> Result<Vec<(CpuId, NapiObservation)>, Error> {
         let failed = |source| Error::system("read the BPF map of NAPI counters", source);
         let counts = self.map.read().map_err(failed)?.filter(|(cpu, _)| self.cpus.contains(*cpu));

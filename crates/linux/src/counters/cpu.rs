@@ -3,7 +3,10 @@
 //! `/proc/stat` is read always. Its idle time is exact where idle CPUs stop their tick (`NO_HZ_IDLE`, any
 //! accounting mode; `get_idle_time`, fs/proc/stat.c), but in steps of 10 ms (`USER_HZ`). Its other fields are
 //! counted at ticks (`TICK_CPU_ACCOUNTING`): spells shorter than a tick can go unseen, so the fields can miss
-//! 40 % of the window. So busy time is traced (BPF), or else it is what idle time leaves of the window.
+//! 40 % of the window. So busy time is what idle time leaves of the window, from the kernel's own record in
+//! nanoseconds where BPF can read it. Tracing each switch and interrupt (BPF) tells what it consists of. That slows
+//! what is measured, so it is done beside the window (`counters/traced.rs`), and all the time only where the record
+//! cannot be read.
 
 use std::fs;
 
@@ -11,7 +14,7 @@ use latput_trial::observation::{CpuAccounting, CpuObservation, CpuSource, CpuTim
 use latput_units::{Clock, CpuSet, Nanos};
 
 use super::{ProcFile, difference, parse};
-use crate::bpf::{CpuSpans, CpuTracer};
+use crate::bpf::{CpuSpans, CpuTracer, IdleReader, IdleTime};
 use crate::error::Error;
 use crate::process::OsClock;
 
@@ -19,6 +22,8 @@ use crate::process::OsClock;
 /// (Documentation/filesystems/proc.rst, section 1.7), and a CPU that wakes from idle while it is read
 /// is accounted twice for a moment. More than this is an error like any other.
 const IDLE_TOLERANCE: Nanos = Nanos::from_ms(50);
+/// Comparisons of the kernel's record with `/proc/stat`, of which one must fit: this thread may be held up between the two.
+const COMPARISONS: usize = 5;
 
 /// The sources of some CPUs' time, open.
 #[derive(Debug)]
@@ -27,6 +32,7 @@ pub(super) struct CpuCounters {
     tick: Nanos,
     cpus: CpuSet,
     tracer: Result<CpuTracer, Error>,
+    record: Result<IdleReader, Error>,
     is_idle_exact: bool,
 }
 
@@ -41,8 +47,10 @@ pub(super) struct CpuSample {
     other_cpus: CpuTime,
     /// All CPUs of the machine since boot, by ticks, the kernel's own total.
     machine: CpuTime,
-    /// The host's CPUs since the tracer began.
+    /// The host's CPUs since the tracer began, while it runs.
     trace: Option<Vec<CpuSpans>>,
+    /// The kernel's record of the host's CPUs.
+    record: Option<Vec<IdleTime>>,
     is_idle_exact: bool,
 }
 
@@ -57,18 +65,68 @@ pub(super) struct CpuWindow {
 
 impl CpuCounters {
     pub(super) fn open(cpus: &CpuSet) -> Result<Self, Error> {
-        Ok(Self {
+        let mut counters = Self {
             stat: ProcFile::open("/proc/stat")?,
             tick: tick(),
             cpus: cpus.clone(),
-            tracer: CpuTracer::attach(cpus),
+            tracer: CpuTracer::load(cpus),
+            record: IdleReader::open(cpus),
             is_idle_exact: is_idle_exact(),
-        })
+        };
+        if let Err(error) = counters.compare_record() {
+            counters.record = Err(error);
+        }
+        Ok(counters)
     }
 
-    /// Why time is not traced; `None` when it is.
+    /// Why time cannot be traced; `None` when it can.
     pub(super) fn obstacle(&self) -> Option<&Error> {
         self.tracer.as_ref().err()
+    }
+
+    /// Why the kernel's record of idle time cannot be read; `None` when it can.
+    pub(super) fn record_obstacle(&self) -> Option<&Error> {
+        self.record.as_ref().err()
+    }
+
+    /// Starts the tracer, unless there is an obstacle.
+    pub(super) fn start_tracing(&mut self) {
+        if let Ok(tracer) = &mut self.tracer
+            && let Err(error) = tracer.start()
+        {
+            self.tracer = Err(error);
+        }
+    }
+
+    /// Stops the tracer.
+    pub(super) fn stop_tracing(&mut self) {
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.stop();
+        }
+    }
+
+    /// Fails unless the record says of each CPU what `/proc/stat` says in ticks.
+    fn compare_record(&mut self) -> Result<(), Error> {
+        let Ok(record) = &self.record else { return Ok(()) };
+        let mut apart = Nanos::ZERO;
+        for _ in 0..COMPARISONS {
+            let mut ticks = Vec::with_capacity(self.cpus.len());
+            parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut ticks)?;
+            let pairs = ticks.iter().zip(record.read()?);
+            apart = pairs
+                .map(|(ticks, record)| {
+                    let idle = ticks.time.idle.saturating_add(ticks.time.iowait);
+                    record.idle.saturating_sub(idle).max(idle.saturating_sub(record.idle))
+                })
+                .fold(Nanos::ZERO, Nanos::max);
+            if apart <= IDLE_TOLERANCE {
+                return Ok(());
+            }
+        }
+        Err(Error::Other(format!(
+            "the kernel's record of idle time is {} ms away from /proc/stat",
+            apart.as_ms_f64()
+        )))
     }
 
     pub(super) fn sample(&mut self) -> Result<CpuSample, Error> {
@@ -76,15 +134,16 @@ impl CpuCounters {
         let (machine, other_cpus) =
             parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut ticks)?;
         // The clock right after the times: those two make ratios.
+        let record = self.record.as_ref().ok().map(IdleReader::read).transpose()?;
         let (at, trace) = match &self.tracer {
-            Ok(tracer) => {
+            Ok(tracer) if tracer.is_running() => {
                 let (at, spans) = tracer.read()?;
                 (at, Some(spans))
             }
-            Err(_) => (OsClock.now(), None),
+            _ => (OsClock.now(), None),
         };
         let is_idle_exact = self.is_idle_exact;
-        Ok(CpuSample { at, ticks, other_cpus, machine, trace, is_idle_exact })
+        Ok(CpuSample { at, ticks, other_cpus, machine, trace, record, is_idle_exact })
     }
 }
 
@@ -113,8 +172,15 @@ impl CpuSample {
                 });
                 (CpuSource::Trace, times.collect::<Result<_, Error>>()?)
             }
-            _ if self.is_idle_exact => (CpuSource::Idle, by_idle),
-            _ => (CpuSource::Ticks, ticks.iter().map(|cpu| cpu.time).collect::<Vec<_>>()),
+            _ => match self.busy_by_record(later)? {
+                Some(busy) => {
+                    let times = ticks.iter().zip(busy);
+                    let times = times.map(|(ticks, busy)| by_record(&ticks.time, window, busy));
+                    (CpuSource::Record, times.collect())
+                }
+                None if self.is_idle_exact => (CpuSource::Idle, by_idle),
+                None => (CpuSource::Ticks, ticks.iter().map(|cpu| cpu.time).collect()),
+            },
         };
         let cpus = ticks.iter().zip(times).map(|(of, time)| CpuObservation { cpu: of.cpu, time });
         Ok(CpuWindow {
@@ -122,11 +188,34 @@ impl CpuSample {
             accounting: CpuAccounting {
                 source,
                 ticks: if source == CpuSource::Ticks { Vec::new() } else { ticks },
-                busy_by_idle: busy_by_idle.filter(|_| source == CpuSource::Trace),
+                busy_by_idle: busy_by_idle
+                    .filter(|_| matches!(source, CpuSource::Trace | CpuSource::Record)),
+                traced: None,
             },
             other_cpus: time_between("/proc/stat: cpus", &self.other_cpus, &later.other_cpus)?,
             machine: time_between("/proc/stat: cpu", &self.machine, &later.machine)?,
         })
+    }
+}
+
+impl CpuSample {
+    /// By the kernel's record, the time from this sample to `later` in which each CPU was not idle: busy or stolen.
+    pub(super) fn busy_by_record(&self, later: &Self) -> Result<Option<Vec<Nanos>>, Error> {
+        let (Some(first), Some(second)) = (&self.record, &later.record) else { return Ok(None) };
+        let busy = first.iter().zip(second).map(|(first, second)| {
+            let window = difference("the kernel's clock", first.at.as_ns(), second.at.as_ns())?;
+            // A sleep that lasts may turn out to have ended a moment before the clock was read.
+            let idle = second.idle.saturating_sub(first.idle);
+            Ok(Nanos::from_ns(window).saturating_sub(idle))
+        });
+        busy.collect::<Result<_, Error>>().map(Some)
+    }
+
+    /// The traced times from this sample to `later`.
+    pub(super) fn traced(&self, later: &Self) -> Result<Option<Vec<CpuSpans>>, Error> {
+        let (Some(first), Some(second)) = (&self.trace, &later.trace) else { return Ok(None) };
+        let spans = first.iter().zip(second).map(|(first, second)| spans_between(first, second));
+        spans.collect::<Result<_, Error>>().map(Some)
     }
 }
 
@@ -155,9 +244,17 @@ fn by_idle(ticks: &CpuTime, window: Nanos) -> CpuTime {
     CpuTime { user, system: busy.saturating_sub(others), irq, softirq, ..*ticks }
 }
 
+/// Times of a CPU that was not idle for `busy` of the window, stolen time included; the parts in the proportion of the
+/// ticks.
+fn by_record(ticks: &CpuTime, window: Nanos, busy: Nanos) -> CpuTime {
+    let idle = window.saturating_sub(busy);
+    let iowait = ticks.iowait.min(idle);
+    by_idle(&CpuTime { idle: idle.saturating_sub(iowait), iowait, ..*ticks }, window)
+}
+
 /// Traced times, with stolen time and what of idle was waiting for a disk from `ticks`. Stolen time passes while
 /// the CPU has something to run; it is taken from process time, as far as there is any.
-fn by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
+pub(super) fn by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
     let steal = ticks.steal.min(spans.process);
     let process = spans.process.saturating_sub(steal);
     let user = share_of(process, ticks.user, ticks.user.saturating_add(ticks.system));
@@ -284,6 +381,23 @@ mod tests {
         assert_eq!((time.softirq, time.irq), (Nanos::from_ms(53), Nanos::from_ms(17)));
         assert_eq!(time.user, Nanos::from_ms(30), "a tenth of the process time without steal");
         assert_eq!(time.busy(), Nanos::from_ms(370));
+    }
+
+    #[test]
+    fn the_kernels_record_is_the_source_of_totals() {
+        let (mut first, mut later) = samples();
+        let record = |at_ms, idle_us| {
+            Some(vec![IdleTime { at: Nanos::from_ms(at_ms), idle: Nanos::from_us(idle_us) }])
+        };
+        first.record = record(1_000, 9_000_000);
+        later.record = record(2_000, 9_612_345);
+        let seen = first.until(&later).unwrap();
+        assert_eq!(seen.accounting.source, CpuSource::Record);
+        assert_eq!(seen.accounting.busy_by_idle, Some(Nanos::from_ms(380)), "in steps of 10 ms");
+        let time = seen.cpus[0].time;
+        assert_eq!(time.idle, Nanos::from_us(612_345));
+        assert_eq!(time.busy(), Nanos::from_us(1_000_000 - 612_345 - 20_000), "without steal");
+        assert_eq!(time.total(), Nanos::from_s(1));
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl HostObservation {
     /// A count that one of them lacks is absent.
     #[must_use]
     pub fn joined(self, other: &Self) -> Self {
-        let CpuAccounting { source, ticks, busy_by_idle } = self.accounting;
+        let CpuAccounting { source, ticks, busy_by_idle, traced } = self.accounting;
         Self {
             window: self.window.saturating_add(other.window),
             cpus: by_cpu(self.cpus, &other.cpus),
@@ -23,6 +23,8 @@ impl HostObservation {
                 source: source.max(other.accounting.source),
                 ticks: by_cpu(ticks, &other.accounting.ticks),
                 busy_by_idle: both(busy_by_idle, other.accounting.busy_by_idle)
+                    .map(|(one, two)| one.saturating_add(two)),
+                traced: both(traced, other.accounting.traced)
                     .map(|(one, two)| one.saturating_add(two)),
             },
             other_cpus: self.other_cpus + other.other_cpus,

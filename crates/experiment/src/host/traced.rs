@@ -1,0 +1,111 @@
+//! When CPU time is traced: beside the windows, and by one end at a time.
+//!
+//! Tracing slows what is measured. So it is done in a short span before a window, in the same traffic under the same
+//! setting, and what busy time consists of there is taken for the window.
+
+use latput_linux::{Traced, process};
+use latput_load::Stop;
+use latput_trial::observation::Role;
+use latput_units::{Clock, Nanos};
+
+use super::{GLANCE_EVERY, HostSession, chain, sleep_until};
+use crate::protocol::{Failure, failed};
+
+/// Length of one end's span before a slice.
+const TURN: Nanos = Nanos::from_ms(16);
+/// Longest span before a window.
+const LONGEST_TURN: Nanos = Nanos::from_ms(60);
+/// Time to detach what traces, and to reach the pace without it.
+const DETACH: Nanos = Nanos::from_ms(4);
+/// Time of traffic before the spans of a window.
+const SETTLE: Nanos = Nanos::from_ms(50);
+
+/// The end of a slice's cut in which its ends trace. They take turns, since two on one kernel would slow each other.
+pub(crate) const TRACED: Nanos = Nanos::from_ms(32);
+
+impl HostSession {
+    /// Traces before a window that starts at `start`, if there is time for it.
+    pub(super) fn trace_before_window(
+        &mut self,
+        start: Nanos,
+        length: Nanos,
+        stop: &Stop,
+    ) -> Result<Option<Traced>, Failure> {
+        let left = start.saturating_sub(process::OsClock.now());
+        match turn(left, length) {
+            Some(turn) => self.trace_before(start, turn, stop),
+            None => Ok(None),
+        }
+    }
+
+    /// Traces in the end of a slice's cut, if the cut has one.
+    pub(super) fn trace_before_slice(
+        &mut self,
+        start: Nanos,
+        cut: Nanos,
+        stop: &Stop,
+    ) -> Result<Option<Traced>, Failure> {
+        if cut <= TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
+    }
+
+    /// Traces from now on, for as long as before a slice.
+    pub(super) fn trace_now(&mut self, stop: &Stop) -> Result<Option<Traced>, Failure> {
+        let now = process::OsClock.now();
+        self.trace(now, now + TURN, stop)
+    }
+
+    /// Traces in this end's one of the two turns before `end`.
+    fn trace_before(
+        &mut self,
+        end: Nanos,
+        turn: Nanos,
+        stop: &Stop,
+    ) -> Result<Option<Traced>, Failure> {
+        let after = if self.open.role == Role::Sut { turn } else { Nanos::ZERO };
+        let end = end.saturating_sub(after);
+        self.trace(end.saturating_sub(turn), end, stop)
+    }
+
+    /// `None` where it cannot be traced, needs not be, or took too long to begin.
+    fn trace(&mut self, from: Nanos, to: Nanos, stop: &Stop) -> Result<Option<Traced>, Failure> {
+        let sampler = &mut self.sampler;
+        if sampler.record_obstacle().is_some() || sampler.trace_obstacle().is_some() {
+            return Ok(None);
+        }
+        sleep_until(from, GLANCE_EVERY, || stop.is_raised());
+        sampler.start_tracing();
+        let last_at = to.saturating_sub(DETACH);
+        let traced = sampler.sample().and_then(|first| {
+            if first.at + DETACH > last_at {
+                return Ok(None);
+            }
+            sleep_until(last_at, GLANCE_EVERY, || stop.is_raised());
+            Traced::between(&first, &sampler.sample()?)
+        });
+        sampler.stop_tracing();
+        traced.map_err(|error| failed(chain(&error)))
+    }
+}
+
+/// Length of each of the two turns before a window of `length` that begins in `left`: a tenth of it, if there is time.
+fn turn(left: Nanos, length: Nanos) -> Option<Nanos> {
+    let wanted = Nanos::from_ns(length.as_ns() / 20).clamp(TURN, LONGEST_TURN);
+    let turn = wanted.min(Nanos::from_ns(left.saturating_sub(SETTLE).as_ns() / 2));
+    (turn >= TURN).then_some(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_fit_into_the_warmup() {
+        let turn = |left, length| turn(Nanos::from_ms(left), Nanos::from_ms(length));
+        assert_eq!(turn(500, 1_000), Some(Nanos::from_ms(50)));
+        assert_eq!(turn(500, 60_000), Some(LONGEST_TURN));
+        assert_eq!(turn(500, 100), Some(TURN), "no shorter than is worth it");
+        assert_eq!(turn(100, 1_000), Some(Nanos::from_ms(25)));
+        assert_eq!(turn(60, 1_000), None, "there is no time");
+        assert_eq!(TRACED, TURN + TURN, "of a slice");
+    }
+}

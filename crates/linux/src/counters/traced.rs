@@ -1,0 +1,178 @@
+//! What busy time consists of, from a span beside the window in which it was traced.
+//!
+//! Tracing costs time at each switch and interrupt, and so more under one setting than under another. So it is done in
+//! a short span of the same traffic, and its proportions are applied to the window, in which nothing is attached.
+
+use latput_trial::observation::{CpuSource, HostObservation, NapiObservation};
+use latput_units::Nanos;
+
+use super::cpu::by_trace;
+use super::{Sample, polls_between};
+use crate::bpf::CpuSpans;
+use crate::error::Error;
+
+/// Most that the traced busy time of a span may differ from that of the kernel's record, as a share. The two count the
+/// way into sleep and out of it differently. More than this is a CPU that hardly ran.
+const APART: std::ops::RangeInclusive<f64> = 0.8..=1.25;
+
+/// A span in which CPU time and polls were traced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traced {
+    window: Nanos,
+    cpus: Vec<TracedCpu>,
+    napi: Option<NapiObservation>,
+    rx_packets: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TracedCpu {
+    spans: CpuSpans,
+    /// Time that was not idle, by the kernel's record.
+    busy: Nanos,
+}
+
+impl Traced {
+    /// The span between two samples; `None` where it was not traced, or the kernel's record could not be read.
+    pub fn between(first: &Sample, last: &Sample) -> Result<Option<Self>, Error> {
+        let spans = first.cpu.traced(&last.cpu)?;
+        let Some((spans, busy)) = spans.zip(first.cpu.busy_by_record(&last.cpu)?) else {
+            return Ok(None);
+        };
+        let cpus = spans.into_iter().zip(busy).map(|(spans, busy)| TracedCpu { spans, busy });
+        let napi = first.napi.zip(last.napi);
+        let packets = last.interface.rx_packets.saturating_sub(first.interface.rx_packets);
+        Ok(Some(Self {
+            window: last.at.saturating_sub(first.at),
+            cpus: cpus.collect(),
+            napi: napi.map(|(first, last)| polls_between(&first, &last)).transpose()?,
+            rx_packets: packets,
+        }))
+    }
+
+    /// How far the traced busy time of all CPUs is from that of the kernel's record.
+    pub fn busy_apart(&self) -> Nanos {
+        let traced = |cpu: &TracedCpu| {
+            let CpuSpans { process, softirq, irq, .. } = cpu.spans;
+            process.saturating_add(softirq).saturating_add(irq)
+        };
+        let all: Nanos = self.cpus.iter().map(traced).sum();
+        let by_record: Nanos = self.cpus.iter().map(|cpu| cpu.busy).sum();
+        all.saturating_sub(by_record).max(by_record.saturating_sub(all))
+    }
+
+    /// Divides the busy time of a window as the span's was, and gives it the span's polls for each packet. A window that
+    /// was traced itself, or whose busy time is not by the kernel's record, stays as it is.
+    pub fn divide(&self, seen: &mut HostObservation) {
+        let is_of_it = seen.cpus.len() == self.cpus.len();
+        if seen.accounting.source != CpuSource::Record || !is_of_it || self.window == Nanos::ZERO {
+            return;
+        }
+        for (own, traced) in seen.cpus.iter_mut().zip(&self.cpus) {
+            let busy = own.time.busy().saturating_add(own.time.steal);
+            if let Some(spans) = traced.scaled(busy, own.time.total()) {
+                own.time = by_trace(&spans, &own.time);
+            }
+        }
+        seen.accounting.traced = Some(self.window);
+        let factor = match (seen.interface.rx_packets, self.rx_packets) {
+            (packets, in_span) if packets > 0 && in_span > 0 => packets as f64 / in_span as f64,
+            _ => seen.window.as_secs_f64() / self.window.as_secs_f64(),
+        };
+        let scale = |count: u64| (count as f64 * factor).round() as u64;
+        seen.napi = self.napi.map(|napi| NapiObservation {
+            polls: scale(napi.polls),
+            packets: scale(napi.packets),
+            empty_polls: scale(napi.empty_polls),
+        });
+    }
+}
+
+impl TracedCpu {
+    /// The spans of a window of which the CPU was not idle for `busy` by the kernel's record. `None` where nothing of
+    /// the span was busy.
+    fn scaled(&self, busy: Nanos, window: Nanos) -> Option<CpuSpans> {
+        let CpuSpans { process, softirq, irq, .. } = self.spans;
+        let traced = process.saturating_add(softirq).saturating_add(irq).as_secs_f64();
+        let by_record = self.busy.as_secs_f64();
+        if traced <= 0.0 || by_record <= 0.0 {
+            return None;
+        }
+        let apart = traced / by_record;
+        let apart = if APART.contains(&apart) { apart } else { 1.0 };
+        let total = (busy.as_ns() as f64 * apart).min(window.as_ns() as f64);
+        let part = |part: Nanos| Nanos::from_ns((total * part.as_secs_f64() / traced) as u64);
+        let (softirq, irq) = (part(softirq), part(irq));
+        let busy = Nanos::from_ns(total as u64);
+        let process = busy.saturating_sub(softirq).saturating_sub(irq);
+        Some(CpuSpans { idle: window.saturating_sub(busy), process, softirq, irq })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::observation::{CpuAccounting, CpuObservation, CpuTime, InterfaceCounters};
+    use latput_units::CpuId;
+
+    use super::*;
+
+    #[test]
+    fn a_window_is_divided_as_the_span_was() {
+        let mut seen = window(CpuSource::Record);
+        span([48, 24, 24], 100).divide(&mut seen);
+        // 400 ms by the record, of which the tracer sees 96 %.
+        let time = seen.cpus[0].time;
+        assert_eq!(time.busy(), Nanos::from_ms(384));
+        assert_eq!((time.softirq, time.irq), (Nanos::from_ms(96), Nanos::from_ms(96)));
+        assert_eq!((time.user, time.system), (Nanos::from_ms(48), Nanos::from_ms(144)), "by ticks");
+        assert_eq!(time.total(), Nanos::from_s(1));
+        assert_eq!(seen.accounting.traced, Some(Nanos::from_ms(200)));
+        let napi = seen.napi.unwrap();
+        assert_eq!((napi.polls, napi.packets), (5_000, 10_000), "by packets, which tracing slows");
+    }
+
+    #[test]
+    fn a_cpu_that_hardly_ran_keeps_its_total() {
+        let mut seen = window(CpuSource::Record);
+        span([100, 60, 40], 100).divide(&mut seen);
+        assert_eq!(seen.cpus[0].time.busy(), Nanos::from_ms(400));
+        assert_eq!(seen.cpus[0].time.softirq, Nanos::from_ms(120));
+        let before = window(CpuSource::Record).cpus;
+        let mut seen = window(CpuSource::Record);
+        span([0, 0, 0], 0).divide(&mut seen);
+        assert_eq!(seen.cpus, before, "nothing was traced");
+    }
+
+    #[test]
+    fn a_window_of_another_source_stays() {
+        for source in [CpuSource::Trace, CpuSource::Idle, CpuSource::Ticks] {
+            let mut seen = window(source);
+            span([48, 24, 24], 100).divide(&mut seen);
+            assert_eq!(seen, window(source));
+        }
+    }
+
+    /// Of 200 ms; process, soft and hard interrupts, and not idle by the record, milliseconds.
+    fn span([process, softirq, irq]: [u64; 3], busy: u64) -> Traced {
+        let [process, softirq, irq, busy] = [process, softirq, irq, busy].map(Nanos::from_ms);
+        let spans = CpuSpans { idle: Nanos::ZERO, process, softirq, irq };
+        Traced {
+            window: Nanos::from_ms(200),
+            cpus: vec![TracedCpu { spans, busy }],
+            napi: Some(NapiObservation { polls: 500, packets: 1_000, empty_polls: 0 }),
+            rx_packets: 2_000,
+        }
+    }
+
+    /// Of a second, busy for 400 ms, a quarter of it user code.
+    fn window(source: CpuSource) -> HostObservation {
+        let [user, system, idle] = [100, 300, 600].map(Nanos::from_ms);
+        let time = CpuTime { user, system, idle, ..CpuTime::default() };
+        HostObservation {
+            window: Nanos::from_s(1),
+            cpus: vec![CpuObservation { cpu: CpuId(0), time }],
+            accounting: CpuAccounting { source, ..CpuAccounting::default() },
+            interface: InterfaceCounters { rx_packets: 20_000, ..InterfaceCounters::default() },
+            ..HostObservation::default()
+        }
+    }
+}

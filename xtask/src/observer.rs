@@ -1,0 +1,338 @@
+//! `cargo xtask bench-observer`: how much latput's own measuring slows what it measures.
+//!
+//! The same trial runs with all BPF programs switched off (`LATPUT_BPF=off`), as latput measures today, and with CPU time
+//! traced in the window (`LATPUT_BPF=window`), in an order drawn anew in each round. Rates and demands are compared within
+//! a round. Demand is netperf's, by the ticks of `/proc/stat`: all three have it by the same clock.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use latput_stats::{Estimate, paired};
+use latput_units::Rng;
+
+use crate::workspace::Workspace;
+
+/// How far rate and demand may be from those without BPF.
+const GOAL: f64 = 0.01;
+const CONFIDENCE: f64 = 0.95;
+/// The names of the two network namespaces that stand for two hosts, and of their interfaces.
+const HOSTS: [&str; 2] = ["latobs-a", "latobs-b"];
+const INTERFACES: [&str; 2] = ["latobs0", "latobs1"];
+
+const WORKLOADS: &[(&str, &str)] = &[
+    ("rr", "kind = \"tcp_rr\""),
+    ("burst128", "kind = \"tcp_rr\"\nburst = 128"),
+    ("stream", "kind = \"tcp_stream\""),
+    ("udp", "kind = \"udp_stream\""),
+];
+
+/// What is attached while a trial runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Watched {
+    /// Nothing.
+    Off,
+    /// What latput attaches: nothing in the window.
+    Beside,
+    /// The tracer, in the window too.
+    Window,
+}
+
+impl Watched {
+    const ALL: [Self; 3] = [Self::Off, Self::Beside, Self::Window];
+
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Beside => "on",
+            Self::Window => "window",
+        }
+    }
+}
+
+/// Where the two ends are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+enum Place {
+    /// The two namespaces that latput makes.
+    Lab,
+    /// One host, two processes.
+    Loopback,
+    /// Two namespaces as two hosts.
+    Hosts,
+}
+
+/// How thoroughly.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Rounds; in each, every trial runs once in each way.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    rounds: u32,
+    /// Seconds of one trial's window.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// The order of trials.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Workloads, by name: rr, burst128, stream, udp. All of them if not given.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Places. All of them if not given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    on: Vec<Place>,
+}
+
+/// Rate, and demand of either end by netperf's definition.
+type Figures = [f64; 3];
+const FIGURES: [&str; 3] = ["rate", "demand of generator", "demand of SUT"];
+/// Figures by place and workload, round by round, in each way.
+type Cells = BTreeMap<(Place, usize), Vec<BTreeMap<Watched, Figures>>>;
+
+/// Measures, prints the table, fails where a goal is missed.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let bench = Bench::new(workspace)?;
+    let places = [Place::Lab, Place::Loopback, Place::Hosts];
+    let wanted = |place: &Place| options.on.is_empty() || options.on.contains(place);
+    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
+    let _hosts = places.contains(&Place::Hosts).then(Hosts::make).transpose()?;
+    let named = |idx: &usize| {
+        options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
+    };
+    let workloads: Vec<usize> = (0..WORKLOADS.len()).filter(named).collect();
+    ensure!(!workloads.is_empty(), "there is no workload of these names");
+    let mut rng = Rng::from_seed(options.seed);
+    let mut cells = Cells::new();
+    for round in 1..=options.rounds {
+        for &place in &places {
+            for &workload in &workloads {
+                let mut ways = Watched::ALL;
+                rng.shuffle(&mut ways);
+                let mut seen = BTreeMap::new();
+                for way in ways {
+                    seen.insert(way, bench.trial(place, workload, way, options.seconds)?);
+                }
+                cells.entry((place, workload)).or_default().push(seen);
+            }
+        }
+        println!("round {round} of {} done", options.rounds);
+    }
+    let (table, missed) = table(&cells);
+    println!("{table}");
+    ensure!(missed == 0, "{missed} goals are missed");
+    Ok(())
+}
+
+struct Bench {
+    latput: PathBuf,
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn new(workspace: &Workspace) -> Result<Self> {
+        let latput = workspace.build_latput()?;
+        let folder = workspace.target.join("bench-observer");
+        std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+        std::fs::write(folder.join("hosts.toml"), testbed()).context("cannot write the testbed")?;
+        Ok(Self { latput, folder })
+    }
+
+    fn trial(&self, place: Place, workload: usize, way: Watched, seconds: u32) -> Result<Figures> {
+        let results = self.folder.join("results.db");
+        let _unless_there_is_none = std::fs::remove_file(&results);
+        let plan = format!(
+            "schema = 1\nname = \"observer\"\n[[workload]]\n{}\n[method]\ndesign = \"blocks\"\n\
+             repetitions = {{ min = 1, max = 1 }}\nwarmup = \"300ms\"\nduration = \"{seconds}s\"\n",
+            WORKLOADS[workload].1
+        );
+        std::fs::write(self.folder.join("plan.toml"), plan).context("cannot write the plan")?;
+        let on = match place {
+            Place::Lab => "lab",
+            Place::Loopback => "loopback",
+            Place::Hosts => "hosts.toml",
+        };
+        let run = ["run", "plan.toml", "--on", on, "-o", "results.db"];
+        self.latput(&run, way)?;
+        figures(&self.latput(&["report", "results.db", "--format", "csv"], way)?)
+    }
+
+    fn latput(&self, args: &[&str], way: Watched) -> Result<String> {
+        let mut command = Command::new(&self.latput);
+        command.args(args).env("LATPUT_BPF", way.variable()).current_dir(&self.folder);
+        let output = command.stdin(Stdio::null()).output().context("cannot start latput")?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "latput {args:?} ended with {}: {told}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// The figures of the only trial.
+fn figures(csv: &str) -> Result<Figures> {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+    let (head, row) = lines.next().zip(lines.next()).context("the report has no trial")?;
+    let number = |name: &str| {
+        let idx = head.iter().position(|it| *it == name)?;
+        row.get(idx)?.parse::<f64>().ok().filter(|number| number.is_finite())
+    };
+    let rate = number("transactions_per_s").or_else(|| number("throughput_bps"));
+    let demand = |end: &str| number(&format!("{end}_netperf_demand_us"));
+    let found = (rate, demand("generator"), demand("sut"));
+    let (Some(rate), Some(generator), Some(sut)) = found else {
+        anyhow::bail!("the report has not all figures: {found:?}")
+    };
+    Ok([rate, generator, sut])
+}
+
+fn testbed() -> String {
+    let mut text = "schema = 1\n".to_owned();
+    let roles = ["generator", "sut"];
+    for (idx, (host, role)) in HOSTS.iter().zip(roles).enumerate() {
+        let _ = writeln!(
+            text,
+            "[host.{role}]\nrole = \"{role}\"\nvia = [\"ip\", \"netns\", \"exec\", \"{host}\"]\n\
+             interface = \"{}\"\naddress = \"198.19.77.{}\"\ncpus = \"{idx}\"",
+            INTERFACES[idx],
+            idx + 1
+        );
+    }
+    text
+}
+
+/// Two network namespaces that a pair of interfaces joins; removed when dropped.
+struct Hosts;
+
+impl Hosts {
+    fn make() -> Result<Self> {
+        let made = Self;
+        for host in HOSTS {
+            ip(&["netns", "add", host])?;
+        }
+        let [first, second] = INTERFACES;
+        ip(&[
+            "link", "add", first, "netns", HOSTS[0], "type", "veth", "peer", second, "netns",
+            HOSTS[1],
+        ])?;
+        for ((host, interface), idx) in HOSTS.into_iter().zip(INTERFACES).zip(1..) {
+            let address = format!("198.19.77.{idx}/24");
+            ip(&["-n", host, "address", "add", &address, "dev", interface])?;
+            ip(&["-n", host, "link", "set", interface, "up"])?;
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for host in HOSTS {
+            let _gone_already = ip(&["netns", "delete", host]);
+        }
+    }
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    let status = Command::new("ip").args(args).status().context("cannot start ip(8)")?;
+    ensure!(status.success(), "ip {args:?} ended with {status}");
+    Ok(())
+}
+
+/// The table, and how many goals are missed.
+fn table(cells: &Cells) -> (String, u32) {
+    let mut text = format!(
+        "{:<10} {:<10} {:<20} {:>26} {:>26}   goal: beside within {:.0} % of without\n",
+        "place",
+        "workload",
+        "figure",
+        "beside / without",
+        "in the window / without",
+        GOAL * 100.0
+    );
+    let (mut missed, mut open) = (0, 0);
+    for ((place, workload), rounds) in cells {
+        for (idx, figure) in FIGURES.iter().enumerate() {
+            let ratio = |way| {
+                let pair = |seen: &BTreeMap<Watched, Figures>| {
+                    Some((seen.get(&Watched::Off)?[idx], seen.get(&way)?[idx]))
+                };
+                paired::ratio(&rounds.iter().filter_map(pair).collect::<Vec<_>>(), CONFIDENCE)
+            };
+            let [beside, window] = [Watched::Beside, Watched::Window].map(ratio);
+            let verdict = beside.as_ref().map_or(Verdict::Open, judge);
+            missed += u32::from(verdict == Verdict::Missed);
+            open += u32::from(verdict == Verdict::Open);
+            let place = format!("{place:?}").to_lowercase();
+            let _ = writeln!(
+                text,
+                "{place:<10} {:<10} {figure:<20} {:>26} {:>26}   {verdict:?}",
+                WORKLOADS[*workload].0,
+                words(beside.as_ref()),
+                words(window.as_ref())
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "missed: the interval at {:.0} % lies beyond the goal: {missed}; open: it reaches beyond it, more rounds would \
+         tell: {open}",
+        CONFIDENCE * 100.0
+    );
+    (text, missed)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The whole interval is within the goal.
+    Held,
+    /// The interval reaches beyond the goal.
+    Open,
+    /// None of it is within the goal.
+    Missed,
+}
+
+fn judge(ratio: &Estimate) -> Verdict {
+    let (low, high) = (ratio.low - 1.0, ratio.high - 1.0);
+    match () {
+        () if low > GOAL || high < -GOAL => Verdict::Missed,
+        () if low >= -GOAL && high <= GOAL => Verdict::Held,
+        () => Verdict::Open,
+    }
+}
+
+fn words(ratio: Option<&Estimate>) -> String {
+    ratio.map_or_else(
+        || "unknown".to_owned(),
+        |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_missed_where_the_interval_lies_beyond() {
+        let cells = |beside: f64, noise: f64| {
+            let round = |idx: u32| {
+                let own = 1.0 + noise * (f64::from(idx) - 4.5);
+                let figures = |factor: f64| [1000.0 * factor, 20.0 * factor, 30.0 * factor];
+                BTreeMap::from([
+                    (Watched::Off, figures(1.0)),
+                    (Watched::Beside, figures(beside * own)),
+                    (Watched::Window, figures(0.85)),
+                ])
+            };
+            Cells::from([((Place::Lab, 0), (0..10).map(round).collect())])
+        };
+        assert_eq!(table(&cells(1.0, 1e-4)).1, 0);
+        assert_eq!(table(&cells(0.97, 1e-4)).1, 3, "all three figures");
+        let (text, missed) = table(&cells(0.99, 0.02));
+        assert!(missed == 0 && text.contains("Open") && text.contains("0.850"), "{text}");
+    }
+
+    #[test]
+    fn figures_are_read_from_the_report() {
+        let csv = "setting,throughput_bps,transactions_per_s,sut_netperf_demand_us,generator_netperf_demand_us\n\
+                   today,5e9,,3.5,4.5\n";
+        assert_eq!(figures(csv).unwrap(), [5e9, 4.5, 3.5]);
+        assert!(figures("setting\ntoday\n").is_err());
+    }
+}
