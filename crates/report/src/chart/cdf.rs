@@ -5,7 +5,7 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use super::axis::Axis;
-use super::label::Labels;
+use super::label::{Labels, Name};
 use super::svg::{Anchor, Area, Plot, Point, Svg, TITLE_SIZE, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
@@ -100,13 +100,17 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
                 points,
                 if view.is_recommended(line.setting) { "line chosen" } else { "line" },
             );
-            for share in NAME_SHARES {
-                let Some(time) = line.times.quantile(share) else { continue };
-                let beside = at(time, share);
-                if labels.place_beside(svg, beside, view.label(line.setting)) {
-                    break;
-                }
+            let text = view.label(line.setting);
+            let places = NAME_SHARES
+                .into_iter()
+                .filter(|share| *share <= top_share)
+                .filter_map(|share| Some(at(line.times.quantile(share)?, share)));
+            let places: Vec<Point> = places.collect();
+            if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) {
+                return;
             }
+            let name = Name { text, class: "name", gap: 9.0 };
+            places.iter().any(|at| labels.place(svg, *at, name));
         });
     }
     Some(svg.finish())

@@ -37,8 +37,9 @@ impl Labels {
     pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
         let Name { text, class, gap } = name;
         let width = text_width(text, FONT_SIZE);
-        for distance in [0.0, 7.0, 17.0, 31.0, 49.0].map(|more| gap + more) {
-            for (side_x, side_y) in SIDES {
+        for distance in DISTANCES.map(|more| gap + more) {
+            let between = if distance > gap + LEADER_FROM { &SIDES_BETWEEN[..] } else { &[] };
+            for &(side_x, side_y) in SIDES.iter().chain(between) {
                 let start = Point::new(
                     at.x + side_x * distance - (1.0 - side_x) / 2.0 * width,
                     at.y + side_y * (distance + if side_x == 0.0 { 3.0 } else { 0.0 }) + 4.0,
@@ -52,7 +53,7 @@ impl Labels {
                 if !self.room.holds(&area) || self.taken.iter().any(|taken| taken.overlaps(&area)) {
                     continue;
                 }
-                if distance > gap + 10.0 {
+                if distance > gap + LEADER_FROM {
                     let end = Point::new(
                         at.x.clamp(area.left, area.right),
                         at.y.clamp(area.top, area.bottom),
@@ -87,6 +88,24 @@ impl Labels {
     }
 }
 
+/// Distances beyond the least one that are tried, nearest first.
+const DISTANCES: [f64; 10] = [0.0, 7.0, 17.0, 31.0, 49.0, 70.0, 95.0, 125.0, 160.0, 200.0];
+
+/// A name that is farther away than this has a line to its point.
+const LEADER_FROM: f64 = 10.0;
+
+/// Sides between those of [`SIDES`], for names with a line.
+const SIDES_BETWEEN: [(f64, f64); 8] = [
+    (1.0, -0.5),
+    (1.0, 0.5),
+    (-1.0, -0.5),
+    (-1.0, 0.5),
+    (0.5, -1.0),
+    (-0.5, -1.0),
+    (0.5, 1.0),
+    (-0.5, 1.0),
+];
+
 /// Sides of a point for a label, best first: right, left, above, below, then the corners.
 const SIDES: [(f64, f64); 8] = [
     (1.0, 0.0),
@@ -119,7 +138,33 @@ mod tests {
         for _ in 0..12 {
             assert!(labels.place(&mut svg, at, name));
         }
+        check_apart(&labels);
+    }
+
+    #[test]
+    fn twelve_points_in_a_corner_all_have_names() {
+        for width in [Size::Wide.width(), Size::Narrow.width()] {
+            let room = Area { left: 52.0, top: 40.0, right: width - 14.0, bottom: 290.0 };
+            let mut labels = Labels::new(room);
+            let mut svg = Svg::new(Size::Wide, 340.0, "");
+            let at = |idx: usize| {
+                let (column, row) = ((idx % 3) as f64, (idx / 3) as f64);
+                Point::new(room.right - 20.0 * column, room.bottom - 18.0 * row)
+            };
+            (0..12).for_each(|idx| labels.avoid(at(idx), 6.0));
+            for idx in 0..12 {
+                let name = Name { text: "9000, 200us", class: "name", gap: 9.0 };
+                assert!(labels.place(&mut svg, at(idx), name), "{idx} at {width} px");
+            }
+            let names = Labels { room, taken: labels.taken.split_off(12) };
+            check_apart(&names);
+        }
+    }
+
+    #[track_caller]
+    fn check_apart(labels: &Labels) {
         for (idx, area) in labels.taken.iter().enumerate() {
+            assert!(labels.room.holds(area));
             assert!(labels.taken[idx + 1..].iter().all(|other| !area.overlaps(other)));
         }
     }
