@@ -30,7 +30,13 @@ impl Rows {
     const LINE: f64 = 15.0;
 
     /// `values` are the texts right of bars and whiskers.
-    fn new(view: &View<'_>, size: Size, cells: &[&Cell], hosts: Vec<usize>, values: &[String]) -> Self {
+    fn new(
+        view: &View<'_>,
+        size: Size,
+        cells: &[&Cell],
+        hosts: Vec<usize>,
+        values: &[String],
+    ) -> Self {
         let names = cells.iter().map(|cell| text_width(view.label(cell.setting), FONT_SIZE));
         let lines = Self::LINE * hosts.len() as f64;
         // On a phone the label is above its bars, not beside them.
@@ -116,6 +122,9 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
         cells.iter().filter_map(of).any(|shares| total(&shares) > 0.0)
     };
     let hosts: Vec<usize> = (0..ROLES.len()).filter(is_known).collect();
+    if hosts.is_empty() {
+        return None;
+    }
     let rows = Rows::new(view, size, &cells, hosts, &[]);
     let title = format!("{}: busy CPU", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
@@ -167,6 +176,9 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
         cells.iter().filter_map(of).any(|demand| demand > 0.0)
     };
     let hosts: Vec<usize> = (0..DEMANDS.len()).filter(is_known).collect();
+    if hosts.is_empty() {
+        return None;
+    }
     let rows = Rows::new(view, size, &cells, hosts, &values);
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);

@@ -150,7 +150,13 @@ fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y:
     }
     let room = plot.right - 4.0;
     let title = y.0.title(view) + &magnified(y.1);
-    draw_title(svg, (Point::new(4.0, 16.0), Anchor::Start), &title, &hint(y.0.metric, '↓', '↑'), room);
+    draw_title(
+        svg,
+        (Point::new(4.0, 16.0), Anchor::Start),
+        &title,
+        &hint(y.0.metric, '↓', '↑'),
+        room,
+    );
     let title = x.0.title(view) + &magnified(x.1);
     let at = Point::new(plot.right, plot.bottom + 36.0);
     draw_title(svg, (at, Anchor::End), &title, &hint(x.0.metric, '←', '→'), room);

@@ -57,7 +57,8 @@ const COLUMNS: [&str; 3] = ["NIC", "kernel", "CPU"];
 impl Head {
     pub(crate) fn new(results: &Results) -> Self {
         let banners = [not_measured(results), imported(results), failed_checks(results)];
-        let facts: Vec<[String; 3]> = results.hosts.iter().map(|host| facts(results, host)).collect();
+        let facts: Vec<[String; 3]> =
+            results.hosts.iter().map(|host| facts(results, host)).collect();
         let known: Vec<usize> =
             (0..COLUMNS.len()).filter(|&idx| facts.iter().any(|of| !of[idx].is_empty())).collect();
         let host = |(host, facts): (&HostFacts, &[String; 3])| HeadHost {
@@ -117,12 +118,9 @@ fn facts(results: &Results, host: &HostFacts) -> [String; 3] {
     let details: Vec<String> = ["driver", "speed"].into_iter().filter_map(fact).collect();
     let interface = Some(printable(&host.interface)).filter(|_| !is_simulator(results));
     let details = Some(details.join(", ")).filter(|details| !details.is_empty());
-    let nic: Vec<String> = interface.into_iter().chain(details).filter(|it| !it.is_empty()).collect();
-    [
-        nic.join(": "),
-        fact("kernel").unwrap_or_default(),
-        fact("cpu model").unwrap_or_default(),
-    ]
+    let nic: Vec<String> =
+        interface.into_iter().chain(details).filter(|it| !it.is_empty()).collect();
+    [nic.join(": "), fact("kernel").unwrap_or_default(), fact("cpu model").unwrap_or_default()]
 }
 
 fn is_simulator(results: &Results) -> bool {
@@ -137,11 +135,13 @@ fn is_simulated(row: &Row) -> bool {
 
 fn not_measured(results: &Results) -> Option<Banner> {
     if results.rows.iter().any(is_simulated) || is_simulator(results) {
-        let text = "The simulator predicted every figure. Measure your hosts before you change them.";
+        let text =
+            "The simulator predicted every figure. Measure your hosts before you change them.";
         return Some(Banner::new("Simulated", text));
     }
     let program = results.testbed.strip_prefix("import:")?;
-    let text = format!("Every figure is from a file of {}. latput measured nothing.", printable(program));
+    let text =
+        format!("Every figure is from a file of {}. latput measured nothing.", printable(program));
     Some(Banner::new("Imported", &text))
 }
 

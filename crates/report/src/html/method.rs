@@ -1,7 +1,7 @@
 //! How it was measured: order, intervals and the meaning of the main figures.
 
-use latput_trial::observation::Role;
 use latput_trial::Traffic;
+use latput_trial::observation::Role;
 
 use super::prose::{Pieces, code_and_prose};
 use crate::format;
@@ -62,7 +62,8 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
 
 /// Explanations of the figures.
 fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
-    let differences = "ratios to the first setting, paired within blocks; the interval is on their logarithms";
+    let differences =
+        "ratios to the first setting, paired within blocks; the interval is on their logarithms";
     let busy = format!(
         "user + system + irq + softirq of all CPUs of a host, {}; without stolen time; kernel threads are in \
          system",
@@ -88,8 +89,12 @@ fn latency(view: &View<'_>) -> Option<String> {
     let programs: Vec<String> = view
         .workloads()
         .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))
-        .filter(|(idx, _)| view.metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_")))
-        .map(|(idx, _)| format!("`{}`: as the program reports it, of its whole run", view.workload_name(idx)))
+        .filter(|(idx, _)| {
+            view.metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_"))
+        })
+        .map(|(idx, _)| {
+            format!("`{}`: as the program reports it, of its whole run", view.workload_name(idx))
+        })
         .collect();
     let parts = has_own.then(|| of_latput.to_owned()).into_iter().chain(programs);
     let parts: Vec<String> = parts.collect();

@@ -356,8 +356,7 @@ fn workloads_in_full(view: &View<'_>) -> Vec<NamedList> {
 
 fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(&'static str, &'static str, Pieces)> {
     let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).into_set();
-    let row = |metric: Metric| {
-        (metric.column(), metric.name(), code_and_prose(metric.row().definition))
-    };
+    let row =
+        |metric: Metric| (metric.column(), metric.name(), code_and_prose(metric.row().definition));
     used.into_iter().map(row).collect()
 }

@@ -11,6 +11,9 @@ use crate::view::{View, rate_metric};
 /// figures, so this limits the size of files with many settings.
 const MOST_MARKS: usize = 1200;
 
+/// Proven differences that are alike within this logarithm, 10 %, are taken for the same.
+const NEARLY_ALIKE: f64 = 0.1;
+
 /// The trade-off pictures and the choices between them.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct TradeOffs {
@@ -98,15 +101,18 @@ fn choices(view: &View<'_>) -> (Vec<Choice>, Vec<Choice>) {
 }
 
 /// Moves the pair of figures with the largest proven differences to the front, if any is proven. A pair
-/// of different workloads goes first: rate and latency of a closed loop are one figure twice.
+/// of different workloads goes first: rate and latency of a closed loop are one figure twice. Of pairs that
+/// differ by less than [`NEARLY_ALIKE`] the earlier one leads.
 fn lead_with_largest(view: &View<'_>, x: &mut [Choice], y: &mut [Choice]) {
     let pairs = (0..x.len()).flat_map(|across| (0..y.len()).map(move |up| (across, up)));
     let mut best: Option<((bool, f64, f64), (usize, usize))> = None;
     for (across, up) in pairs {
         let sizes = [x[across], y[up]].map(|choice| largest_proven(view, choice));
-        let smaller = sizes[0].min(sizes[1]);
-        let score = (smaller > 0.0 && x[across].workload != y[up].workload, smaller, sizes[0] + sizes[1]);
-        if sizes[0] + sizes[1] > 0.0 && best.is_none_or(|(other, _)| score > other) {
+        let (smaller, both) = (sizes[0].min(sizes[1]), sizes[0] + sizes[1]);
+        let are_apart = smaller > 0.0 && x[across].workload != y[up].workload;
+        let steps = |size: f64| (size / NEARLY_ALIKE).round();
+        let score = (are_apart, steps(smaller), steps(both));
+        if both > 0.0 && best.is_none_or(|(other, _)| score > other) {
             best = Some((score, (across, up)));
         }
     }
