@@ -620,7 +620,7 @@ fn check_untouched(
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.kernel.written().is_empty() && world.kept().is_none());
     // A dry run finds the same, but for what the store says.
-    let plannable = matches!(error, ApplyError::Checkpoint(_));
+    let plannable = matches!(error, ApplyError::Checkpoint(_) | ApplyError::InUse { .. });
     assert_eq!(plan(&world.kernel, "eth0", &setting(desired)).is_ok(), plannable);
 }
 

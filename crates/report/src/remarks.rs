@@ -95,7 +95,7 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
     let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let told = objective.first().copied().or(worst)?;
+    let told = objective.first().copied().or(worst.copied())?;
     let digest = format!(
         "this run could detect changes of {} or more in {}",
         effect(told.ratio),
