@@ -289,7 +289,10 @@ mod tests {
         assert_eq!((recommended.setting, recommended.is_proven()), (0, false));
         assert_eq!(recommended.against_first, None);
         let text = recommended.reason.join("\n");
-        assert!(text.contains("anywhere from -") && text.ends_with("no difference shown."), "{text}");
+        assert!(
+            text.contains("anywhere from -") && text.ends_with("no difference shown."),
+            "{text}"
+        );
     }
 
     #[test]

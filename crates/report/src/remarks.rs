@@ -96,11 +96,12 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
     let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
     let told = objective.first().copied().or(worst.copied())?;
-    let digest = format!(
-        "this run could detect changes of {} or more in {}",
-        effect(told.ratio),
-        figures(view, told)
-    );
+    let (size, figures_told) = (effect(told.ratio), figures(view, told));
+    let digest = if is_factor(told.ratio) {
+        format!("this run could only detect changes by {size} in {figures_told}")
+    } else {
+        format!("this run could detect changes of {size} or more in {figures_told}")
+    };
     let line = |one: &SmallestEffect| {
         let base = one.limit.as_ref().map_or_else(
             || "from the first setting".to_owned(),
@@ -130,11 +131,16 @@ fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
     format!("{} of {workloads}", metric.column())
 }
 
+/// Whether a ratio is too far from 1 for a percentage.
+fn is_factor(ratio: f64) -> bool {
+    !(0.1..=10.0).contains(&ratio)
+}
+
 /// `12 %`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
 fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
-        _ if !(0.1..=10.0).contains(&ratio) => "over a factor of 10".to_owned(),
+        _ if is_factor(ratio) => "over a factor of 10".to_owned(),
         ..0.995 => format!("{percent:.2} %"),
         ..9.95 => format!("{percent:.1} %"),
         _ => format!("{percent:.0} %"),

@@ -328,7 +328,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
         let _ = writeln!(text, "  on {}:  {}", command.hosts, printable(&command.line));
     }
     if view.is_lab() && !commands.is_empty() {
-        text += &wrapped("(IFACE: your interface; the lab's own is gone)", "  ", screen.columns);
+        text += &wrapped("(IFACE is your interface)", "  ", screen.columns);
     }
     if !commands.is_empty() {
         for line in next::lines(view.results) {

@@ -513,7 +513,7 @@ fn check_headline(
     for output in [&marked, &page] {
         let found = output.contains(tail) || output.contains(&upper(tail));
         assert!(
-            found && output.contains("10 % &lt;&amp; stolen; trials pause; to mend it: other CPUs"),
+            found && output.contains("10 % &lt;&amp; stolen; trials pause. To fix it: other CPUs"),
             "{output}"
         );
     }
@@ -572,7 +572,7 @@ fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
     let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
     assert!(text.lines().filter(worse).count() >= 1, "{text}");
     assert!(!text.lines().any(|it| it.starts_with("local:443") && it.ends_with("worse")), "{text}");
-    assert!(text.contains("looks, not goals"), "{text}");
+    assert!(text.contains("The goal judges all traffic, not groups."), "{text}");
     check_json(&results, &summary);
     let document: serde_json::Value = serde_json::from_str(&json(&results, &summary)).unwrap();
     let groups = &document["tcp_groups"];
