@@ -24,6 +24,9 @@ const SHARES: [(f64, &str); 7] = [
 /// Positions of a line's name, best first: where lines are far apart.
 const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
 
+/// Most curves with lines to names that have no room beside them; the legend has them all.
+const MOST_LED: usize = 13;
+
 /// The axis is in seconds if its longest time is at least this.
 const SECONDS_FROM_NS: f64 = 5e9;
 
@@ -100,20 +103,25 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
                 points,
                 if view.is_recommended(line.setting) { "line chosen" } else { "line" },
             );
-            let text = view.label(line.setting);
-            let places = NAME_SHARES
+            let places: Vec<Point> = NAME_SHARES
                 .into_iter()
                 .filter(|share| *share <= top_share)
-                .filter_map(|share| Some(at(line.times.quantile(share)?, share)));
-            let places: Vec<Point> = places.collect();
-            if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) {
-                return;
-            }
-            let name = Name { text, class: "name", gap: 9.0 };
-            places.iter().any(|at| labels.place(svg, *at, name));
+                .filter_map(|share| Some(at(line.times.quantile(share)?, share)))
+                .collect();
+            let is_led = size == Size::Wide && lines.len() <= MOST_LED;
+            name(svg, &mut labels, view.label(line.setting), &places, is_led);
         });
     }
     Some(svg.finish())
+}
+
+/// Writes a curve's name beside one of its places, or, if it may be led there, farther away with a line.
+fn name(svg: &mut Svg, labels: &mut Labels, text: &str, places: &[Point], is_led: bool) {
+    if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) || !is_led {
+        return;
+    }
+    let name = Name { text, class: "name", gap: 9.0 };
+    let _is_named = places.iter().any(|at| labels.place(svg, *at, name));
 }
 
 /// The distribution's steps as a line, without points that are too close to distinguish.

@@ -108,6 +108,14 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
         let radius = if view.is_recommended(mark.setting) { 11.0 } else { 6.0 };
         labels.avoid(at(mark.x.value, mark.y.value), radius);
     }
+    // Below all marks and names.
+    for mark in marks {
+        let (Some(across), Some(up)) = (interval(mark.x), interval(mark.y)) else { continue };
+        let centre = at(mark.x.value, mark.y.value);
+        let ellipse = ellipse(centre, at(across.0, up.0), at(across.1, up.1));
+        let tip = tip(view, mark, x, y);
+        svg.group(&setting_class(mark.setting), &tip, |svg| svg.path(&ellipse, "ellipse"));
+    }
     // The recommended setting is placed first, so that it always has a name.
     let mut order: Vec<&Mark<'_>> = marks.iter().collect();
     order.sort_by_key(|mark| !view.is_recommended(mark.setting));
@@ -115,9 +123,6 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
         let tip = tip(view, mark, x, y);
         let centre = at(mark.x.value, mark.y.value);
         svg.group(&setting_class(mark.setting), &tip, |svg| {
-            if let (Some(x), Some(y)) = (interval(mark.x), interval(mark.y)) {
-                svg.path(&ellipse(centre, at(x.0, y.0), at(x.1, y.1)), "ellipse");
-            }
             svg.circle(centre, 3.5, "dot");
             if view.is_recommended(mark.setting) {
                 svg.circle(centre, 9.0, "ring");
