@@ -84,8 +84,8 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
         "title",
         &fitted(title, TITLE_SIZE, size.width()),
     );
-    let name = format!("round-trip time [{unit}], logarithmic");
-    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &name);
+    let title = format!("round-trip time [{unit}], logarithmic");
+    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &title);
 
     let drawn: Vec<Vec<Point>> =
         lines.iter().map(|line| points(line.times, top_share, at)).collect();
@@ -109,14 +109,14 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
                 .filter_map(|share| Some(at(line.times.quantile(share)?, share)))
                 .collect();
             let is_led = size == Size::Wide && lines.len() <= MOST_LED;
-            name(svg, &mut labels, view.label(line.setting), &places, is_led);
+            name_curve(svg, &mut labels, view.label(line.setting), &places, is_led);
         });
     }
     Some(svg.finish())
 }
 
 /// Writes a curve's name beside one of its places, or, if it may be led there, farther away with a line.
-fn name(svg: &mut Svg, labels: &mut Labels, text: &str, places: &[Point], is_led: bool) {
+fn name_curve(svg: &mut Svg, labels: &mut Labels, text: &str, places: &[Point], is_led: bool) {
     if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) || !is_led {
         return;
     }
