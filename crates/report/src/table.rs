@@ -289,11 +289,10 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if view.settings().into_iter().any(|setting| view.is_recommended(setting)) {
         parts.push("> recommended".to_owned());
     }
-    if view.settings().len() < 2 {
-        // One setting trades nothing.
-    } else if view.is_every_setting_pareto() {
+    let has_choice = view.settings().len() > 1; // one setting trades nothing
+    if has_choice && view.is_every_setting_pareto() {
         parts.push("every setting is a trade-off: none is best throughout".to_owned());
-    } else if !view.summary.pareto.is_empty() {
+    } else if has_choice && !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
     if view.summary.cells.iter().any(|cell| !cell.narrow_enough()) {

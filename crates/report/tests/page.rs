@@ -6,7 +6,7 @@ mod results;
 use std::collections::BTreeMap;
 
 use latput_model::Summary;
-use latput_report::html;
+use latput_report::{Screen, html, terminal};
 use latput_stats::{Estimate, Method};
 use latput_trial::{Metric, Results, Traffic};
 
@@ -44,14 +44,15 @@ fn one_setting_has_no_trade_off() {
     let (mut results, _) = demo();
     results.settings.truncate(1);
     results.rows.retain(|row| row.setting == 0);
-    let page = html(&results, &Summary::of(&results), None);
-    assert!(page.contains("id=\"figures\""));
-    for absent in
-        ["id=\"trade-off\"", "data-panel", "class=\"legend\"", "every setting is a trade-off"]
-    {
-        let body = page.split_once("<body>").unwrap().1.split_once("<script").unwrap().0;
+    let summary = Summary::of(&results);
+    let page = html(&results, &summary, None);
+    let body = page.split_once("<body>").unwrap().1.split_once("<script").unwrap().0;
+    assert!(body.contains("id=\"figures\""));
+    for absent in ["id=\"trade-off\"", "data-panel", "class=\"legend\""] {
         assert!(!body.contains(absent), "{absent}");
     }
+    let screen = Screen { columns: 100, is_terminal: false };
+    assert!(!terminal(&results, &summary, screen).contains("trade-off: none"));
 }
 
 #[test]
