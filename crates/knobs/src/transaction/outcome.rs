@@ -234,8 +234,8 @@ pub enum ApplyError {
     },
     /// A wanted knob is a parameter that the driver reads when it is loaded. Nothing was touched.
     #[error(
-        "{interface}: {knob} is read by the driver when it is loaded: set it in the driver's module \
-         options and load the driver again, or use the `vm` testbed, where a plan may"
+        "{interface}: the driver reads {knob} only when it is loaded. Set it in the module options and reload the \
+         driver; in the `vm` testbed a plan may"
     )]
     NeedsReload {
         /// The interface.
@@ -245,8 +245,8 @@ pub enum ApplyError {
     },
     /// Adaptive moderation is on and would overrule the wanted value. Nothing was touched.
     #[error(
-        "{interface}: {knob} would be overruled, because {adaptive} is on: name it too, as \
-         `{adaptive}=off`, or `{adaptive}=on` if that is wanted"
+        "{interface}: {adaptive} is on and would overrule {knob}. Name it too: `{adaptive}=off`, or `{adaptive}=on` \
+         if you want that"
     )]
     Overruled {
         /// The interface.
