@@ -103,7 +103,7 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() < own_cpus.len() {
-            let detail = "both hosts run on the same CPUs";
+            let detail = "hosts share a kernel and some CPU: their CPU time cannot be told apart";
             checks.push(Check { name: name.clone(), passed: false, detail: detail.to_owned() });
             continue;
         }
@@ -275,7 +275,11 @@ fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
     Some(Check {
         name: "other-work".to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
-        detail: format!("{}: other programs used {:.1} % of a CPU", host.host, share * 100.0),
+        detail: format!(
+            "{}: {:.1} % of a CPU went to processes other than the traffic's",
+            host.host,
+            share * 100.0
+        ),
     })
 }
 
@@ -405,7 +409,7 @@ mod tests {
         check("cpu-parts-add-up", &flow(), &missing, "whole machine 2.500 s");
         let mut twice = lab();
         twice[1].cpus = twice[0].cpus.clone();
-        check("cpu-parts-add-up", &flow(), &twice, "the same CPUs");
+        check("cpu-parts-add-up", &flow(), &twice, "cannot be told apart");
         let mut more_than_there_is = lab();
         more_than_there_is[1].accounting.ticks = more_than_there_is[1].cpus.clone();
         more_than_there_is[1].accounting.ticks[0].time.idle = Nanos::from_s(9);

@@ -115,7 +115,9 @@ fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
 /// What a failed check means for the figures.
 fn doubt(check: &FailedCheck, runs: usize) -> String {
     if check.name == "cpu-parts-add-up" {
-        return format!("Do not use the CPU figures: {}.", check.detail);
+        let shared = check.detail.starts_with("hosts share a kernel");
+        let why = if shared { "both hosts run on the same CPUs" } else { &check.detail };
+        return format!("Do not use the CPU figures: {why}.");
     }
     format!("Check {} failed in {} of {}.", check.name, check.runs, format::count(runs, "run"))
 }

@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
         name: "other load",
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
-                format!("{} of the CPU time was busy before any traffic", percent(host.busy_ratio))
+                format!("{} of its CPU time is busy before any traffic", percent(host.busy_ratio))
             })
         },
         meaning: "latency and CPU figures are noisier",

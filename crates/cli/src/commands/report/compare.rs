@@ -105,8 +105,8 @@ fn gate(found: &[Comparison]) -> Result<ExitCode, CliError> {
         return Ok(Code::Worse.into());
     }
     if figures().all(|figure| figure.verdict == Verdict::NotJudged) {
-        let message = "the gate has not passed: no figure could be judged. Each side needs at least two trials of \
-                       a common workload";
+        let message = "no figure could be judged, so the gate has not passed: each side needs two trials or more of a \
+                       workload that both have";
         return Err(CliError::new(Code::Failed, message));
     }
     Ok(ExitCode::SUCCESS)
