@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_trial::Results;
-use latput_units::IntoSet;
 
 use super::condition::Kept;
 use super::recommendation::{Headline, ProvenBy};
@@ -13,8 +12,6 @@ use crate::words;
 /// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
 /// what people change settings for; `docs/tune.md` tells it.
 pub const LARGEST_MISSED: f64 = 0.20;
-/// More blocks than this many times are no advice.
-const MOST_TIMES: f64 = 1e4;
 /// So many checks are named.
 const MOST_CHECKS: usize = 2;
 
@@ -83,6 +80,8 @@ impl Judge<'_> {
     }
 
     fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
+        /// More blocks than this many times are no advice.
+        const MOST_TIMES: f64 = 1e4;
         let name = self.objective_name();
         let Some(effect) = objective else {
             let sentence = "too few runs. Run at least two blocks, better five";
@@ -97,7 +96,8 @@ impl Judge<'_> {
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
         // The smallest effect falls with the square root of the number of blocks, and faster for few.
         let times = (effect.ratio.ln() / limit.ln()).powi(2);
-        let blocks = self.results.rows.iter().map(|row| row.block).into_set().len() as f64;
+        let blocks: BTreeSet<u32> = self.results.rows.iter().map(|row| row.block).collect();
+        let blocks = blocks.len() as f64;
         let wanted = if times < MOST_TIMES {
             format!("run {:.0} blocks instead of {blocks:.0}", (blocks * times - 1e-9).ceil())
         } else {
