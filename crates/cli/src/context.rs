@@ -59,8 +59,8 @@ impl Context {
         let barriers = broker::start(permitted, files, on_loss)?;
         if barriers.is_some_and(|barriers| !barriers.close_files()) {
             output::remark(
-                "latput: warning: this process, which reads what hosts say, has no capability, but is still user 0, and \
-                 the kernel has no Landlock: files of user 0 are not closed to it",
+                "latput: warning: the kernel has no Landlock. The process that reads what hosts send has no \
+                 capability, but can read files of user 0",
             );
         }
         Ok(())

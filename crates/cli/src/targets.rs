@@ -145,8 +145,7 @@ impl HostArgs {
             [sut, generator] => Ok([Target::parse(sut)?, Target::parse(generator)?]),
             [sut] if Target::is_told_by(sut) => Ok([Target::parse(sut)?, here]),
             [sut] => Err(CliError::usage(format!(
-                "`{sut}` is an interface of this host: name the host at the other end as well, such as `--peer \
-                 ssh://root@client`"
+                "`{sut}` is an interface of this host. Name the host at the other end too: `--peer ssh://root@client`"
             ))),
             _ => Err(CliError::usage(
                 "one host is the system under test and one makes the traffic: more need a testbed file",

@@ -320,8 +320,8 @@ impl Service<'_> {
         let late = latput_load::now().saturating_sub(window.start());
         if late >= window.length() {
             return Err(failed(format!(
-                "the word to start came {late} after the window had begun, which is {} long: the \
-                 control line is too slow",
+                "the order to start came {late} after the window had begun (length {}): the control connection is \
+                 too slow",
                 window.length()
             )));
         }

@@ -293,8 +293,7 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
         (
             "REMOTE HOST IDENTIFICATION HAS CHANGED",
             format!(
-                "ssh finds another host key than the known one: find out why before you go on; then `ssh-keygen -R {name}` \
-             forgets the old one"
+                "the ssh host key has changed. Find out why; then `ssh-keygen -R {name}` removes the old one"
             ),
         ),
         (
@@ -306,8 +305,8 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
         (
             "Permission denied",
             format!(
-                "ssh was not let in without a password, and latput asks for none: give it a key (`ssh-copy-id {login}`) or \
-             start an ssh-agent, until `ssh -o BatchMode=yes {login} true` succeeds"
+                "ssh needs a password, and latput asks for none. Install a key (`ssh-copy-id {login}`) or start an \
+                 ssh-agent, until `ssh -o BatchMode=yes {login} true` succeeds"
             ),
         ),
         (

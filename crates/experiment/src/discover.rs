@@ -57,9 +57,9 @@ pub fn discover(
     if views[0].namespace == views[1].namespace {
         return Err(Error::Target {
             target: between,
-            problem: "both are the same host and network namespace: traffic between them would never leave it; \
-                      name two, or measure `loopback`"
-                .to_owned(),
+            problem:
+                "both are the same host and network namespace. Name two, or measure `loopback`"
+                    .to_owned(),
         });
     }
     let ends = [0, 1].map(|end| End {

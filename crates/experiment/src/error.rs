@@ -140,7 +140,7 @@ pub enum Error {
         problem: String,
     },
     /// A thread of the simulator panicked.
-    #[error("the simulator ended in a trial: this is a fault of latput")]
+    #[error("the simulator crashed in a trial: this is a bug in latput")]
     SimulatorDied,
     /// The process that has this run's rights could not be made.
     #[error("the broker, the process that starts agents with the rights of this user: {problem}")]

@@ -29,8 +29,7 @@ impl OwnLab {
         permission().map_err(|error| Error::Lab {
             permission: true,
             problem: format!(
-                "{error}; without root, `latput measure loopback` measures this host as it is, and \
-                 `--on sim:{}` simulates one",
+                "{error}. Without root: `latput measure loopback` measures this host, `--on sim:{}` simulates one",
                 Simulator::EXAMPLE
             ),
         })?;

@@ -164,8 +164,8 @@ impl HostSession {
             if begun.elapsed() > LINK_WITHIN {
                 let seconds = LINK_WITHIN.as_secs();
                 return Err(failed(format!(
-                    "the link of {interface} went down and has not come up for {seconds} s: look at the \
-                     cable and the other end, or bring the interface up"
+                    "the link of {interface} has been down for {seconds} s. Check the cable and the other end, or \
+                     bring the interface up"
                 )));
             }
             std::thread::sleep(LINK_LOOK_EVERY);

@@ -138,8 +138,7 @@ fn hosts(guest: &HeldGuest) -> Vec<HostSpec> {
 /// Remarks on the guest for readers of the figures.
 fn notes(guest: &HeldGuest) -> Vec<String> {
     let mut notes = vec![format!(
-        "{}: its CPUs and cards are emulated, so its figures compare settings and say nothing of the \
-         speed of hardware",
+        "{}: CPUs and NICs are emulated. Its figures compare settings, they do not show the speed of hardware",
         guest.description()
     )];
     match guest.run(&["vm", "probe"]) {

@@ -72,8 +72,8 @@ impl Guards {
         let allowed = (earlier_pps + self.faults_most_pps as f64) * seconds;
         (found as f64 > allowed).then(|| {
             format!(
-                "{} errors and drops of {} in {seconds:.1} s, and {earlier_pps:.0} a second before: allowed are {} \
-                 a second more",
+                "{} errors and drops of {} in {seconds:.1} s, before {earlier_pps:.0} a second; allowed: {} a \
+                 second more",
                 found, now.look.name, self.faults_most_pps
             )
         })

@@ -229,7 +229,7 @@ impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another process holds the interface.
-    #[error("{interface}: another latput (pid {pid}) is changing it: wait until it has ended")]
+    #[error("{interface} is in use by another latput (pid {pid})")]
     Locked {
         /// The interface.
         interface: String,

@@ -181,7 +181,8 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::Ansible => ansible::document(target, &words),
         Format::CloudInit => cloud_init::document(target, &words),
     };
-    let body = if words.is_empty() { "# Nothing of it has a word here.\n" } else { &body };
+    let nothing = format!("# {format} can express none of these settings; see below.\n");
+    let body = if words.is_empty() { nothing } else { body };
     let head = match format {
         Format::Ethtool => "#!/bin/sh\n",
         Format::CloudInit => "#cloud-config\n",

@@ -130,7 +130,7 @@ fn the_hosts_own_knobs_have_one_owner_at_a_time() {
     let mut world = World::new(FakeInterface::nic(1));
     world.store.lock_by(77, latput_knobs::Slot::host(context().namespace));
     let error = world.apply("busy-poll=50us").unwrap_err();
-    let locked = matches!(error, ApplyError::Checkpoint(StoreError::Locked { pid: 77, .. }));
+    let locked = matches!(error, ApplyError::InUse { pid: 77, .. });
     assert!(locked, "{error:?}");
     world.apply("mtu=9000").unwrap();
     assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");

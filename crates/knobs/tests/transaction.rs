@@ -262,7 +262,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
             world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Permission));
         },
         "mtu=9000",
-        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
+        "nothing was changed, because the present values cannot be read: eth0: mtu: cannot read it in the \
          fake kernel: operation not permitted",
         NOT_PERMITTED,
     );
@@ -272,7 +272,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
             world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, nonsense);
         },
         "mtu=9000",
-        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it: the \
+        "nothing was changed, because the present values cannot be read: eth0: mtu: cannot read it: the \
          answer has no place, a place twice, or a value of another kind",
         REFUSED,
     );
@@ -282,7 +282,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
             world.kernel.fault(Knob::Threaded, Fault::Unreadable(KernelErrorKind::Malformed));
         },
         "mtu=9000",
-        "the values of now cannot be read, so nothing was changed: eth0: threaded: cannot read it in \
+        "nothing was changed, because the present values cannot be read: eth0: threaded: cannot read it in \
          the fake kernel: the answer ends in the middle",
         REFUSED,
     );
@@ -293,8 +293,7 @@ fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
     check_untouched(
         |world| world.store.fill_disk_after(0),
         "mtu=9000",
-        "the checkpoint cannot be kept, so nothing was changed: /run/latput/eth0.json: cannot write \
-         the checkpoint: no space left on device",
+        "nothing was changed: /run/latput/eth0.json: cannot write the checkpoint: no space left on device",
         REFUSED,
     );
     check_untouched(
@@ -304,15 +303,13 @@ fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
             world.store.fail_after(0, error);
         },
         "mtu=9000",
-        "the checkpoint cannot be kept, so nothing was changed: /run/latput: cannot write the \
-         checkpoint: permission denied: run as root",
+        "nothing was changed: /run/latput: cannot write the checkpoint: permission denied: run as root",
         NOT_PERMITTED,
     );
     check_untouched(
         |world| world.store.lock_by(77, slot()),
         "mtu=9000",
-        "the checkpoint cannot be kept, so nothing was changed: eth0: another latput (pid 77) is \
-         changing it: wait until it has ended",
+        "eth0 is in use by another latput (pid 77). Nothing was changed.",
         REFUSED,
     );
 }
@@ -623,7 +620,7 @@ fn check_untouched(
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.kernel.written().is_empty() && world.kept().is_none());
     // A dry run finds the same, but for what the store says.
-    let plannable = matches!(error, ApplyError::Checkpoint(_));
+    let plannable = matches!(error, ApplyError::Checkpoint(_) | ApplyError::InUse { .. });
     assert_eq!(plan(&world.kernel, "eth0", &setting(desired)).is_ok(), plannable);
 }
 

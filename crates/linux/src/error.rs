@@ -73,8 +73,8 @@ pub enum Error {
     },
     /// The files of a command belong to several users.
     #[error(
-        "no one user may use all these files: {refusals}. latput reads what others may have written with the rights of \
-         one user, not with root's right to all files: copy the files to a folder of one user"
+        "no single user may use all these files: {refusals}. latput reads files with the rights of one user, also \
+         as root. Copy them to a folder of one user"
     )]
     FilesOfSeveralUsers {
         /// Each user who was tried, and what it may not use.

@@ -420,8 +420,8 @@ fn open_folder(path: &Path) -> Result<File, FileError> {
     let meta = opened.metadata().map_err(failed)?;
     let is_shared = meta.mode() & WORLD_WRITABLE != 0 && meta.mode() & STICKY == 0;
     if is_shared && file_user() == 0 && meta.uid() != 0 {
-        let problem = "root does not write here: anybody may replace files in this folder; \
-                       name another folder, or `chmod o-w` (or +t) this one";
+        let problem = "root does not write here, because anybody may replace files in this folder. Name another \
+                       folder, or `chmod o-w` (or +t) this one";
         return Err(FileError::new(folder, problem));
     }
     Ok(opened)

@@ -117,16 +117,16 @@ pub enum Amount {
 }
 
 /// Why a part is not known where the runs give what cannot be.
-const BELOW_NOTHING: &str =
-    "the runs differ by more than it is; raise `repetitions`, or measure settings further apart";
+const BELOW_NOTHING: &str = "the runs differ by more than this cost. Raise `repetitions`, or measure settings \
+                             further apart";
 const ABOVE_THE_WHOLE: &str =
-    "the runs give more than the whole, so that something else differs too; raise `repetitions`";
+    "the runs give more than the whole: something else differs too. Raise `repetitions`";
 const CPU_BESIDE: &str =
-    "both ends work for longer than the round trip, so that part of it is beside";
-const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole; raise `repetitions`";
+    "both ends work for longer than the round trip: part of the work is beside it";
+const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole. Raise `repetitions`";
 const SAVES_TIME: &str = "the delay saves more time than it takes, by fewer interrupts";
 const SHORTER_QUEUE: &str =
-    "it is measured with the least delay, and there the requests wait for longer than here";
+    "it is measured with the least delay, where requests wait longer than here";
 const OTHER_WORK: &str = "other work ran on these CPUs (check `other-work`)";
 const OTHER_COSTS: &str = "here the costs of the whole plan ask for more than was measured";
 /// Parts of medians may add up to so much of the median of the whole.
@@ -290,9 +290,9 @@ impl CellParts<'_> {
             // The queue is that without the delay, and there it is longer than here.
             Some(_) if timer == Amount::None(SAVES_TIME) => Amount::Unknown(SHORTER_QUEUE),
             Some(single) => self.difference((base, self.workload), (base, single)),
-            None => Amount::Unknown(
-                "the plan has no workload of this kind and size with one request in flight; add one",
-            ),
+            None => {
+                Amount::Unknown("the plan has no such workload with one request in flight. Add one")
+            }
         };
         let why = "takes a workload with one request in flight";
         let unknown = (Amount::Unknown(why), Amount::Unknown(why));
@@ -317,7 +317,7 @@ impl CellParts<'_> {
                 self.difference((self.setting, self.workload), (least, self.workload))
             }
             _ => Amount::Unknown(
-                "the plan has no setting that differs only in having less delay; add one",
+                "the plan has no setting that differs only by a smaller delay. Add one",
             ),
         }
     }
@@ -375,7 +375,7 @@ impl CellParts<'_> {
         let rest = rest.collect::<Vec<f64>>();
         let rest = match self.known(&rest) {
             Amount::Known { ns_high, .. } if ns_high < 0.0 => {
-                Amount::None("both ends go on working after they have sent, beside the round trip")
+                Amount::None("both ends go on working after they have sent")
             }
             rest => rest,
         };

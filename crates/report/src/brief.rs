@@ -1,5 +1,6 @@
 //! One measured workload in five lines: what, rate, latency, CPU, and whether the figures can be trusted.
 
+use latput_model::summary::FailedCheck;
 use latput_model::{Cell, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
@@ -97,16 +98,26 @@ fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
         let reached = estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
         let reached = reached.map_or_else(
             || format!("{} give no interval", format::count(cell.runs, "run")),
-            |ratio| format!("the rate is known to ±{}", format::rough_percent(ratio)),
+            |ratio| format!("The rate is known to ±{}", format::rough_percent(ratio)),
         );
-        doubts.push(format!("not within {wanted} ({reached})"));
+        doubts.push(format!("{reached}, not to {wanted}."));
     }
     for check in &view.summary.failed_checks {
-        doubts.push(format!("{} failed in {} of {} runs", check.name, check.runs, cell.runs));
+        doubts.push(doubt(check, cell.runs));
     }
     if doubts.is_empty() {
         format!("yes: rate and CPU are within {wanted}, and no check failed")
     } else {
-        format!("no: {}; -v tells more", doubts.join("; "))
+        format!("no: {} More: -v.", doubts.join(" "))
     }
+}
+
+/// What a failed check means for the figures.
+fn doubt(check: &FailedCheck, runs: usize) -> String {
+    if check.name == "cpu-parts-add-up" {
+        let shared = check.detail.starts_with("hosts share a kernel");
+        let why = if shared { "both hosts run on the same CPUs" } else { &check.detail };
+        return format!("Do not use the CPU figures: {why}.");
+    }
+    format!("Check {} failed in {} of {}.", check.name, check.runs, format::count(runs, "run"))
 }

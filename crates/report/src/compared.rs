@@ -7,21 +7,21 @@ use latput_trial::metric::Scale;
 
 use crate::format;
 
-/// The rules of all comparisons.
+/// The rules of all comparisons; empty where nothing is judged.
 pub(crate) fn method(comparisons: &[Comparison]) -> String {
     let Some(Comparison { method, .. }) = comparisons.first() else { return String::new() };
     let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
     let judged = figures.filter(|figure| figure.p_value.is_some()).count();
+    if judged == 0 {
+        return String::new();
+    }
     let effect = if method.smallest_effect > 0.0 {
-        format!(
-            "; differences below {} are of no interest",
-            format::percent(method.smallest_effect)
-        )
+        format!("; differences below {} are ignored", format::percent(method.smallest_effect))
     } else {
         String::new()
     };
     format!(
-        "{} sure of all {} together (Holm){effect}",
+        "{} confidence over all {} together (Holm){effect}",
         format::percent(method.confidence),
         format::count(judged, "comparison"),
     )

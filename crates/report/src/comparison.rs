@@ -135,7 +135,10 @@ pub fn terminal(comparisons: &[Comparison], base: &Results, screen: Screen) -> S
         table.add_rows(changed.iter().map(|row| row.each_ref().map(|text| printable(text))));
         text += &(plain(table, 2..=5).join("\n") + "\n");
     }
-    text += &wrapped(&method(comparisons), "", screen.columns);
+    let method = method(comparisons);
+    if !method.is_empty() {
+        text += &wrapped(&method, "", screen.columns);
+    }
     for remark in remarks(comparisons) {
         text += &wrapped(&format!("note: {remark}"), "", screen.columns);
     }
@@ -246,7 +249,7 @@ pub(crate) fn conclusion(comparisons: &[Comparison]) -> String {
     let verdicts = [Worse, Better, Equivalent, NoDifferenceShown, NotJudged];
     let counted: Vec<String> = verdicts.into_iter().filter_map(of).collect();
     if counted.is_empty() {
-        return "The two have no figure in common.".to_owned();
+        return "Nothing to compare: no workload is in both files.".to_owned();
     }
     format!("The second against the first: {}.", counted.join(", "))
 }

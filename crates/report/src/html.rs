@@ -8,8 +8,11 @@
 mod comparison;
 mod embedded;
 mod head;
+mod method;
 mod page;
+mod prose;
 mod tables;
+mod trade_offs;
 
 use latput_model::{Prediction, Summary};
 use latput_trial::Results;
@@ -47,7 +50,7 @@ pub fn html_with_trials(results: &Results, summary: &Summary) -> String {
 /// The first trade-off of the report as an SVG image that stands alone; `None` where no setting has both figures.
 pub fn picture(results: &Results, summary: &Summary) -> Option<String> {
     const END: &str = "</svg>";
-    let both = page::first_trade_off(&View::new(results, summary))?;
+    let both = trade_offs::first_trade_off(&View::new(results, summary))?;
     let (wide, _) = both.split_once(END)?;
     let (head, marks) = wide.split_once('>')?;
     let head = head.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);

@@ -9,8 +9,8 @@ pub(crate) const SIMULATED: &str = "sim:";
 const GUEST: &str = "vm:";
 const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.
-const EACH: &str = "on each host: `apply` prints the whole line";
-const GONE: &str = "these hosts are gone: measure yours with `--on TESTBED.toml`, and apply that";
+const EACH: &str = "on each host (`apply` prints the whole line)";
+const GONE: &str = "nothing to apply to. Measure your hosts: `latput tune HOST HOST`";
 
 /// One line: its name, and a command or what is said of it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -76,13 +76,16 @@ mod tests {
             lines,
             [
                 "apply: latput apply 'my results.db' --confirm-within 60s",
-                "undo: latput undo, on each host: `apply` prints the whole line",
-                "keep: latput keep, on each host: `apply` prints the whole line"
+                "undo: latput undo, on each host (`apply` prints the whole line)",
+                "keep: latput keep, on each host (`apply` prints the whole line)"
             ]
         );
         for gone in ["lab", "sim:server-10g", "vm:igb"] {
             let lines = joined(&lines_of("r.db", gone));
-            assert!(lines.len() == 1 && lines[0].contains("measure yours"), "{gone}: {lines:?}");
+            assert!(
+                lines.len() == 1 && lines[0].contains("Measure your hosts"),
+                "{gone}: {lines:?}"
+            );
         }
     }
 }

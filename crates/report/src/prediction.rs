@@ -214,10 +214,10 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
         .collect();
     let is_fitted = |column: &predicted::Column| column.points.iter().any(|point| point.is_fitted);
     if prediction.columns.iter().any(is_fitted) {
-        lines.push("* the model was fitted to this cell: it counts in no error".to_owned());
+        lines.push("* the model was fitted to this cell, so it counts in no error".to_owned());
     }
     if lines.is_empty() {
-        lines.push("The two have no figure in common.".to_owned());
+        lines.push("Nothing to compare: no figure is in both.".to_owned());
     }
     lines.extend(prediction.remarks.iter().map(|remark| format!("note: {remark}")));
     lines

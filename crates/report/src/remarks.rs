@@ -98,7 +98,7 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
         },
     );
     let digest = format!(
-        "{} of {} not within the ±{} at {} that was asked for; {worst}",
+        "{} of {} not within ±{} at {}; {worst}",
         wide.len(),
         format::count(cells.len(), "cell"),
         format::percent(view.results.half_width),
@@ -107,37 +107,34 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
     Some(Remark { title: INTERVALS.to_owned(), digest, full: view.summary.too_wide.clone() })
 }
 
-/// The objective's smallest effect and the largest of the limits', each with its value for four
-/// times the time.
+/// The objective's smallest effect, or the largest of the limits'; behind it all of them, each with its value for
+/// four times the time.
 fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let all = &view.summary.recommendation.as_ref()?.smallest;
     let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
     let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let mut told = Vec::new();
-    let mut in_four_times = " in four times the time";
-    for one in objective.iter().chain(worst) {
-        let limit = if one.limit.is_some() { " past its limit" } else { "" };
-        let (now, later) = (effect(one.ratio), effect(one.ratio_in_four_times));
-        told.push(format!("{} {now}{limit} ({later}{in_four_times})", figures(view, one)));
-        in_four_times = "";
-    }
+    let told = objective.first().copied().or(worst.copied())?;
+    let (size, figures_told) = (effect(told.ratio), figures(view, told));
+    let digest = if is_factor(told.ratio) {
+        format!("this run could only detect changes by {size} in {figures_told}")
+    } else {
+        format!("this run could detect changes of {size} or more in {figures_told}")
+    };
     let line = |one: &SmallestEffect| {
         let base = one.limit.as_ref().map_or_else(
             || "from the first setting".to_owned(),
             |limit| format!("beyond the limit `{limit}`"),
         );
         format!(
-            "{}: a difference of {} {base} is proven in four of five such runs; in four times the \
-             time one of {}",
+            "{}: four of five such runs prove a difference of {} {base}, and one of {} in four times the time",
             figures(view, one),
             effect(one.ratio),
             effect(one.ratio_in_four_times),
         )
     };
     let full = all.iter().map(line).collect();
-    let digest = told.join(", ");
-    (!told.is_empty()).then(|| Remark { title: "smallest effect".to_owned(), digest, full })
+    Some(Remark { title: "smallest effect".to_owned(), digest, full })
 }
 
 /// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` if it is made of several metrics.
@@ -153,11 +150,16 @@ fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
     format!("{} of {workloads}", metric.column())
 }
 
+/// Whether a ratio is too far from 1 for a percentage.
+fn is_factor(ratio: f64) -> bool {
+    !(0.1..=10.0).contains(&ratio)
+}
+
 /// `12 %`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
 fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
-        _ if !(0.1..=10.0).contains(&ratio) => "over a factor of 10".to_owned(),
+        _ if is_factor(ratio) => "over a factor of 10".to_owned(),
         ..0.995 => format!("{percent:.2} %"),
         ..9.95 => format!("{percent:.1} %"),
         _ => format!("{percent:.0} %"),
@@ -184,9 +186,9 @@ fn failed_checks(view: &View<'_>) -> Vec<Remark> {
         };
         let place = place(view, most.setting, most.workload);
         let digest = format!(
-            "failed in {runs} of {}, in {}; such as {place}: {}",
+            "in {runs} of {}; {}{place}: {}",
             format::count(view.results.rows.len(), "run"),
-            format::count(checks.len(), "cell"),
+            if checks.len() == 1 { "" } else { "most in " },
             most.detail
         );
         let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
@@ -230,7 +232,7 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     farthest.truncate(WORST_OUTLIERS);
     let farthest: Vec<String> = farthest.into_iter().map(line).collect();
     let digest = format!(
-        "{} of {} far from their cell's others; the farthest: {}",
+        "{} of {} far from the others of their cell. Farthest: {}",
         runs.len(),
         format::count(view.results.rows.len(), "run"),
         farthest.join("; ")

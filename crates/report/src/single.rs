@@ -54,9 +54,12 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
     if cell.narrow_enough() {
         return String::new();
     }
+    if cell.runs == 1 {
+        let verb = if view.results.testbed.starts_with("import:") { "import" } else { "run" };
+        return format!("\nWARNING: One run has no interval: {verb} more.\n");
+    }
     let mut text = format!(
-        "\nWARNING: the wanted ±{} at {} was not reached in {}: something varies, which should be\n\
-         found before the figures are used.\n",
+        "\nWARNING: ±{} at {} was not reached in {}. Find what varies before you use the figures.\n",
         format::percent(view.results.half_width),
         format::percent(view.results.confidence),
         format::count(cell.runs, "run"),

@@ -294,9 +294,10 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if view.settings().into_iter().any(|setting| view.is_recommended(setting)) {
         parts.push("> recommended".to_owned());
     }
-    if view.is_every_setting_pareto() {
-        parts.push("no setting is worse than another in everything".to_owned());
-    } else if !view.summary.pareto.is_empty() {
+    let has_choice = view.settings().len() > 1; // one setting trades nothing
+    if has_choice && view.is_every_setting_pareto() {
+        parts.push("every setting is a trade-off: none is best throughout".to_owned());
+    } else if has_choice && !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
     if view.summary.cells.iter().any(|cell| !cell.narrow_enough()) {
@@ -332,7 +333,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
         let _ = writeln!(text, "  on {}:  {}", command.hosts, printable(&command.line));
     }
     if view.is_lab() && !commands.is_empty() {
-        text += &wrapped("(IFACE: your interface; the lab's own is gone)", "  ", screen.columns);
+        text += &wrapped("(IFACE is your interface)", "  ", screen.columns);
     }
     if !commands.is_empty() {
         for line in next::lines(view.results) {

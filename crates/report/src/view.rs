@@ -294,14 +294,13 @@ impl<'a> View<'a> {
         let rows = self.results.rows.len();
         if rows == 0 || self.summary.cells.is_empty() {
             return Some(format!(
-                "No trial has finished ({} planned): there is nothing to compare yet.",
+                "No trial has finished ({} planned).",
                 self.results.planned_trials
             ));
         }
         if self.summary.cells.iter().all(|cell| cell.runs <= 1) {
             return Some(
-                "Every cell has one run only: there are no intervals, and no difference can be \
-                 proven."
+                "Every cell has one run, so nothing has an interval and nothing is proven."
                     .to_owned(),
             );
         }

@@ -99,8 +99,8 @@ const RULES: &[Rule] = &[
                 format!("{busy} of its CPU time is busy before any traffic{who}")
             })
         },
-        meaning: "other work takes CPU time from the traffic: latency and CPU figures are noisier",
-        remedy: "stop it, or give the trials CPUs of their own (`cpus` in the testbed)",
+        meaning: "latency and CPU figures are noisier",
+        remedy: "stop the other work, or give the trials CPUs of their own (`cpus` in the testbed)",
     },
     Rule {
         name: "steal",
@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.packets_per_s > PACKETS_PER_S_LIMIT).then(|| {
                 format!(
-                    "{} has {:.0} packets/s before any traffic of ours",
+                    "{} had {:.0} packets/s before any traffic of latput's",
                     host.interface, host.packets_per_s
                 )
             })
@@ -257,10 +257,10 @@ pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
 }
 
 impl Finding {
-    /// The finding in one line: where, what was seen, what it means and what mends it.
+    /// The finding in one line: where, what was seen, its effect and the remedy.
     pub fn sentence(&self) -> String {
         format!(
-            "{}: {}; {}; to mend it: {}",
+            "{}: {}; {}. To fix it: {}",
             self.hosts.join(" and "),
             self.seen,
             self.meaning,

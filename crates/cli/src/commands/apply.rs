@@ -242,16 +242,16 @@ impl Args {
             _ if named.is_some() => None,
             None => {
                 let message = format!(
-                    "the results have no host `{}`: give the testbed that they were measured on, or name the \
-                     interface with --interface",
+                    "the results have no host `{}`. Give their testbed with --on, or name the interface with \
+                     --interface",
                     host.name
                 );
                 return Err(CliError::usage(message));
             }
             Some(facts) if facts.interface != interface => {
                 let message = format!(
-                    "{}: the results are of {}, and the testbed names {interface}: --interface {interface} if \
-                     that is meant",
+                    "{}: the results are of {}, the testbed names {interface}. If that is meant: --interface \
+                     {interface}",
                     host.name, facts.interface
                 );
                 return Err(CliError::usage(message));

@@ -48,7 +48,8 @@ impl Args {
         let shared = results.rows.iter().filter(is_shared).count();
         if shared > 0 {
             output::remark(&format!(
-                "other work ran on the CPUs in {shared} of {} trials (check `other-work`): their CPU time is everybody's",
+                "other programs ran on the CPUs in {shared} of {} trials (check `other-work`): the CPU time \
+                 includes theirs",
                 results.rows.len()
             ));
         }

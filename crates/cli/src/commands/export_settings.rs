@@ -226,8 +226,8 @@ impl SourceArgs {
         let results = results_db.load_chosen(self.run)?;
         if self.interface.is_none() && results.is_imported() {
             let message = format!(
-                "{source} was imported from a report, and anybody can have edited it: look at its setting, and name \
-                 the interface that it is for with --interface"
+                "{source} was imported from a report, and anybody can have edited it. Check its setting, then \
+                 name the interface with --interface"
             );
             return Err(CliError::usage(message));
         }

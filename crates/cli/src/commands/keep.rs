@@ -99,7 +99,7 @@ impl Args {
         let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
         let mut exported = export::export(format.format(), &target, &setting, &origin);
         if exported.is_empty && self.format.is_none() {
-            why = format!("{} has no word for any of it", format.format());
+            why = format!("{} can express none of these settings", format.format());
             format = ExportFormat::Udev;
             spell_out(&interface, &mut setting);
             exported = export::export(format.format(), &target, &setting, &origin);
@@ -160,8 +160,8 @@ impl Args {
                     file.display()
                 ));
             }
-            let message = "nothing was written, because somebody has edited the files that latput wrote: \
-                           --force writes over them";
+            let message =
+                "nothing was written: somebody has edited latput's files. Overwrite them: --force";
             return Err(CliError::new(Code::Failed, message));
         }
         if self.dry_run || (!writing.changes() && verb == "keep") {

@@ -79,8 +79,8 @@ impl Args {
             let found = change::fingerprint(&facts::collect(interface));
             if found != *measured {
                 let message = format!(
-                    "{interface} is another interface than the measured one: it is {found} (driver and place on \
-                     its bus), and that was {measured}: name it with --interface if it is meant"
+                    "{interface} is not the measured interface: it is {found} (driver and bus address), measured \
+                     was {measured}. If it is meant: --interface"
                 );
                 return Err(CliError::new(Code::Failed, message));
             }

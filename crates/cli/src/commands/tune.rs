@@ -324,9 +324,8 @@ fn testbed(on: Option<String>) -> (String, Option<String>) {
         None => {
             let profile = Simulator::EXAMPLE;
             let prediction = format!(
-                "without root there is no lab: what follows is a prediction for the simulated profile \
-                 {profile}, not a measurement of this host (measure it as root, or name a testbed with \
-                 `--on`)"
+                "without root there is no lab. This is a simulation of {profile}, not a measurement. To measure, \
+                 run as root or name a testbed with `--on`"
             );
             (format!("{}{profile}", targets::SIMULATED), Some(prediction))
         }
@@ -344,8 +343,8 @@ fn choose_design(plan: &mut Plan) {
         plan.method.design = Some(Design::Search);
         plan.method.budget = Some(budget);
         output::remark(&format!(
-            "all {settings} settings would take {:.0} min, more than the {:.0} min of the budget: searching \
-             among them (`design = \"blocks\"` in the plan runs them all)",
+            "all {settings} settings would take {:.0} min, the budget is {:.0} min: latput searches among them \
+             (`design = \"blocks\"` in the plan runs them all)",
             grid.as_secs_f64() / 60.0,
             budget.as_secs_f64() / 60.0
         ));

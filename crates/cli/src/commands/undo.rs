@@ -112,8 +112,8 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         };
         let interface = &entry.change.interface;
         output::remark(&format!(
-            "latput: {interface}: {knob} ({place}) is {found}, set by {who}: it was {before}, and change {} \
-             set {written}; it stays",
+            "latput: {interface}: {knob} ({place}) stays {found}, which {who} set. It was {before}, and change {} \
+             set {written}",
             entry.number
         ));
     }

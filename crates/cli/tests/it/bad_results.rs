@@ -55,7 +55,9 @@ fn a_run_whose_first_setting_has_no_trial_gives_no_advice_and_says_why() {
     assert!(matches!(fitted.code, Some(0..=2)), "{fitted:#?}");
     read(&place, &["history"], "kept.db").expect(0, &["rx-usecs=100us"]);
     let settings = ["report", "kept.db", "--compare"];
-    place.run(&[&settings[..], &["0us", "50us"]].concat()).expect(0, &["no figure in common"]);
+    place
+        .run(&[&settings[..], &["0us", "50us"]].concat())
+        .expect(0, &["no workload is in both files"]);
     let gate = ["0us", "50us", "--fail-on", "worse"];
     place.run(&[&settings[..], &gate].concat()).expect(1, &["no figure could be judged"]);
     // A report of it keeps what is left, and no more.

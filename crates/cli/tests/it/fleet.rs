@@ -55,7 +55,7 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
         (&["verify", "--hosts-from", "a | b"], &["--hosts-from `a | b`"]),
         (&["show", "mut"], &["mtu"]),
         (&["apply", "--canary", "0"], &["a number of hosts, a share such as 10%"]),
-        (&["apply", "--soak", "5min"], &["ends before the 2 stages may", "at least"]),
+        (&["apply", "--soak", "5min"], &["2 stages need up to", "Use `--confirm-within"]),
         (&["apply", "--guard", ""], &["--guard ``: it names no program"]),
         (&["verify", "--parallel", "0"], &["from 1 to 200"]),
     ] {

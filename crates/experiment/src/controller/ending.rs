@@ -95,8 +95,8 @@ pub(super) fn close(
         if !is_told && begun.elapsed() > TELL_AFTER {
             is_told = true;
             tell(&format!(
-                "latput: waiting at most {} s until the agent of {} has put its host back and ended; a second \
-                 Ctrl-C ends the wait and may leave hosts changed",
+                "latput: waiting up to {} s for the agent of {} to put its host back. A second Ctrl-C stops waiting \
+                 and may leave hosts changed",
                 PUT_BACK_WITHIN.as_secs(),
                 awaited.join(", ")
             ));

@@ -221,8 +221,7 @@ impl AgentLine {
                 format!("its agent (`{command}`) sent {error}: install the same version on both")
             }
             LineError::Silent(lease) => format!(
-                "its agent (`{command}`) has said nothing for {lease}: the host, its agent or the way to it \
-                 has stopped"
+                "its agent (`{command}`) has not answered for {lease}: the host, the agent or the connection is down"
             ),
             _ => format!("its agent (`{command}`) sent {}", crate::host::chain(error)),
         };

@@ -92,7 +92,7 @@ pub(super) fn comments(format: Format, elsewhere: &[Elsewhere]) -> String {
     if elsewhere.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n# Not above, because {format} has no word for it:\n");
+    let mut text = format!("\n# {format} cannot express these:\n");
     let mut files: Vec<Option<&str>> = Vec::new();
     for one in elsewhere {
         if !files.contains(&one.file.as_deref()) {

@@ -234,8 +234,8 @@ pub enum ApplyError {
     },
     /// A wanted knob is a parameter that the driver reads when it is loaded. Nothing was touched.
     #[error(
-        "{interface}: {knob} is read by the driver when it is loaded: set it in the driver's module \
-         options and load the driver again, or use the `vm` testbed, where a plan may"
+        "{interface}: the driver reads {knob} only when it is loaded. Set it in the module options and reload the \
+         driver; in the `vm` testbed a plan may"
     )]
     NeedsReload {
         /// The interface.
@@ -245,8 +245,8 @@ pub enum ApplyError {
     },
     /// Adaptive moderation is on and would overrule the wanted value. Nothing was touched.
     #[error(
-        "{interface}: {knob} would be overruled, because {adaptive} is on: name it too, as \
-         `{adaptive}=off`, or `{adaptive}=on` if that is wanted"
+        "{interface}: {adaptive} is on and would overrule {knob}. Name it too: `{adaptive}=off`, or `{adaptive}=on` \
+         if you want that"
     )]
     Overruled {
         /// The interface.
@@ -268,7 +268,7 @@ pub enum ApplyError {
         on_control: bool,
     },
     /// The values of now could not be read. Nothing was touched.
-    #[error("the values of now cannot be read, so nothing was changed")]
+    #[error("nothing was changed, because the present values cannot be read")]
     Unread(#[source] KernelError),
     /// An earlier change of this interface was not finished. Nothing was touched.
     #[error(
@@ -291,8 +291,16 @@ pub enum ApplyError {
         /// The checkpoint of that change.
         checkpoint: Box<Checkpoint>,
     },
+    /// Another process holds the interface. Nothing was touched.
+    #[error("{interface} is in use by another latput (pid {pid}). Nothing was changed.")]
+    InUse {
+        /// The interface.
+        interface: String,
+        /// The other process; 0 when it could not be told.
+        pid: u32,
+    },
     /// The checkpoint could not be kept. Nothing was touched.
-    #[error("the checkpoint cannot be kept, so nothing was changed")]
+    #[error("nothing was changed")]
     Checkpoint(#[source] StoreError),
     /// The process may not change this interface. Nothing was changed.
     #[error("{interface}: not permitted, nothing was changed: run as root (CAP_NET_ADMIN)")]
@@ -428,12 +436,21 @@ pub enum RestoreError {
 }
 
 impl ApplyError {
+    /// The refusal of a store: another process holds the interface, or the checkpoint cannot be kept.
+    pub(super) fn of_store(error: StoreError) -> Self {
+        match error {
+            StoreError::Locked { interface, pid } => Self::InUse { interface, pid },
+            error => Self::Checkpoint(error),
+        }
+    }
+
     /// The outcome of the change.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Unread(error) => {
                 ChangeOutcome::refused(error.kind == KernelErrorKind::Permission)
             }
+            Self::InUse { .. } => ChangeOutcome::refused(false),
             Self::Checkpoint(error) => ChangeOutcome::refused(error.is_permission()),
             Self::Permission { .. } => ChangeOutcome::Refused(Refusal::Permission),
             Self::InvalidName { .. } | Self::NoInterface { .. } => {

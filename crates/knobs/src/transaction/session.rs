@@ -67,10 +67,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let device = kernel.device(interface).map_err(steps::unread)?;
         let checkpoint = Checkpoint::new(context, interface, device);
         let slot = checkpoint.slot();
-        let mut left = store.claim(slot, interface).map_err(ApplyError::Checkpoint)?;
+        let mut left = store.claim(slot, interface).map_err(ApplyError::of_store)?;
         if left.is_none() && checkpoint.device.is_hardware() {
             // It may have had another number, or been in another namespace.
-            let listed = store.list().map_err(ApplyError::Checkpoint)?;
+            let listed = store.list().map_err(ApplyError::of_store)?;
             left = listed
                 .into_iter()
                 .flatten()
@@ -176,7 +176,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
         }
         if !planned.changes.is_empty() {
-            self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
+            self.remember(&planned.touched).map_err(ApplyError::of_store)?;
             let mut writes_done = 0;
             let goal = (desired, wanted);
             match self.write(goal, &planned.changes, found, &mut writes_done) {
@@ -241,9 +241,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             return Ok(());
         }
         let host = Slot::host(self.checkpoint.namespace);
-        self.store.claim(host, &self.checkpoint.interface).map_err(ApplyError::Checkpoint)?;
+        self.store.claim(host, &self.checkpoint.interface).map_err(ApplyError::of_store)?;
         self.holds_host = true;
-        let listed = self.store.list().map_err(ApplyError::Checkpoint)?;
+        let listed = self.store.list().map_err(ApplyError::of_store)?;
         let left = listed.into_iter().flatten().find(|kept| {
             kept.boot_id == self.checkpoint.boot_id
                 && kept.slot() != self.checkpoint.slot()

@@ -183,8 +183,8 @@ impl LinuxKernel {
         let differs =
             napis.iter().any(|napi| napi.threaded.is_some_and(|threaded| threaded != device));
         Ok(differs.then(|| {
-            "single NAPI instances have a `threaded` of their own, which setting the device's would \
-             overwrite: make them alike first"
+            "some NAPI instances have their own `threaded` value, which the device's would overwrite. Make them \
+             alike first"
                 .to_owned()
         }))
     }

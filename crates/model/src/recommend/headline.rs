@@ -66,7 +66,7 @@ impl Judge<'_> {
             Verdict::Change { to, by } => {
                 let change = match by {
                     ProvenBy::Objective => self.objective_change(*to),
-                    ProvenBy::Limit => "it mends a limit that today breaks".to_owned(),
+                    ProvenBy::Limit => "it meets a limit that today misses".to_owned(),
                 };
                 Headline::Set(format!("{} is proven better: {change}", self.label(*to)))
             }
@@ -84,31 +84,34 @@ impl Judge<'_> {
     }
 
     fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
+        /// More blocks than this many times are no advice.
+        const MOST_TIMES: f64 = 1e4;
         let name = self.objective_name();
         let Some(effect) = objective else {
-            let sentence =
-                "too few runs: two blocks are the least, and five or more can prove something";
+            let sentence = "too few runs. Run at least two blocks, better five";
             return Headline::NoAnswer(sentence.to_owned());
         };
         let change = words::change(effect.ratio);
         if missed(effect.ratio) <= LARGEST_MISSED {
             return Headline::Stay(format!(
-                "nothing better was found; in four of five such runs a setting whose {name} is {change} would have \
-                 been"
+                "nothing better was found; four of five such runs would find a setting whose {name} is {change}"
             ));
         }
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
         // The smallest effect falls with the square root of the number of blocks, and faster for few.
         let times = (effect.ratio.ln() / limit.ln()).powi(2);
-        let times = if times < 1e4 {
-            format!("at most {} times the blocks", latput_units::text::number(times))
+        let blocks: BTreeSet<u32> = self.results.rows.iter().map(|row| row.block).collect();
+        let blocks = blocks.len() as f64;
+        let wanted = if times < MOST_TIMES {
+            format!("run {:.0} blocks instead of {blocks:.0}", (blocks * times - 1e-9).ceil())
         } else {
-            "many more blocks".to_owned()
+            "quieter hosts are needed".to_owned()
         };
+        let (share, side) =
+            (words::percent(LARGEST_MISSED), if limit < 1.0 { "drop" } else { "rise" });
         Headline::NoAnswer(format!(
-            "too noisy: only a setting whose {name} is {change} would have been found; {times}, or quieter hosts, \
-             would find one that is {}",
-            words::change(limit)
+            "too noisy: this run could only detect a setting whose {name} is {change}. To detect a {share} {side}, \
+             {wanted}"
         ))
     }
 }
@@ -131,15 +134,15 @@ mod tests {
     #[test]
     fn a_proof_a_quiet_run_without_one_and_a_noisy_run_are_told_apart() {
         check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
-        check(1.0, 0.02, 8, "stay", "nothing better was found; in four of five such runs");
-        check(1.0, 0.4, 5, "no_answer", "too noisy: only a setting whose latency_ns_p99 is");
+        check(1.0, 0.02, 8, "stay", "nothing better was found; four of five such runs");
         check(
             1.0,
             0.4,
             5,
             "no_answer",
-            "times the blocks, or quieter hosts, would find one that is 20 % lower",
+            "too noisy: this run could only detect a setting whose latency_ns_p99 is",
         );
+        check(1.0, 0.4, 5, "no_answer", "To detect a 20 % drop, run ");
         check(0.5, 0.02, 1, "no_answer", "too few runs");
         // Noise hides no better setting where all are known to be worse.
         check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
@@ -174,9 +177,8 @@ mod tests {
     fn the_blocks_that_a_noisy_run_asks_for_are_enough() {
         let Headline::NoAnswer(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
         let words: Vec<&str> = sentence.split(' ').collect();
-        let at = words.iter().position(|word| *word == "most").unwrap();
-        let times: f64 = words[at + 1].parse().unwrap();
-        let blocks = (1..10_000).find(|blocks| f64::from(*blocks) >= 6.0 * times).unwrap();
+        let at = words.iter().rposition(|word| *word == "run").unwrap();
+        let blocks: u32 = words[at + 1].parse().unwrap();
         let (mut answers, mut tried) = (0, 0);
         for seed in 0..20 {
             tried += 1;
@@ -244,15 +246,15 @@ mod tests {
             judge.stay(Some(&effect)).sentence().to_owned()
         };
         // 0.64 is twice 20 % lower on the logarithmic scale, 1.44 twice 20 % higher.
-        for (ratio, change, times, wanted) in [
-            (0.64, "36 % lower", "at most 4.00 times the blocks", "20 % lower"),
-            (1.44, "44 % higher", "at most 4.00 times the blocks", "20 % higher"),
-            (1e-300, "100 % lower", "many more blocks", "20 % lower"),
-            (0.0, "100 % lower", "many more blocks", "20 % lower"),
+        for (ratio, change, side, wanted) in [
+            (0.64, "36 % lower", "drop", "run 12 blocks instead of 3"),
+            (1.44, "44 % higher", "rise", "run 12 blocks instead of 3"),
+            (1e-300, "100 % lower", "drop", "quieter hosts are needed"),
+            (0.0, "100 % lower", "drop", "quieter hosts are needed"),
         ] {
             let expected = format!(
-                "too noisy: only a setting whose latency_ns_p99 is {change} would have been found; {times}, or \
-                 quieter hosts, would find one that is {wanted}"
+                "too noisy: this run could only detect a setting whose latency_ns_p99 is {change}. To detect a 20 % \
+                 {side}, {wanted}"
             );
             assert_eq!(stay(ratio), expected);
         }

@@ -1,11 +1,12 @@
 //! The reason for a recommendation, in two or three sentences with figures and intervals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::contrast::middle;
 use latput_stats::{Contrast, Estimate, Method};
 use latput_trial::Metric;
-use latput_trial::metric::{self, PreferredDirection};
+use latput_trial::metric::{self, PreferredDirection, Scale};
+use latput_units::IntoSet;
 
 use super::ProvenBy;
 use super::comparison::corrected;
@@ -51,8 +52,10 @@ impl Judge<'_> {
     fn better(&self, to: usize) -> String {
         let first = self.label(0);
         let label = self.label(to);
-        let change = self.objective_change(to);
-        format!("With {label} instead of {first} {change}{}.", self.objective_figures(to))
+        match self.objective_figures(to).as_str() {
+            "" => format!("With {label} instead of {first} {}.", self.objective_change(to)),
+            figures => format!("With {label} instead of {first}{figures}."), // the headline has the change
+        }
     }
 
     fn nothing_better(
@@ -69,18 +72,39 @@ impl Judge<'_> {
                 format!("Stay with {first}: no other setting that is left has figures to compare.")
             };
         };
+        format!("No setting is proven better than {first}. {}", self.closest(nearest))
+    }
+
+    /// `Closest: 200us. p99 +4.8 %, anywhere from -16 to +31 %: no difference shown.`
+    fn closest(&self, nearest: usize) -> String {
+        let label = self.label(nearest);
+        let name = self.objective_column();
         let ratios = self.objective_ratios();
-        let nature = if ratios[&nearest].ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0)) {
-            "the next best is proven worse"
-        } else {
-            "the nearest is not proven to differ"
+        let Some(ratio) = &ratios[&nearest].ratio else {
+            return format!("Closest: {label}. No pair of figures to compare.");
         };
+        let change = words::signed(ratio.value);
+        if ratio.method == Method::Single {
+            return format!("Closest: {label}. {name} {change} in one block, without an interval.");
+        }
+        let (low, high) = (words::signed(ratio.low), words::signed(ratio.high));
+        let low = if high.ends_with('%') { low.trim_end_matches(" %") } else { &low };
+        if ratio.excludes(1.0) {
+            return format!("Closest: {label}. {name} {change}, {low} to {high}: proven worse.");
+        }
         format!(
-            "No setting is proven better than {first}; {nature}: with {} {}{}.",
-            self.label(nearest),
-            self.objective_change(nearest),
-            self.objective_figures(nearest),
+            "Closest: {label}. {name} {change}, anywhere from {low} to {high}: no difference shown."
         )
+    }
+
+    /// The objective as tables name it: `p99`, or the goal's names where it is made of several figures.
+    fn objective_column(&self) -> String {
+        let metrics: BTreeSet<Metric> =
+            self.objective.iter().flatten().map(|(_, metric)| *metric).into_set();
+        match (self.objective.as_slice(), metrics.first()) {
+            ([_], Some(metric)) if metrics.len() == 1 => metric.column().to_owned(),
+            _ => self.objective_name(),
+        }
     }
 
     /// The first setting's broken conditions, and the improvement of `to` in each.
@@ -88,7 +112,7 @@ impl Judge<'_> {
         let mended = self.broken_by_first(kept).into_iter().map(|(broken, comparisons)| {
             let figures = self.against_first(to, (broken.workload, broken.metric));
             let change = comparison_words(&comparisons[&to]);
-            format!("{}; {} has {figures}, {change}", self.missed_words(broken), self.label(to))
+            format!("{}. {} has {figures}, {change}", self.missed_words(broken), self.label(to))
         });
         format!("{} is {}.", self.label(0), listed(mended))
     }
@@ -103,8 +127,7 @@ impl Judge<'_> {
         let words = listed(broken.iter().map(|(broken, _)| self.missed_words(broken)));
         let Some(nearest) = nearest else {
             return format!(
-                "{first} is {words}, and no setting that the limits leave was measured in full, so \
-                 stay with it."
+                "{first} is {words}. Stay with it: no setting that keeps the limits was measured in full."
             );
         };
         let changes = broken.iter().map(|(broken, comparisons)| {
@@ -112,8 +135,7 @@ impl Judge<'_> {
             format!("{figures}, {}", comparison_words(&comparisons[&nearest]))
         });
         format!(
-            "{first} is proven {words}, but no setting is proven to do better there, so stay \
-             with it; the nearest, {}, has {}.",
+            "{first} is proven {words}. Stay with it: no setting is proven to do better. Closest: {}, with {}.",
             self.label(nearest),
             listed(changes),
         )
@@ -151,7 +173,7 @@ impl Judge<'_> {
         let proven = Some(all(true)).filter(|words| !words.is_empty());
         let open = Some(all(false)).filter(|words| !words.is_empty());
         let proven = proven.map(|words| format!("It keeps {words}."));
-        let open = open.map(|words| format!("That it keeps {words} is not proven."));
+        let open = open.map(|words| format!("Not proven: that it keeps {words}."));
         proven.into_iter().chain(open).collect::<Vec<_>>().join(" ")
     }
 
@@ -178,7 +200,7 @@ impl Judge<'_> {
             |kept| self.missed_words(kept),
         );
         format!(
-            "No setting keeps every condition, so stay with {}: the nearest, {}, is {words}.",
+            "Stay with {}: no setting keeps every limit. Closest: {}, {words}.",
             self.label(0),
             self.label(nearest),
         )
@@ -214,10 +236,9 @@ impl Judge<'_> {
         let losses = figures.iter().zip(compared).filter_map(loss);
         // A proven loss comes before all others.
         match losses.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))) {
-            Some((true, _, words)) => format!("The largest proven cost: {words}."),
+            Some((true, _, words)) => format!("Largest proven cost: {words}."),
             Some((false, _, words)) => format!(
-                "None of {} other figures (rates, p99 and CPU cost) is proven worse; the worst estimate: \
-                 {words}.",
+                "None of {} other figures (rates, p99, CPU cost) is proven worse. Worst estimate: {words}.",
                 figures.len()
             ),
             None => String::new(),
@@ -267,7 +288,8 @@ impl Judge<'_> {
         let Some((first, own)) = middle(&pairs.collect::<Vec<_>>(), AVERAGE) else {
             return "no pair of figures".to_owned();
         };
-        let [own, first] = [own, first].map(|value| self.quantity(workload, metric, value));
+        let scale = Scale::of(metric, &self.results.workloads[workload].traffic, own.max(first));
+        let [own, first] = [own, first].map(|value| scale.with_unit(value));
         format!("{own} against {first}")
     }
 

@@ -5,7 +5,7 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use super::axis::Axis;
-use super::label::Labels;
+use super::label::{Labels, Name};
 use super::svg::{Anchor, Area, Plot, Point, Svg, TITLE_SIZE, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
@@ -23,6 +23,9 @@ const SHARES: [(f64, &str); 7] = [
 
 /// Positions of a line's name, best first: where lines are far apart.
 const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
+
+/// Most curves with lines to names that have no room beside them; the legend has them all.
+const MOST_LED: usize = 13;
 
 /// The axis is in seconds if its longest time is at least this.
 const SECONDS_FROM_NS: f64 = 5e9;
@@ -81,8 +84,8 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
         "title",
         &fitted(title, TITLE_SIZE, size.width()),
     );
-    let name = format!("round-trip time [{unit}], logarithmic");
-    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &name);
+    let title = format!("round-trip time [{unit}], logarithmic");
+    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &title);
 
     let drawn: Vec<Vec<Point>> =
         lines.iter().map(|line| points(line.times, top_share, at)).collect();
@@ -100,16 +103,25 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
                 points,
                 if view.is_recommended(line.setting) { "line chosen" } else { "line" },
             );
-            for share in NAME_SHARES {
-                let Some(time) = line.times.quantile(share) else { continue };
-                let beside = at(time, share);
-                if labels.place_beside(svg, beside, view.label(line.setting)) {
-                    break;
-                }
-            }
+            let places: Vec<Point> = NAME_SHARES
+                .into_iter()
+                .filter(|share| *share <= top_share)
+                .filter_map(|share| Some(at(line.times.quantile(share)?, share)))
+                .collect();
+            let is_led = size == Size::Wide && lines.len() <= MOST_LED;
+            name_curve(svg, &mut labels, view.label(line.setting), &places, is_led);
         });
     }
     Some(svg.finish())
+}
+
+/// Writes a curve's name beside one of its places, or, if it may be led there, farther away with a line.
+fn name_curve(svg: &mut Svg, labels: &mut Labels, text: &str, places: &[Point], is_led: bool) {
+    if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) || !is_led {
+        return;
+    }
+    let name = Name { text, class: "name", gap: 9.0 };
+    let _is_named = places.iter().any(|at| labels.place(svg, *at, name));
 }
 
 /// The distribution's steps as a line, without points that are too close to distinguish.

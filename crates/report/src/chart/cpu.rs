@@ -7,7 +7,7 @@ use latput_trial::metric::Scale;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
-use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, text_width, tick_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{self, interval};
 use crate::view::{CPU_PARTS, View, estimate};
@@ -21,6 +21,8 @@ struct Rows {
     size: Size,
     plot: Area,
     row_height: f64,
+    /// The hosts that are drawn, as indices of [`ROLES`].
+    hosts: Vec<usize>,
 }
 
 impl Rows {
@@ -28,16 +30,25 @@ impl Rows {
     const LINE: f64 = 15.0;
 
     /// `values` are the texts right of bars and whiskers.
-    fn new<'a>(size: Size, rows: usize, values: impl Iterator<Item = &'a str>) -> Self {
+    fn new(
+        view: &View<'_>,
+        size: Size,
+        cells: &[&Cell],
+        hosts: Vec<usize>,
+        values: &[String],
+    ) -> Self {
+        let names = cells.iter().map(|cell| text_width(view.label(cell.setting), FONT_SIZE));
+        let lines = Self::LINE * hosts.len() as f64;
         // On a phone the label is above its bars, not beside them.
         let (left, row_height) = match size {
-            Size::Wide => (134.0, 40.0),
-            Size::Narrow => (34.0, 56.0),
+            Size::Wide => ((names.fold(0.0, f64::max) + 46.0).clamp(90.0, 240.0), 10.0 + lines),
+            Size::Narrow => (34.0, 26.0 + lines),
         };
-        let bottom = 26.0 + row_height * rows as f64;
-        let right = size.width() - (widest(values) + 14.0).max(88.0);
+        let bottom = 26.0 + row_height * cells.len() as f64;
+        let values = widest(values.iter().map(String::as_str));
+        let right = size.width() - (values + 14.0).max(88.0);
         let plot = Area { left, top: 26.0, right, bottom };
-        Self { size, plot, row_height }
+        Self { size, plot, row_height, hosts }
     }
 
     fn height(&self) -> f64 {
@@ -45,9 +56,9 @@ impl Rows {
     }
 
     /// The middle of one host's line.
-    fn line(&self, row: usize, host: usize) -> f64 {
+    fn line(&self, row: usize, line: usize) -> f64 {
         let before = if self.size == Size::Wide { 12.5 } else { 26.0 };
-        self.plot.top + self.row_height * row as f64 + before + Self::LINE * host as f64
+        self.plot.top + self.row_height * row as f64 + before + Self::LINE * line as f64
     }
 
     fn x(&self, axis: &Axis, value: f64) -> f64 {
@@ -73,14 +84,15 @@ impl Rows {
         let top = self.plot.top + self.row_height * row as f64;
         if self.size == Size::Wide {
             let text = fitted(view.label(setting), FONT_SIZE, self.plot.left - 40.0);
-            svg.text(Point::new(self.plot.left - 34.0, top + 24.0), Anchor::End, class, &text);
+            let middle = top + self.row_height / 2.0;
+            svg.text(Point::new(self.plot.left - 34.0, middle + 4.0), Anchor::End, class, &text);
         } else {
             let text = fitted(view.label(setting), FONT_SIZE, self.size.width() - 8.0);
             svg.text(Point::new(4.0, top + 14.0), Anchor::Start, class, &text);
         }
-        for (host, (_, name)) in ROLES.iter().enumerate() {
-            let at = Point::new(self.plot.left - 6.0, self.line(row, host) + 4.0);
-            svg.text(at, Anchor::End, "small", name);
+        for (line, &host) in self.hosts.iter().enumerate() {
+            let at = Point::new(self.plot.left - 6.0, self.line(row, line) + 4.0);
+            svg.text(at, Anchor::End, "small", ROLES[host].1);
         }
     }
 }
@@ -105,15 +117,24 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
         .flatten()
         .map(|shares| total(&shares));
     let axis = Axis::from_zero(all, if size == Size::Wide { 5 } else { 4 })?;
-    let rows = Rows::new(size, cells.len(), std::iter::empty());
+    let is_known = |host: &usize| {
+        let of = |cell: &&Cell| shares(cell.setting, ROLES[*host].0);
+        cells.iter().filter_map(of).any(|shares| total(&shares) > 0.0)
+    };
+    let hosts: Vec<usize> = (0..ROLES.len()).filter(is_known).collect();
+    if hosts.is_empty() {
+        return None;
+    }
+    let rows = Rows::new(view, size, &cells, hosts, &[]);
     let title = format!("{}: busy CPU", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
     for (row, cell) in cells.iter().enumerate() {
         svg.group(&format!("row s{}", cell.setting), "", |svg| {
             rows.draw_label(svg, view, row, cell.setting);
-            for (host, (role, name)) in ROLES.into_iter().enumerate() {
-                let middle = rows.line(row, host);
+            for (line, &host) in rows.hosts.iter().enumerate() {
+                let (role, name) = ROLES[host];
+                let middle = rows.line(row, line);
                 let Some(parts) = shares(cell.setting, role) else {
                     let at = Point::new(rows.plot.left + 4.0, middle + 4.0);
                     svg.text(at, Anchor::Start, "small", "unknown");
@@ -150,7 +171,15 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
     let values =
         |cell: &&Cell| DEMANDS.map(|metric| Some(demand_text(estimate(cell, metric)?, &scale)));
     let values: Vec<String> = cells.iter().flat_map(values).flatten().collect();
-    let rows = Rows::new(size, cells.len(), values.iter().map(String::as_str));
+    let is_known = |host: &usize| {
+        let of = |cell: &&Cell| estimate(cell, DEMANDS[*host]).map(|demand| demand.value);
+        cells.iter().filter_map(of).any(|demand| demand > 0.0)
+    };
+    let hosts: Vec<usize> = (0..DEMANDS.len()).filter(is_known).collect();
+    if hosts.is_empty() {
+        return None;
+    }
+    let rows = Rows::new(view, size, &cells, hosts, &values);
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
@@ -158,9 +187,9 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
         let tip = demand_tip(view, cell, &scale);
         svg.group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
             rows.draw_label(svg, view, row, cell.setting);
-            for (host, metric) in DEMANDS.into_iter().enumerate() {
-                let middle = rows.line(row, host);
-                let Some(estimate) = estimate(cell, metric) else { continue };
+            for (line, &host) in rows.hosts.iter().enumerate() {
+                let middle = rows.line(row, line);
+                let Some(estimate) = estimate(cell, DEMANDS[host]) else { continue };
                 let x = rows.x(&axis, estimate.value);
                 let mut right = x + 4.0;
                 if let Some((low, high)) = interval(estimate) {

@@ -9,7 +9,19 @@ const FONT_SIZE: f64 = 12.0;
 #[derive(Debug)]
 pub(crate) struct Labels {
     room: Area,
-    taken: Vec<Area>,
+    marks: Vec<Area>,
+    names: Vec<Area>,
+    /// The lines to names, as small areas.
+    leaders: Vec<Area>,
+}
+
+/// A place for a name.
+struct Spot {
+    /// Where its text begins.
+    start: Point,
+    area: Area,
+    /// The end of the line to it, where it is not beside its point.
+    leader: Option<Point>,
 }
 
 /// A name to be placed.
@@ -24,21 +36,34 @@ pub(crate) struct Name<'a> {
 impl Labels {
     /// Labels stay inside `room`.
     pub(crate) fn new(room: Area) -> Self {
-        Self { room, taken: Vec::new() }
+        Self { room, marks: Vec::new(), names: Vec::new(), leaders: Vec::new() }
     }
 
     /// Keeps labels away from a mark of this radius.
     pub(crate) fn avoid(&mut self, at: Point, radius: f64) {
-        self.taken.push(around(at, radius));
+        self.marks.push(around(at, radius));
     }
 
     /// Writes `text` as near to `at` as there is room, at least `gap` pixels away, with a fine line
     /// to it if it is not beside it. Returns false and writes nothing if there is no room.
     pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
-        let Name { text, class, gap } = name;
+        let spot = self.spot(at, name, true).or_else(|| self.spot(at, name, false));
+        let Some(Spot { start, area, leader }) = spot else { return false };
+        if let Some(end) = leader {
+            svg.line(at, end, "leader");
+            self.leaders.extend(steps(at, end));
+        }
+        svg.text(start, Anchor::Start, name.class, name.text);
+        self.names.push(area);
+        true
+    }
+
+    /// The nearest place for a name; a `clear` one has no line through it, and its line goes through no name.
+    fn spot(&self, at: Point, Name { text, gap, .. }: Name<'_>, clear: bool) -> Option<Spot> {
         let width = text_width(text, FONT_SIZE);
-        for distance in [0.0, 7.0, 17.0, 31.0, 49.0].map(|more| gap + more) {
-            for (side_x, side_y) in SIDES {
+        for distance in DISTANCES.map(|more| gap + more) {
+            let between = if distance > gap + LEADER_FROM { &SIDES_BETWEEN[..] } else { &[] };
+            for &(side_x, side_y) in SIDES.iter().chain(between) {
                 let start = Point::new(
                     at.x + side_x * distance - (1.0 - side_x) / 2.0 * width,
                     at.y + side_y * (distance + if side_x == 0.0 { 3.0 } else { 0.0 }) + 4.0,
@@ -49,22 +74,24 @@ impl Labels {
                     right: start.x + width + 2.0,
                     bottom: start.y + 3.0,
                 };
-                if !self.room.holds(&area) || self.taken.iter().any(|taken| taken.overlaps(&area)) {
-                    continue;
+                let end = Point::new(
+                    at.x.clamp(area.left, area.right),
+                    at.y.clamp(area.top, area.bottom),
+                );
+                let leader = (distance > gap + LEADER_FROM).then_some(end);
+                let crosses = |end: Point| hit(&self.names, &steps(at, end));
+                let is_clear = !hit(&self.leaders, &[area]) && !leader.is_some_and(crosses);
+                if self.is_free(&area) && (is_clear || !clear) {
+                    return Some(Spot { start, area, leader });
                 }
-                if distance > gap + 10.0 {
-                    let end = Point::new(
-                        at.x.clamp(area.left, area.right),
-                        at.y.clamp(area.top, area.bottom),
-                    );
-                    svg.line(at, end, "leader");
-                }
-                svg.text(start, Anchor::Start, class, text);
-                self.taken.push(area);
-                return true;
             }
         }
-        false
+        None
+    }
+
+    fn is_free(&self, area: &Area) -> bool {
+        let area = std::slice::from_ref(area);
+        self.room.holds(&area[0]) && !hit(&self.marks, area) && !hit(&self.names, area)
     }
 
     /// Writes `text` beside a line at `at`, to the right or the left. Returns false without room.
@@ -77,15 +104,33 @@ impl Labels {
                 right: left + width + 2.0,
                 bottom: baseline + 3.0,
             };
-            if self.room.holds(&area) && !self.taken.iter().any(|taken| taken.overlaps(&area)) {
+            if self.is_free(&area) {
                 svg.text(Point::new(left, baseline), Anchor::Start, "name", text);
-                self.taken.push(area);
+                self.names.push(area);
                 return true;
             }
         }
         false
     }
 }
+
+/// Distances beyond the least one that are tried, nearest first.
+const DISTANCES: [f64; 10] = [0.0, 7.0, 17.0, 31.0, 49.0, 70.0, 95.0, 125.0, 160.0, 200.0];
+
+/// A name that is farther away than this has a line to its point.
+const LEADER_FROM: f64 = 10.0;
+
+/// Sides between those of [`SIDES`], for names with a line.
+const SIDES_BETWEEN: [(f64, f64); 8] = [
+    (1.0, -0.5),
+    (1.0, 0.5),
+    (-1.0, -0.5),
+    (-1.0, 0.5),
+    (0.5, -1.0),
+    (-0.5, -1.0),
+    (0.5, 1.0),
+    (-0.5, 1.0),
+];
 
 /// Sides of a point for a label, best first: right, left, above, below, then the corners.
 const SIDES: [(f64, f64); 8] = [
@@ -98,6 +143,27 @@ const SIDES: [(f64, f64); 8] = [
     (-1.0, -1.0),
     (-1.0, 1.0),
 ];
+
+/// A line as small areas, a few pixels apart.
+fn steps(from: Point, to: Point) -> Vec<Area> {
+    const EVERY: f64 = 3.0;
+    let length = (to.x - from.x).hypot(to.y - from.y);
+    let count = (length / EVERY).ceil().max(1.0);
+    let mut steps = Vec::new();
+    let mut idx = 1.0;
+    while idx < count {
+        let share = idx / count;
+        let at = Point::new(from.x + (to.x - from.x) * share, from.y + (to.y - from.y) * share);
+        steps.push(around(at, 1.0));
+        idx += 1.0;
+    }
+    steps
+}
+
+/// Whether any of `areas` overlaps any of `others`.
+fn hit(areas: &[Area], others: &[Area]) -> bool {
+    areas.iter().any(|area| others.iter().any(|other| area.overlaps(other)))
+}
 
 fn around(at: Point, radius: f64) -> Area {
     Area { left: at.x - radius, top: at.y - radius, right: at.x + radius, bottom: at.y + radius }
@@ -119,8 +185,33 @@ mod tests {
         for _ in 0..12 {
             assert!(labels.place(&mut svg, at, name));
         }
-        for (idx, area) in labels.taken.iter().enumerate() {
-            assert!(labels.taken[idx + 1..].iter().all(|other| !area.overlaps(other)));
+        check_apart(&labels);
+    }
+
+    #[test]
+    fn twelve_points_in_a_corner_all_have_names() {
+        for width in [Size::Wide.width(), Size::Narrow.width()] {
+            let room = Area { left: 52.0, top: 40.0, right: width - 14.0, bottom: 290.0 };
+            let mut labels = Labels::new(room);
+            let mut svg = Svg::new(Size::Wide, 340.0, "");
+            let at = |idx: usize| {
+                let (column, row) = ((idx % 3) as f64, (idx / 3) as f64);
+                Point::new(room.right - 20.0 * column, room.bottom - 18.0 * row)
+            };
+            (0..12).for_each(|idx| labels.avoid(at(idx), 6.0));
+            for idx in 0..12 {
+                let name = Name { text: "9000, 200us", class: "name", gap: 9.0 };
+                assert!(labels.place(&mut svg, at(idx), name), "{idx} at {width} px");
+            }
+            check_apart(&labels);
+        }
+    }
+
+    #[track_caller]
+    fn check_apart(labels: &Labels) {
+        for (idx, area) in labels.names.iter().enumerate() {
+            assert!(labels.room.holds(area));
+            assert!(labels.names[idx + 1..].iter().all(|other| !area.overlaps(other)));
         }
     }
 

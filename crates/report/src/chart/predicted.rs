@@ -3,7 +3,7 @@
 use latput_model::predicted::{Column, PredictedPoint};
 
 use super::axis::Axis;
-use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, text_width, tick_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::interval;
 use crate::prediction::error;
@@ -29,7 +29,9 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     let scale = Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
     let errors: Vec<String> = column.points.iter().map(error).collect();
     // On a phone the label is above its marks, not beside them.
-    let (left, row_height) = if size == Size::Wide { (110.0, 26.0) } else { (10.0, 40.0) };
+    let names = column.points.iter().map(|cell| text_width(view.label(cell.setting), FONT_SIZE));
+    let beside = (names.fold(0.0, f64::max) + 24.0).clamp(110.0, 240.0);
+    let (left, row_height) = if size == Size::Wide { (beside, 26.0) } else { (10.0, 40.0) };
     let right = size.width() - (widest(errors.iter().map(String::as_str)) + 18.0).max(70.0);
     let plot =
         Area { left, top: TOP, right, bottom: TOP + row_height * column.points.len() as f64 };

@@ -32,6 +32,9 @@ struct Mark<'a> {
 /// An axis whose ends differ by less than this share says so: what looks far apart is not.
 const MAGNIFIED_BELOW: f64 = 0.05;
 
+/// Distance of a hint below its title.
+const HINT_LINE: f64 = 15.0;
+
 /// Most settings with names beside their points; the legend has them all.
 const MOST_NAMES: usize = 24;
 
@@ -68,7 +71,7 @@ fn marks<'a>(view: &View<'a>, x: Choice, y: Choice) -> Vec<Mark<'a>> {
 }
 
 fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -> Option<String> {
-    let height = if size == Size::Wide { 400.0 } else { 340.0 };
+    let height = if size == Size::Wide { 410.0 } else { 370.0 };
     let ends = |estimate: &Estimate| {
         let (low, high) = interval(estimate).unwrap_or((estimate.value, estimate.value));
         [low, estimate.value, high]
@@ -78,7 +81,7 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
     let y_axis = Axis::holding(marks.iter().flat_map(|mark| ends(mark.y)), 6)?;
     let labels = y_axis.labels(divisor(view, y));
     let left = (widest(labels.iter().map(|(_, label)| label.as_str())) + 11.0).max(52.0);
-    let plot = Area { left, top: 40.0, right: size.width() - 14.0, bottom: height - 46.0 };
+    let plot = Area { left, top: 50.0, right: size.width() - 14.0, bottom: height - 58.0 };
     let title = format!("{} against {}", y.title(view), x.title(view));
     let mut svg = Svg::new(size, height, &title);
     let at = |x: f64, y: f64| {
@@ -105,13 +108,21 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
         let radius = if view.is_recommended(mark.setting) { 11.0 } else { 6.0 };
         labels.avoid(at(mark.x.value, mark.y.value), radius);
     }
+    // Below all marks and names.
     for mark in marks {
+        let (Some(across), Some(up)) = (interval(mark.x), interval(mark.y)) else { continue };
+        let centre = at(mark.x.value, mark.y.value);
+        let ellipse = ellipse(centre, at(across.0, up.0), at(across.1, up.1));
+        let tip = tip(view, mark, x, y);
+        svg.group(&setting_class(mark.setting), &tip, |svg| svg.path(&ellipse, "ellipse"));
+    }
+    // The recommended setting is placed first, so that it always has a name.
+    let mut order: Vec<&Mark<'_>> = marks.iter().collect();
+    order.sort_by_key(|mark| !view.is_recommended(mark.setting));
+    for mark in order {
         let tip = tip(view, mark, x, y);
         let centre = at(mark.x.value, mark.y.value);
         svg.group(&setting_class(mark.setting), &tip, |svg| {
-            if let (Some(x), Some(y)) = (interval(mark.x), interval(mark.y)) {
-                svg.path(&ellipse(centre, at(x.0, y.0), at(x.1, y.1)), "ellipse");
-            }
             svg.circle(centre, 3.5, "dot");
             if view.is_recommended(mark.setting) {
                 svg.circle(centre, 9.0, "ring");
@@ -143,10 +154,27 @@ fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y:
         svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick y", label);
     }
     let room = plot.right - 4.0;
-    let title = titled(&(y.0.title(view) + &magnified(y.1)), hint(y.0.metric, '↓', '↑'), room);
-    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &title);
-    let title = titled(&(x.0.title(view) + &magnified(x.1)), hint(x.0.metric, '←', '→'), room);
-    svg.text(Point::new(plot.right, plot.bottom + 38.0), Anchor::End, "title", &title);
+    let title = y.0.title(view) + &magnified(y.1);
+    draw_title(
+        svg,
+        (Point::new(4.0, 16.0), Anchor::Start),
+        &title,
+        &hint(y.0.metric, '↓', '↑'),
+        room,
+    );
+    let title = x.0.title(view) + &magnified(x.1);
+    let at = Point::new(plot.right, plot.bottom + 36.0);
+    draw_title(svg, (at, Anchor::End), &title, &hint(x.0.metric, '←', '→'), room);
+}
+
+/// Writes the title of an axis with its hint: in one line, or the hint below where there is no room.
+fn draw_title(svg: &mut Svg, (at, anchor): (Point, Anchor), title: &str, hint: &str, room: f64) {
+    let whole = format!("{title} {hint}");
+    if text_width(&whole, TITLE_SIZE) <= room {
+        return svg.text(at, anchor, "title", whole.trim_end());
+    }
+    svg.text(at, anchor, "title", &fitted(title, TITLE_SIZE, room));
+    svg.text(Point::new(at.x, at.y + HINT_LINE), anchor, "small", hint);
 }
 
 /// What an axis says that shows differences of a few per cent over its whole length.
@@ -162,22 +190,13 @@ fn divisor(view: &View<'_>, choice: Choice) -> f64 {
     view.scale(choice.workload, choice.metric).divisor
 }
 
-/// The better direction of an axis, in words, longest first.
-fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
+/// The better direction of an axis; empty where neither is better.
+fn hint(metric: Metric, lower: char, higher: char) -> String {
     match metric.preferred_direction() {
-        PreferredDirection::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
-        PreferredDirection::Lower => [format!(" {lower} less is better"), format!(" {lower}")],
-        PreferredDirection::Neither => [String::new(), String::new()],
+        PreferredDirection::Higher => format!("{higher} more is better"),
+        PreferredDirection::Lower => format!("{lower} less is better"),
+        PreferredDirection::Neither => String::new(),
     }
-}
-
-/// A title with the longest hint that fits.
-fn titled(title: &str, hints: [String; 2], room: f64) -> String {
-    let [long, short] = hints;
-    if text_width(&format!("{title}{long}"), TITLE_SIZE) <= room {
-        return format!("{title}{long}");
-    }
-    fitted(title, TITLE_SIZE, room - text_width(&short, TITLE_SIZE)) + &short
 }
 
 /// An ellipse of four quarters, because the ends of an interval may differ in their distance from

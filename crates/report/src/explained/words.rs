@@ -32,7 +32,7 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
         text.push_str(&moves(kind, model));
     }
     text.push_str(
-        "Wake-ups are not counted: their cost is in that of the packets and interrupts that they come with.\n",
+        "Wake-ups are not counted: the packets and interrupts that cause them include their cost.\n",
     );
     text
 }
@@ -46,7 +46,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let _ =
         write!(text, "  The system under test is busy for {:.1} % of one CPU{busiest}", busy / 1e7);
     if it.is_shared {
-        text.push_str(". What takes it is not known: other work ran there (check `other-work`)\n");
+        text.push_str(". Other programs ran there (check `other-work`), so its use is not known\n");
         return;
     }
     text.push_str(", of which\n");
@@ -126,8 +126,7 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
 
 /// The effect of knob changes, estimated from the costs.
 fn moves(kind: &str, model: &CostModel) -> String {
-    let mut text =
-        format!("If a knob moved, on the system under test, in a middling cell of {kind}:\n");
+    let mut text = format!("What a change would do (typical {kind} run):\n");
     for fitted in &model.terms {
         let Some(knob) = fitted.term.moved_by() else { continue };
         let plural = fitted.term.plural();

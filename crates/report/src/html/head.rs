@@ -9,7 +9,9 @@ use latput_trial::{Results, Row};
 use latput_units::text;
 use serde::Serialize;
 
+use super::prose::{Pieces, code_and_prose};
 use crate::format;
+use crate::next::SIMULATED;
 use crate::printable::printable;
 
 /// Kinds of failed checks that a banner names.
@@ -20,6 +22,8 @@ pub(crate) struct Head {
     /// `2026-11-24 02:30 UTC, 4 min`; `None` if no trial has a time.
     when: Option<String>,
     testbed: String,
+    /// Titles of the facts of hosts: of those that at least one host has.
+    columns: Vec<&'static str>,
     hosts: Vec<HeadHost>,
     banners: Vec<Banner>,
 }
@@ -27,28 +31,46 @@ pub(crate) struct Head {
 /// One host in a line.
 #[derive(Debug, Serialize)]
 struct HeadHost {
+    /// Empty where the name says it.
     role: &'static str,
     name: String,
-    /// `eth2: ice, 25 Gbit/s`.
-    nic: String,
-    kernel: String,
-    cpu: String,
+    /// One for each column.
+    facts: Vec<String>,
 }
 
 /// Something to know before a figure is read.
 #[derive(Debug, Serialize)]
 struct Banner {
     title: &'static str,
-    text: String,
+    text: Pieces,
 }
+
+impl Banner {
+    fn new(title: &'static str, text: &str) -> Self {
+        Self { title, text: code_and_prose(text) }
+    }
+}
+
+/// The facts of a host in the head.
+const COLUMNS: [&str; 3] = ["NIC", "kernel", "CPU"];
 
 impl Head {
     pub(crate) fn new(results: &Results) -> Self {
         let banners = [not_measured(results), imported(results), failed_checks(results)];
+        let facts: Vec<[String; 3]> =
+            results.hosts.iter().map(|host| facts(results, host)).collect();
+        let known: Vec<usize> =
+            (0..COLUMNS.len()).filter(|&idx| facts.iter().any(|of| !of[idx].is_empty())).collect();
+        let host = |(host, facts): (&HostFacts, &[String; 3])| HeadHost {
+            role: role(host),
+            name: printable(&host.host),
+            facts: known.iter().map(|&idx| facts[idx].clone()).collect(),
+        };
         Self {
             when: when(results),
             testbed: printable(&results.testbed),
-            hosts: results.hosts.iter().map(head_host).collect(),
+            columns: known.iter().map(|&idx| COLUMNS[idx]).collect(),
+            hosts: results.hosts.iter().zip(&facts).map(host).collect(),
             banners: banners.into_iter().flatten().collect(),
         }
     }
@@ -75,29 +97,34 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-fn head_host(host: &HostFacts) -> HeadHost {
+/// The role of a host in words; empty where its name is its role.
+fn role(host: &HostFacts) -> &'static str {
+    if host.host == host.role.name() {
+        return "";
+    }
+    match host.role {
+        Role::Sut => "system under test",
+        Role::Generator => "generator",
+        Role::Observer => "observer",
+    }
+}
+
+/// NIC (`eth2: ice, 25 Gbit/s`), kernel and CPU; empty where unknown. A simulated host has no interface.
+fn facts(results: &Results, host: &HostFacts) -> [String; 3] {
     let fact = |name: &str| {
         let fact = host.facts.iter().find(|(key, _)| key == name);
         fact.map(|(_, value)| printable(value)).filter(|value| value != "unknown")
     };
-    let known = |parts: [Option<String>; 2]| parts.into_iter().flatten().collect::<Vec<_>>();
-    let nic = known([fact("driver"), fact("speed")]).join(", ");
-    let interface = printable(&host.interface);
-    HeadHost {
-        role: match host.role {
-            Role::Sut => "system under test",
-            Role::Generator => "generator",
-            Role::Observer => "observer",
-        },
-        name: printable(&host.host),
-        nic: [interface, nic]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect::<Vec<_>>()
-            .join(": "),
-        kernel: fact("kernel").unwrap_or_default(),
-        cpu: fact("cpu model").unwrap_or_default(),
-    }
+    let details: Vec<String> = ["driver", "speed"].into_iter().filter_map(fact).collect();
+    let interface = Some(printable(&host.interface)).filter(|_| !is_simulator(results));
+    let details = Some(details.join(", ")).filter(|details| !details.is_empty());
+    let nic: Vec<String> =
+        interface.into_iter().chain(details).filter(|it| !it.is_empty()).collect();
+    [nic.join(": "), fact("kernel").unwrap_or_default(), fact("cpu model").unwrap_or_default()]
+}
+
+fn is_simulator(results: &Results) -> bool {
+    results.testbed.starts_with(SIMULATED)
 }
 
 /// Whether the CPU times of a trial are a simulator's.
@@ -107,23 +134,20 @@ fn is_simulated(row: &Row) -> bool {
 }
 
 fn not_measured(results: &Results) -> Option<Banner> {
-    if results.rows.iter().any(is_simulated) || results.testbed.starts_with("sim:") {
-        let text = "No host was measured. Every figure is a prediction of the simulator: measure before \
-                    a host is changed.";
-        return Some(Banner { title: "Simulated", text: text.to_owned() });
+    if results.rows.iter().any(is_simulated) || is_simulator(results) {
+        let text =
+            "The simulator predicted every figure. Measure your hosts before you change them.";
+        return Some(Banner::new("Simulated", text));
     }
     let program = results.testbed.strip_prefix("import:")?;
-    let text = format!(
-        "latput measured nothing: every figure is what a file of {} said.",
-        printable(program)
-    );
-    Some(Banner { title: "Imported", text })
+    let text =
+        format!("Every figure is from a file of {}. latput measured nothing.", printable(program));
+    Some(Banner::new("Imported", &text))
 }
 
 fn imported(results: &Results) -> Option<Banner> {
-    let text = "These trials came out of a report, and anybody can have edited them. Nothing was measured \
-                here.";
-    results.is_imported().then(|| Banner { title: "Imported from a report", text: text.to_owned() })
+    let text = "These trials are from a report. Anybody can have edited them.";
+    results.is_imported().then(|| Banner::new("Imported from a report", text))
 }
 
 fn failed_checks(results: &Results) -> Option<Banner> {
@@ -147,9 +171,9 @@ fn failed_checks(results: &Results) -> Option<Banner> {
     let more = names.len().saturating_sub(NAMED_CHECKS);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let text = format!(
-        "{trials} of {}: {}{more}. What they mean is below, under \"What to be careful about\".",
+        "{trials} of {}: {}{more}. See Warnings below.",
         format::count(results.rows.len(), "trial"),
         told.join(", "),
     );
-    (trials > 0).then_some(Banner { title: "Checks failed", text })
+    (trials > 0).then(|| Banner::new("Checks failed", &text))
 }

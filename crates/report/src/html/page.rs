@@ -3,38 +3,36 @@
 use std::collections::BTreeSet;
 
 use latput_model::Prediction;
-use latput_trial::metric::PreferredDirection;
-use latput_trial::observation::Role;
-use latput_trial::{Metric, Results};
+use latput_trial::Metric;
 use latput_units::IntoSet;
 use serde::Serialize;
 
 use super::head::Head;
+use super::method::method;
+use super::prose::{Pieces, code_and_prose};
 use super::tables::{self, Table};
+use super::trade_offs::{TradeOffs, trade_offs};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::series::series;
-use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
 use crate::table::sentence;
-use crate::view::{CPU_PARTS, SetCommand, View, cpu_sources, rate_metric};
+use crate::view::{CPU_PARTS, SetCommand, View};
 use crate::{chart, format, next, prediction};
-
-/// Approximate number of marks in all trade-off pictures together. One is drawn for every pair of
-/// figures, so this limits the size of files with many settings.
-const MOST_MARKS: usize = 1200;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
     title: String,
     subtitle: String,
     head: Head,
-    shortage: Option<String>,
+    shortage: Option<Pieces>,
     answer: Option<RecommendationPanel>,
     knobs: String,
+    /// The sections of the page, each with the place of its heading.
+    contents: Vec<(&'static str, &'static str)>,
     legend: Vec<LegendEntry>,
-    tradeoff: Tradeoff,
+    tradeoff: TradeOffs,
     cpu: Vec<CpuPanel>,
     cpu_parts: [&'static str; 5],
     cdfs: Vec<String>,
@@ -52,8 +50,8 @@ pub(crate) struct Page {
     read_back: Vec<NamedList>,
     hosts: Vec<NamedList>,
     workloads: Vec<NamedList>,
-    method: Vec<(String, String)>,
-    definitions: Vec<(String, String, String)>,
+    method: Vec<(&'static str, Pieces)>,
+    definitions: Vec<(&'static str, &'static str, Pieces)>,
 }
 
 /// The marks that occur in the tables; only these are explained.
@@ -70,13 +68,20 @@ struct RecommendationPanel {
     words: String,
     setting: Option<String>,
     /// The headline, in pieces like `reason`.
-    sentence: Vec<(bool, String)>,
-    goal: Option<String>,
-    /// Sentences as pieces, each with whether it is code (between backticks).
-    reason: Vec<Vec<(bool, String)>>,
+    sentence: Pieces,
+    goal: Option<Pieces>,
+    reason: Vec<Pieces>,
     commands: Vec<(String, String)>,
     is_lab: bool,
-    next: Vec<next::NextLine>,
+    next: Vec<NextStep>,
+}
+
+/// A line under the recommendation.
+#[derive(Debug, Serialize)]
+struct NextStep {
+    name: &'static str,
+    command: Option<String>,
+    note: Option<Pieces>,
 }
 
 #[derive(Debug, Serialize)]
@@ -86,21 +91,6 @@ struct LegendEntry {
     label: String,
     recommended: bool,
     first: bool,
-}
-
-/// The trade-off pictures and the choices between them.
-#[derive(Debug, Serialize)]
-struct Tradeoff {
-    x: Vec<String>,
-    y: Vec<String>,
-    panels: Vec<Panel>,
-}
-
-#[derive(Debug, Serialize)]
-struct Panel {
-    x: usize,
-    y: usize,
-    svg: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -113,7 +103,7 @@ struct CpuPanel {
 #[derive(Debug, Serialize)]
 struct Predicted {
     by: String,
-    conclusion: Vec<String>,
+    conclusion: Vec<Pieces>,
     panels: Vec<PredictedPanel>,
 }
 
@@ -127,8 +117,8 @@ struct PredictedPanel {
 #[derive(Debug, Serialize)]
 struct FoldedRemark {
     title: String,
-    digest: Vec<(bool, String)>,
-    full: Vec<Vec<(bool, String)>>,
+    digest: Pieces,
+    full: Vec<Pieces>,
 }
 
 /// A list of names and values with a title.
@@ -142,7 +132,7 @@ impl Page {
     pub(crate) fn new(view: &View<'_>, predicted: Option<&Prediction>) -> Self {
         let results = view.results;
         let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
-        Self {
+        let mut page = Self {
             title: printable(&results.name),
             subtitle: format!(
                 "{}, {}, {}, {}",
@@ -152,9 +142,10 @@ impl Page {
                 format::count(results.rows.len(), "trial"),
             ),
             head: Head::new(results),
-            shortage: view.shortage(),
+            shortage: view.shortage().map(|text| code_and_prose(&text)),
             answer: answer(view),
             knobs: view.knobs.clone(),
+            contents: Vec::new(),
             legend: legend(view),
             tradeoff: trade_offs(view),
             cpu: workloads
@@ -194,7 +185,26 @@ impl Page {
             workloads: workloads_in_full(view),
             method: method(view),
             definitions: definitions(view, &workloads),
-        }
+        };
+        page.contents = page.contents();
+        page
+    }
+
+    /// The sections that are not empty, in their order.
+    fn contents(&self) -> Vec<(&'static str, &'static str)> {
+        let sections = [
+            (!self.figures.is_empty(), "figures", "Figures"),
+            (!self.differences.is_empty(), "differences", "Differences"),
+            (!self.tradeoff.panels.is_empty(), "trade-off", "Trade-off"),
+            (!self.cdfs.is_empty(), "latency", "Latency"),
+            (!self.cpu.is_empty(), "cpu", "CPU"),
+            (!self.series.is_empty(), "over-time", "Over time"),
+            (self.predicted.is_some(), "predicted", "Predicted beside measured"),
+            (!self.remarks.is_empty(), "warnings", "Warnings"),
+            (true, "method", "How it was measured"),
+        ];
+        let present = sections.into_iter().filter(|(is_present, ..)| *is_present);
+        present.map(|(_, place, title)| (place, title)).collect()
     }
 }
 
@@ -205,11 +215,16 @@ fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
     let command = |SetCommand { hosts, line }| (hosts, line);
     let commands: Vec<_> = view.recommended_commands().into_iter().map(command).collect();
     let next = if commands.is_empty() { Vec::new() } else { next::lines(view.results) };
+    let step = |line: next::NextLine| NextStep {
+        name: line.name,
+        command: line.command,
+        note: line.note.map(code_and_prose),
+    };
     Some(RecommendationPanel {
         words,
         setting,
         sentence: code_and_prose(&sentence(headline)),
-        goal: advice.map(|advice| advice.goal.clone()),
+        goal: advice.map(|advice| code_and_prose(&advice.goal)),
         reason: advice
             .iter()
             .flat_map(|advice| &advice.reason)
@@ -217,7 +232,7 @@ fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
             .collect(),
         commands,
         is_lab: view.is_lab(),
-        next,
+        next: next.into_iter().map(step).collect(),
     })
 }
 
@@ -228,7 +243,10 @@ fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
     };
     Predicted {
         by: printable(&predicted.by),
-        conclusion: prediction::conclusion(predicted),
+        conclusion: prediction::conclusion(predicted)
+            .iter()
+            .map(|line| code_and_prose(line))
+            .collect(),
         panels: predicted.columns.iter().map(panel).filter(|panel| !panel.svg.is_empty()).collect(),
     }
 }
@@ -241,12 +259,12 @@ fn folded(remark: Remark) -> FoldedRemark {
     }
 }
 
-/// Splits a text at backticks; every other piece is code.
-fn code_and_prose(text: &str) -> Vec<(bool, String)> {
-    text.split('`').enumerate().map(|(idx, piece)| (idx % 2 == 1, piece.to_owned())).collect()
-}
-
+/// The key of the colours; empty with one setting.
 fn legend(view: &View<'_>) -> Vec<LegendEntry> {
+    let settings = view.settings();
+    if settings.len() < 2 {
+        return Vec::new();
+    }
     let entry = |setting| LegendEntry {
         class: crate::chart::setting_class(setting),
         setting,
@@ -254,68 +272,7 @@ fn legend(view: &View<'_>) -> Vec<LegendEntry> {
         recommended: view.is_recommended(setting),
         first: setting == 0,
     };
-    view.settings().into_iter().map(entry).collect()
-}
-
-/// The first picture, for wide and narrow screens.
-pub(super) fn first_trade_off(view: &View<'_>) -> Option<String> {
-    let panel = trade_offs(view).panels.into_iter().next()?;
-    (!panel.svg.is_empty()).then_some(panel.svg)
-}
-
-/// Horizontal axes have rates and costs, vertical axes latencies. The first of each makes the first
-/// picture: bulk goodput against the tail of a single request.
-fn trade_offs(view: &View<'_>) -> Tradeoff {
-    let mut x = Vec::new();
-    let mut y = Vec::new();
-    for (workload, described) in view.workloads() {
-        let present = view.metrics(workload);
-        let choices = |metrics: &[Metric]| -> Vec<Choice> {
-            let known = metrics.iter().filter(|metric| present.contains(metric));
-            known.map(|&metric| Choice { workload, metric }).collect()
-        };
-        let own = |better| -> Vec<Metric> {
-            let own = view.custom_metrics(workload).into_iter();
-            own.filter(|metric| metric.preferred_direction() == better).collect()
-        };
-        x.extend(choices(&own(PreferredDirection::Higher)));
-        y.extend(choices(&own(PreferredDirection::Lower)));
-        x.extend(choices(&[rate_metric(&described.traffic)]));
-        y.extend(choices(&[
-            Metric::LatencyNsP99,
-            Metric::LatencyNsP50,
-            Metric::LatencyNsP999,
-            Metric::ProbeNsP99,
-            Metric::ProbeNsP50,
-            Metric::LossRatio,
-            Metric::JitterNs,
-            Metric::TcpRttNsP99,
-            Metric::TcpRttNsP50,
-        ]));
-    }
-    let is_bulk = |choice: &Choice| view.traffic(choice.workload).is_bulk();
-    x.sort_by_key(|choice| !is_bulk(choice));
-    for (workload, _) in view.workloads() {
-        for metric in [Metric::SutServiceDemandUs, Metric::SutPacketCpuNs] {
-            if view.metrics(workload).contains(&metric) {
-                x.push(Choice { workload, metric });
-            }
-        }
-    }
-    let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 7);
-    x.truncate(most);
-    y.truncate(most);
-    let panels = y.iter().enumerate().flat_map(|(y_idx, &y)| {
-        let panel = move |(x_idx, &x): (usize, &Choice)| Panel {
-            x: x_idx,
-            y: y_idx,
-            svg: tradeoff(view, x, y),
-        };
-        x.iter().enumerate().map(panel)
-    });
-    let panels = panels.collect();
-    let names = |choices: &[Choice]| choices.iter().map(|choice| choice.name(view)).collect();
-    Tradeoff { x: names(&x), y: names(&y), panels }
+    settings.into_iter().map(entry).collect()
 }
 
 fn cdfs(view: &View<'_>, workload: usize) -> Vec<String> {
@@ -397,93 +354,9 @@ fn workloads_in_full(view: &View<'_>) -> Vec<NamedList> {
         .collect()
 }
 
-fn method(view: &View<'_>) -> Vec<(String, String)> {
-    let results = view.results;
-    let mut lines = vec![
-        (
-            "Order",
-            format!(
-                "{} of {} planned trials in {}, the order within each drawn from seed {}",
-                results.rows.len(),
-                results.planned_trials,
-                format::count(view.blocks(), "block"),
-                results.seed
-            ),
-        ),
-        (
-            "Intervals",
-            format!(
-                "{} confidence; means with Student's t, percentiles as medians over runs with \
-                 order-statistic intervals, never averaged; wanted ±{} of a rate",
-                format::percent(results.confidence),
-                format::percent(results.half_width)
-            ),
-        ),
-    ];
-    lines.extend(meanings(results));
-    if view.shares_kernel() {
-        lines.push((
-            "Hosts on one kernel",
-            "each host is held to its own CPUs, so its CPU time is that of those CPUs; the parts are \
-             checked against the machine's total in every trial (check cpu-parts-add-up)"
-                .to_owned(),
-        ));
-    }
-    for host in &results.hosts {
-        let role = match host.role {
-            Role::Sut => "SUT",
-            Role::Generator => "generator",
-            Role::Observer => "observer",
-        };
-        if let Some(ratio) = view.sampling_ratio(&host.host) {
-            let text = format!(
-                "{} of one CPU on {} ({role})",
-                format::percent(ratio),
-                printable(&host.host)
-            );
-            lines.push(("Cost of sampling", text));
-        }
-    }
-    lines.push(("latput", printable(&results.latput_version)));
-    lines.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
-}
-
-/// Explanations of the figures.
-fn meanings(results: &Results) -> [(&'static str, String); 4] {
-    [
-        (
-            "Differences",
-            "ratios to the first setting, paired within blocks, interval on their logarithms"
-                .to_owned(),
-        ),
-        (
-            "Busy CPU",
-            format!(
-                "user + system + irq + softirq of all CPUs of a host, {}; time that the hypervisor took \
-                 is not in it; kernel threads are in system",
-                cpu_sources(results)
-            ),
-        ),
-        (
-            "Service demand",
-            "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput; \
-             netperf's own figure, from clock ticks, is `sut_netperf_demand_us`"
-                .to_owned(),
-        ),
-        (
-            "Latency",
-            "every transaction of the measurement window, after the warm-up was cut, in a histogram \
-             whose buckets are at most 0.1 % wide"
-                .to_owned(),
-        ),
-    ]
-}
-
-fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {
+fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(&'static str, &'static str, Pieces)> {
     let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).into_set();
-    let row = |metric: Metric| {
-        let short = metric.column().to_owned();
-        (short, metric.name().to_owned(), metric.row().definition.to_owned())
-    };
+    let row =
+        |metric: Metric| (metric.column(), metric.name(), code_and_prose(metric.row().definition));
     used.into_iter().map(row).collect()
 }

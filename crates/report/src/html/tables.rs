@@ -22,6 +22,8 @@ struct Column {
     name: &'static str,
     unit: String,
     tip: String,
+    /// `↑` if more is better, `↓` if less is; empty for a figure that only describes.
+    better: &'static str,
     /// `main` is always shown, `more` only if all figures are wanted.
     group: &'static str,
 }
@@ -78,14 +80,16 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
     };
     let metrics: Vec<Metric> = view.metrics(workload).into_iter().filter(known).collect();
     let mut table = table(view, workload, &metrics, |_, measured, metric| {
-        let Some(ratio) =
+        let change = |metric: Metric| {
             measured.against_first.get(&metric).filter(|ratio| ratio.value.is_finite())
-        else {
-            return unknown();
         };
+        let Some(ratio) = change(metric) else { return unknown() };
         let text = format::change(ratio.value);
+        let demand = demand_of(metric).and_then(change);
         // What prints as no change gets no mark, even where it is proven.
-        let is_shown = ratio.excludes(1.0) && text != format::change(1.0);
+        let is_shown = ratio.excludes(1.0)
+            && text != format::change(1.0)
+            && demand.is_none_or(|demand| (demand.value > 1.0) == (ratio.value > 1.0));
         let (class, mark) = match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
             (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
             (PreferredDirection::Higher, true, true) | (PreferredDirection::Lower, true, false) => {
@@ -109,6 +113,16 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
     (!table.rows.is_empty() && !metrics.is_empty()).then_some(table)
 }
 
+/// The service demand that says what a busy CPU means: a CPU that is busier because more traffic flows is
+/// no loss, and one that idles because less flows is no gain.
+fn demand_of(metric: Metric) -> Option<Metric> {
+    match metric {
+        Metric::SutCpuBusyRatio => Some(Metric::SutServiceDemandUs),
+        Metric::GeneratorCpuBusyRatio => Some(Metric::GeneratorServiceDemandUs),
+        _ => None,
+    }
+}
+
 fn table(
     view: &View<'_>,
     workload: usize,
@@ -119,6 +133,11 @@ fn table(
         name: metric.column(),
         unit: view.scale(workload, metric).unit.to_owned(),
         tip: format!("{} ({metric})", metric.phrase()),
+        better: match metric.preferred_direction() {
+            PreferredDirection::Higher => "↑",
+            PreferredDirection::Lower => "↓",
+            PreferredDirection::Neither => "",
+        },
         group: group(metric),
     });
     let rows = view.cells(workload).into_iter().map(|measured| HtmlRow {

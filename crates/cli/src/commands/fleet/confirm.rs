@@ -155,8 +155,8 @@ impl Args {
         let results = db.load_chosen(run)?;
         if self.setting.is_none() && results.is_imported() {
             return Err(wrong(
-                "it was imported from a report, and anybody can have edited it: look at its settings, and name one with \
-                 --setting"
+                "it was imported from a report, and anybody can have edited it. Check its settings, then name one \
+                 with --setting"
                     .to_owned(),
             ));
         }

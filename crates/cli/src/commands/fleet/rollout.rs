@@ -187,19 +187,17 @@ impl Args {
         self.soak.saturating_add(self.fleet.timeout().saturating_mul(4))
     }
 
-    /// Refuses a time to confirm that ends before the stages do.
+    /// Refuses a time to confirm that ends before the stages do: each has its soak and four times `--timeout`.
     fn check_times(&self) -> Result<(), CliError> {
         let stages = u64::try_from(self.steps().len()).unwrap_or(u64::MAX);
         let needed = self.stage_within().saturating_mul(stages);
         if self.confirm_within >= needed {
             return Ok(());
         }
+        let seconds = needed.as_ns().div_ceil(1_000_000_000);
         Err(CliError::usage(format!(
-            "--confirm-within {} ends before the {stages} stages may: each has its soak ({}) and four times --timeout \
-             ({}), so give at least {needed}",
-            self.confirm_within,
-            self.soak,
-            self.fleet.timeout()
+            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`",
+            seconds.div_ceil(60)
         )))
     }
 }

@@ -78,7 +78,7 @@ impl WantedArgs {
         let results = ResultsDb::open(path)?.load_chosen(self.run)?;
         if self.setting.is_none() && results.is_imported() {
             return Err(CliError::usage(format!(
-                "{file} was imported from a report, and anybody can have edited it: look at its settings, and name \
+                "{file} was imported from a report, and anybody can have edited it. Check its settings, then name \
                  one with --setting"
             )));
         }

@@ -45,8 +45,8 @@ pub(super) fn contents(
             let found = profiles(root, interface)?;
             let [profile] = found.as_slice() else {
                 let message = format!(
-                    "{} profiles in {PROFILES} name {interface}, and one must: give `connection.interface-name` \
-                     to one, or use --format systemd-link",
+                    "{} profiles in {PROFILES} name {interface}. Set `connection.interface-name` in exactly one, \
+                     or use --format systemd-link",
                     found.len()
                 );
                 return Err(CliError::new(Code::Failed, message));

@@ -62,8 +62,8 @@ impl Args {
         let marked = results.rows.iter().filter(is_marked).count();
         if marked > 0 {
             output::remark(&format!(
-                "{marked} of {} trials failed a check (`latput report` says which): a twin of a host that was \
-                 busy with other work predicts nothing",
+                "{marked} of {} trials failed a check (`latput report` says which). A twin of a disturbed host \
+                 predicts nothing",
                 results.rows.len()
             ));
         }
@@ -103,7 +103,8 @@ fn in_words(found: &Twin, file: &str) -> String {
     }
     if found.in_sample.is_some_and(|errors| errors.median > POOR) {
         text.push_str(
-            "It does not describe these rows: they are too noisy, or something happens there that is not simulated.\n",
+            "It does not describe these rows: they are too noisy, or something happens there that is not \
+             simulated.\n",
         );
     }
     let _ = writeln!(text, "predict a plan: latput run PLAN --on sim:{file}");

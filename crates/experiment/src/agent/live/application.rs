@@ -59,7 +59,9 @@ impl Application {
             return Ok(());
         }
         let socket = self.rights.open_statsd(path).map_err(|error| {
-            format!("cannot make the socket {path} ({error}): name a path in a folder that is there, where no other file is")
+            format!(
+                "cannot make the socket {path} ({error}). Name a new path in an existing folder"
+            )
         })?;
         let totals = Arc::new(Mutex::new(Totals::of(&endpoint.figures)));
         let read = {

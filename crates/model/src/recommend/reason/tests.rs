@@ -25,8 +25,7 @@ fn a_proven_setting_is_told_with_its_figures_and_the_interval_of_the_limit() {
     assert_eq!(
         reason(LIMITED, &[&[1e5], &[5e4]], &[STEADY, STEADY]),
         [
-            "With `b` instead of `a` latency_ns_p99 is 50 % lower (interval 50 to 50 % lower at 99 %): 50.0 us \
-             against 100 us in `s` (geometric means of 5 pairs).",
+            "With `b` instead of `a`: 50.0 us against 100 us in `s` (geometric means of 5 pairs).",
             "It keeps `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: 979 Mbit/s to 1.02 Gbit/s).",
         ]
     );
@@ -49,7 +48,7 @@ fn a_limit_is_kept_with_the_evidence_that_there_is() {
     let once = &[1e9, f64::NAN, f64::NAN, f64::NAN, f64::NAN];
     assert_eq!(
         of_limit("9e8", &[&[1e9], once]),
-        "That it keeps `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval) is not proven."
+        "Not proven: that it keeps `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval)."
     );
 }
 
@@ -63,11 +62,11 @@ fn a_lower_rate_and_more_latency_are_costs_and_what_stays_is_none() {
     // Of two proven figures the first, the latency, is tested at half of 1 %, and the other at all of it (Holm).
     assert_eq!(
         cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 0.9e9]),
-        "The largest proven cost: throughput_bps in `s` is 10 % lower (interval 10 to 10 % lower at 99 %)."
+        "Largest proven cost: throughput_bps in `s` is 10 % lower (interval 10 to 10 % lower at 99 %)."
     );
     assert_eq!(
         cost("maximize throughput_bps", [5e4, 1e5], [0.9e9, 1e9]),
-        "The largest proven cost: latency_ns_p99 in `s` is 2.00 times as high (interval 2.00 to 2.00 times as high \
+        "Largest proven cost: latency_ns_p99 in `s` is 2.00 times as high (interval 2.00 to 2.00 times as high \
          at 99.5 %)."
     );
     assert_eq!(cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 1e9]), "");
@@ -82,8 +81,7 @@ fn several_workloads_are_told_each_with_its_change() {
     assert_eq!(
         recommendation(&made, &goal).unwrap().reason,
         [
-            "With `b` instead of `a` latency_ns_p99 (geometric mean over workloads) is 50 % lower (interval 50 to \
-             50 % lower at 98 %): 50.0 us against 100 us in `x`, 50 % lower; 50.0 us against 100 us in `y`, 50 % \
+            "With `b` instead of `a`: 50.0 us against 100 us in `x`, 50 % lower; 50.0 us against 100 us in `y`, 50 % \
              lower."
         ]
     );
@@ -95,15 +93,16 @@ fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest
     let rates: &[&[f64]] = &[&[1e9], &[0.8e9, 2.4e9, 0.8e9, 2.4e9, 1.6e9]];
     let goal = "minimize latency_ns_p99 where throughput_bps >= 1.2e9";
     let [found] = &reason(goal, &[&[1e5], &[5e4]], rates)[..] else { panic!() };
-    let start = "`a` is proven 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`), \
-                 but no setting is proven to do better there, so stay with it; the nearest, `b`, has 1.43 Gbit/s \
+    let start = "`a` is proven 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). \
+                 Stay with it: no setting is proven to do better. Closest: `b`, with 1.43 Gbit/s \
                  against 1.00 Gbit/s, 42.6 % higher (interval ";
     assert!(found.starts_with(start) && found.ends_with(" at 99 %)."), "{found}");
     assert_eq!(
         reason(goal, &[&[1e5], NONE], rates),
         [
-            "`a` is 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`), and no setting \
-             that the limits leave was measured in full, so stay with it."
+            "`a` is 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). Stay with \
+             it: \
+             no setting that keeps the limits was measured in full."
         ]
     );
 }

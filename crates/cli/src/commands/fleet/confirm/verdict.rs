@@ -64,7 +64,7 @@ impl Judgement {
         }
         let missing = runs.len() - self.words.len();
         format!(
-            "{missing} of {} pairs are missing: mend what is named above and run the same command again, it resumes",
+            "{missing} of {} pairs are missing. Fix what is named above and run the command again: it resumes",
             runs.len()
         )
     }

@@ -92,7 +92,7 @@ impl Rollout<'_> {
         }
         let names: Vec<&str> = left.iter().map(|left| left.host.as_str()).collect();
         let message = format!(
-            "{why}: {} put back, and not these, which are named above with the time at which they go back by themselves: {}",
+            "{why}. Put back: {}. Not put back (they go back by themselves at the time above): {}",
             hosts_in_words(back),
             names.join(", ")
         );

@@ -1,0 +1,102 @@
+//! How it was measured: order, intervals and the meaning of the main figures.
+
+use latput_trial::Traffic;
+use latput_trial::observation::Role;
+
+use super::prose::{Pieces, code_and_prose};
+use crate::format;
+use crate::printable::printable;
+use crate::view::{View, cpu_sources};
+
+/// The lines of the section, each with its name.
+pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
+    let results = view.results;
+    let mut lines = vec![
+        (
+            "Order",
+            format!(
+                "{} of {} planned trials in {}; the order within a block is drawn from seed {}",
+                results.rows.len(),
+                results.planned_trials,
+                format::count(view.blocks(), "block"),
+                results.seed
+            ),
+        ),
+        (
+            "Intervals",
+            format!(
+                "{} confidence; means with Student's t, percentiles as medians over runs with \
+                 order-statistic intervals, never averaged; wanted ±{} of a rate",
+                format::percent(results.confidence),
+                format::percent(results.half_width)
+            ),
+        ),
+    ];
+    lines.extend(meanings(view));
+    if view.shares_kernel() {
+        lines.push((
+            "Hosts on one kernel",
+            "each host has CPUs of its own, and its CPU time is theirs; the check `cpu-parts-add-up` compares \
+             the parts with the machine's total in every trial"
+                .to_owned(),
+        ));
+    }
+    for host in &results.hosts {
+        let role = match host.role {
+            Role::Sut => "SUT",
+            Role::Generator => "generator",
+            Role::Observer => "observer",
+        };
+        if let Some(ratio) = view.sampling_ratio(&host.host) {
+            let text = format!(
+                "{} of one CPU on {} ({role})",
+                format::percent(ratio),
+                printable(&host.host)
+            );
+            lines.push(("Cost of sampling", text));
+        }
+    }
+    lines.push(("latput", printable(&results.latput_version)));
+    lines.into_iter().map(|(name, text)| (name, code_and_prose(&text))).collect()
+}
+
+/// Explanations of the figures.
+fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
+    let differences =
+        "ratios to the first setting, paired within blocks; the interval is on their logarithms";
+    let busy = format!(
+        "user + system + irq + softirq of all CPUs of a host, {}; without stolen time; kernel threads are in \
+         system",
+        cpu_sources(view.results)
+    );
+    let demand = "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput; netperf's \
+                  own figure, from clock ticks, is `sut_netperf_demand_us`";
+    let mut lines = vec![
+        ("Differences", differences.to_owned()),
+        ("Busy CPU", busy),
+        ("Service demand", demand.to_owned()),
+    ];
+    lines.extend(latency(view).map(|text| ("Latency", text)));
+    lines
+}
+
+/// Who measured the latency, and how; `None` where nobody did.
+fn latency(view: &View<'_>) -> Option<String> {
+    let rows = &view.results.rows;
+    let has_own = rows.iter().any(|row| row.observation.traffic.latency.is_some());
+    let of_latput = "every transaction of the measurement window, after the warm-up, in a histogram whose buckets \
+                     are at most 0.1 % wide";
+    let programs: Vec<String> = view
+        .workloads()
+        .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))
+        .filter(|(idx, _)| {
+            view.metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_"))
+        })
+        .map(|(idx, _)| {
+            format!("`{}`: as the program reports it, of its whole run", view.workload_name(idx))
+        })
+        .collect();
+    let parts = has_own.then(|| of_latput.to_owned()).into_iter().chain(programs);
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
