@@ -20,7 +20,9 @@ use crate::precision::Precision;
 use crate::progress::{ProgressArgs, Shown};
 use crate::targets::HostArgs;
 
-/// Run every trial of a plan; an interrupted run is resumed.
+/// Run every trial of a plan.
+///
+/// An interrupted run is resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -20,7 +20,9 @@ use crate::exit::{CliError, Code};
 use crate::progress::{ProgressArgs, Shown};
 use crate::targets::HostArgs;
 
-/// Search the settings of a plan; an interrupted search is resumed.
+/// Search the settings of a plan.
+///
+/// An interrupted search is resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

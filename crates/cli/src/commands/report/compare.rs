@@ -66,7 +66,8 @@ pub(super) fn run(
     };
     let method = CompareMethod { confidence: base.confidence, smallest_effect };
     let found = compare::compare(base, other, &settings, method);
-    args.write(&text(args, context, &found, base)?)?;
+    let format = format::chosen(args.format, args.output.as_deref(), context.json)?;
+    args.write(&text(args, format, &found, base)?, format)?;
     match &args.fail_on {
         Some(_) => gate(&found),
         None => Ok(ExitCode::SUCCESS),
@@ -75,12 +76,12 @@ pub(super) fn run(
 
 fn text(
     args: &Args,
-    context: &Context,
+    format: ReportFormat,
     found: &[Comparison],
     base: &Results,
 ) -> Result<String, CliError> {
-    let screen = if args.output.is_none() { output::screen() } else { output::PLAIN };
-    Ok(match format::chosen(args.format, args.output.as_deref(), context.json)? {
+    let screen = if args.output.is_none() { output::screen() } else { output::plain() };
+    Ok(match format {
         ReportFormat::Table => comparison::terminal(found, base, screen),
         ReportFormat::Markdown => comparison::markdown(found, base),
         ReportFormat::Json => found.iter().map(comparison::json).collect(),
