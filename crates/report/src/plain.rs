@@ -95,7 +95,7 @@ mod tests {
         let rows = || [["a name of several words".to_owned(), "1.25".to_owned()]];
         let of = |columns| table(["name", "figure"], rows(), 1..=1, columns);
         assert_eq!(of(40), "name                     figure\na name of several words    1.25\n");
-        assert_eq!(of(24), "name              figure\na name of           1.25\nseveral words\n");
+        assert_eq!(of(24), "name           figure\na name of        1.25\nseveral words\n");
         assert_eq!(of(14), "a name of\n  several\n  words\n  figure  1.25\n");
     }
 
