@@ -13,6 +13,9 @@ const WIDEST: usize = 100;
 /// Indent of what belongs to the example above.
 const UNDER_EXAMPLE: &str = "      ";
 
+/// The indent of an explanation that stands behind the example above it.
+const FAR: usize = 20;
+
 /// The commands that people need first.
 const FIRST: [&str; 10] =
     ["tune", "measure", "report", "show", "set", "undo", "apply", "keep", "hosts", "fleet"];
@@ -90,8 +93,7 @@ fn others(root: &Command, columns: usize) -> String {
         .flat_map(|(_, names)| names.iter().copied())
         .filter(|name| !FIRST.contains(name) && root.find_subcommand(name).is_some())
         .collect();
-    let text = format!("{}. `latput --help` says what they do.", names.join(", "));
-    hanging(&text, "More: ", "  ", columns).trim_end().to_owned()
+    hanging(&names.join(", "), "More:", "  ", columns).trim_end().to_owned()
 }
 
 /// `-h` has the first sentence of each text and no examples, `--help` has all; the same for the commands below.
@@ -134,7 +136,7 @@ fn first_sentence(text: &str) -> String {
 fn laid_out(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut paragraph = String::new();
-    for line in text.lines() {
+    for line in with_whole_commands(text).lines() {
         let is_prose = !line.starts_with(' ') && !line.is_empty() && !line.ends_with(':');
         if is_prose {
             paragraph += line;
@@ -148,6 +150,13 @@ fn laid_out(text: &str, columns: usize) -> String {
     lines.trim_end().to_owned()
 }
 
+/// The text with commands that go on behind `\` in one line.
+fn with_whole_commands(text: &str) -> String {
+    let mut parts = text.split(" \\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + " " + part.trim_start_matches(' '))
+}
+
 fn in_paragraph(paragraph: &mut String, columns: usize) -> String {
     let text = std::mem::take(paragraph);
     if text.is_empty() { text } else { hanging(&text, "", "", columns) }
@@ -158,6 +167,9 @@ fn example(line: &str, columns: usize) -> String {
         return line.to_owned() + "\n";
     }
     let command = line.trim_start_matches(' ');
+    if line.len() - command.len() >= FAR {
+        return hanging(command, UNDER_EXAMPLE, UNDER_EXAMPLE, columns); // of the example above
+    }
     let explained = command.find("  ").filter(|_| command.starts_with("latput "));
     let Some(end) = explained else { return folded(line, columns).into_owned() + "\n" };
     let command = folded(&line[..line.len() - command.len() + end], columns).into_owned();
@@ -190,6 +202,8 @@ mod tests {
             "Examples:\n  latput run plan.toml\n      what it does\n\nProse that goes on."
         );
         assert_eq!(laid_out(text, 60), text.replace("that\n", "that "));
+        let text = "  latput run \\\n      --on lab\n                             what it does";
+        assert_eq!(laid_out(text, 20), "  latput run \\\n    --on lab\n      what it does");
     }
 
     #[test]

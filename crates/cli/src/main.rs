@@ -34,7 +34,7 @@ use crate::exit::CliError;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON document (its schema: `docs/json.md`) instead of text.
+    /// Print one JSON document (`docs/json.md`) instead of text.
     #[arg(long, global = true)]
     json: bool,
 }

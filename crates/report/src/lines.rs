@@ -81,7 +81,11 @@ fn folded_line(line: &str, columns: usize) -> Cow<'_, str> {
     let indent = " ".repeat(hang);
     let room = columns.saturating_sub(hang);
     let pieces = if is_command(rest) { command_pieces(rest) } else { pieces(rest, room) };
-    let text = flowed(&pieces, line[..first].strip_suffix(' ').unwrap_or(""), &indent, columns);
+    // The space before the next word is part of a gap, but not of an indent.
+    let is_indent = line[..first].trim().is_empty();
+    let before = if is_indent { &line[..first] } else { line[..first].trim_end_matches(' ') };
+    let gap = " ".repeat(if is_indent { 0 } else { first - before.len() - 1 });
+    let text = flowed(&pieces, &format!("{before}{gap}"), &indent, columns);
     Cow::Owned(text.trim_end_matches('\n').to_owned())
 }
 
@@ -205,6 +209,7 @@ mod tests {
         let long = "  mtu       a b c d e f g h";
         assert_eq!(folded(long, 24), "  mtu       a b c d e f\n            g h");
         assert_eq!(folded("one two three\nx", 8), "one two\n  three\nx");
+        assert_eq!(folded("  one two three", 10), "  one two\n    three");
         assert_eq!(folded("fits", 8), "fits");
     }
 

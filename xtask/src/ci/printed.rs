@@ -41,7 +41,7 @@ kind = "tcp_stream"
 [method]
 repetitions = { min = 2, max = 2 }
 warmup = "2ms"
-duration = "20ms"
+duration = "50ms"
 seed = 7
 "#;
 
