@@ -28,7 +28,6 @@ fn the_lab_and_changes_hold_the_rules() {
         in_lab(&["undo"]);
         in_lab(&["restore"]);
         in_lab(&["confirm"]);
-        in_lab(&["keep", "lat0", "mtu=1400", "--dry-run", "--root", "."]);
         on_screen(&["lab", "down"]);
     }
 }
