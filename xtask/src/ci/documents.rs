@@ -62,7 +62,8 @@ pub(super) fn documents_of(root: &Path) -> Result<Vec<PathBuf>> {
 
 /// The blocks of a document that show commands, with their lines.
 pub(super) fn printed_blocks(text: &str) -> Vec<(usize, String)> {
-    let shows = blocks(text).into_iter().filter(|block| ["sh", "console"].contains(&block.language));
+    let shows =
+        blocks(text).into_iter().filter(|block| ["sh", "console"].contains(&block.language));
     shows.map(|block| (block.line, block.text)).collect()
 }
 

@@ -15,14 +15,53 @@ use super::tally::Tally;
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
 const RUN: &[&str] = &[
-    "tune", "run", "search", "measure", "report", "history", "metrics", "show", "log", "set", "confirm", "undo",
-    "restore", "export-settings", "explain", "model", "sim", "plan", "hosts", "completions", "man", "fleet",
+    "tune",
+    "run",
+    "search",
+    "measure",
+    "report",
+    "history",
+    "metrics",
+    "show",
+    "log",
+    "set",
+    "confirm",
+    "undo",
+    "restore",
+    "export-settings",
+    "explain",
+    "model",
+    "sim",
+    "plan",
+    "hosts",
+    "completions",
+    "man",
+    "fleet",
 ];
 /// Words that say that a command needs other hosts or a file of its own.
 const ELSEWHERE: &[&str] = &[
-    "ssh://", "netns://", "iperf3://", "netperf://", "exec:", "rack.toml", "testbed.toml", "hosts.ini",
-    "--hosts-from", "--peer", "--live", "--observe", "vm:", "--ask-tell", "--shard", "twin", "--predicted", "pairs",
-    "--fitted", "unix:", "--daemon", "--from",
+    "ssh://",
+    "netns://",
+    "iperf3://",
+    "netperf://",
+    "exec:",
+    "rack.toml",
+    "testbed.toml",
+    "hosts.ini",
+    "--hosts-from",
+    "--peer",
+    "--live",
+    "--observe",
+    "vm:",
+    "--ask-tell",
+    "--shard",
+    "twin",
+    "--predicted",
+    "pairs",
+    "--fitted",
+    "unix:",
+    "--daemon",
+    "--from",
 ];
 /// What these say depends on what was changed before: they may find nothing to do.
 const OF_STATE: &[&str] = &["confirm", "undo", "restore", "export-settings"];
@@ -58,7 +97,10 @@ struct Printed {
 
 /// Runs every command of help, README.md and docs/ that can be run here.
 pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
-    ensure!(rustix::process::geteuid().is_root(), "printed commands are run in namespaces, which need root");
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "printed commands are run in namespaces, which need root"
+    );
     let mut parsed = 0;
     for (page, commands) in pages(root, binary)? {
         let (run, rest): (Vec<_>, Vec<_>) =
@@ -99,7 +141,10 @@ fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
 /// The examples of a help: lines that begin with two spaces and latput, with what follows behind `\`.
 fn commands_of(help: &str, place: &str) -> Vec<Printed> {
     let joined = help.replace(" \\\n", " ");
-    let examples = joined.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("latput "));
+    let examples = joined
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| line.starts_with("latput "));
     let lines = examples.map(|line| {
         let command = unexplained(line);
         latput_lines(&command)
@@ -121,7 +166,9 @@ fn unexplained(line: &str) -> String {
 }
 
 fn can_run(words: &[String]) -> bool {
-    let Some(verb) = words.first().filter(|verb| RUN.contains(&verb.as_str())) else { return false };
+    let Some(verb) = words.first().filter(|verb| RUN.contains(&verb.as_str())) else {
+        return false;
+    };
     let is_pattern = |word: &String| {
         let letters: String = word.chars().filter(char::is_ascii_alphabetic).collect();
         word.contains("...")
@@ -141,7 +188,9 @@ fn bounded(words: &[String]) -> Vec<String> {
         words.splice(0..1, ["measure".to_owned(), "lab".to_owned()]);
     }
     let more: &[&str] = match (words[0].as_str(), words.get(1).map(String::as_str)) {
-        ("tune" | "run" | "search", _) if !words.iter().any(|word| word.starts_with("--check")) => &["--check"],
+        ("tune" | "run" | "search", _) if !words.iter().any(|word| word.starts_with("--check")) => {
+            &["--check"]
+        }
         ("measure", _) => &["--repetitions", "2..2"],
         ("fleet", Some("apply")) if !words.iter().any(|word| word == "--dry-run") => &["--dry-run"],
         _ => &[],
@@ -176,7 +225,9 @@ fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) 
         .status()
         .with_context(|| format!("cannot run the commands of {page}"))?;
     for (idx, printed) in commands.iter().enumerate() {
-        let read = |name: &str| fs::read_to_string(folder.join(format!("{name}.{idx}"))).unwrap_or_default();
+        let read = |name: &str| {
+            fs::read_to_string(folder.join(format!("{name}.{idx}"))).unwrap_or_default()
+        };
         let code = read("code").trim().parse::<i32>().unwrap_or(-1);
         let is_of_state = OF_STATE.contains(&printed.words[0].as_str());
         let name = format!("{}: latput {}", printed.place, printed.words.join(" "));
@@ -199,15 +250,26 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
     fs::write(folder.join("plan.toml"), PLAN)?;
     let made = folder.join("made.db");
     let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "made.db"];
-    let status = Command::new(binary).args(run).current_dir(folder).stderr(Stdio::null()).stdout(Stdio::null()).status()?;
+    let status = Command::new(binary)
+        .args(run)
+        .current_dir(folder)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .status()?;
     ensure!(status.success(), "the simulator does not run the plan of the check");
     for printed in commands {
         for (idx, word) in printed.words.iter().enumerate() {
-            let is_output = idx > 0 && ["-o", "--output", "--save", "--report"].contains(&printed.words[idx - 1].as_str());
+            let is_output = idx > 0
+                && ["-o", "--output", "--save", "--report"]
+                    .contains(&printed.words[idx - 1].as_str());
             let path = PathBuf::from(word.split('#').next().unwrap_or_default());
             let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
             let at = folder.join(&path);
-            if is_output || path.is_absolute() || at.exists() || !["db", "toml"].contains(&extension) {
+            if is_output
+                || path.is_absolute()
+                || at.exists()
+                || !["db", "toml"].contains(&extension)
+            {
                 continue;
             }
             fs::create_dir_all(at.parent().unwrap_or(folder))?;
@@ -235,7 +297,8 @@ mod tests {
     #[test]
     fn examples_are_found_without_their_explanations() {
         let help = "Examples:\n  latput show          all\n  latput set eth0 a=1 \\\n      --dry-run   what\n      below\n";
-        let found: Vec<String> = commands_of(help, "x").iter().map(|it| it.words.join(" ")).collect();
+        let found: Vec<String> =
+            commands_of(help, "x").iter().map(|it| it.words.join(" ")).collect();
         assert_eq!(found, ["show", "set eth0 a=1 --dry-run"]);
     }
 

@@ -94,7 +94,7 @@ fn a_results_table_is_aligned_and_bold_where_it_matters() {
     let place = prepared();
     for columns in WIDTHS {
         let screen = Screen::run(&place, columns, &[], &["report", "r.db"]);
-        let places = screen.columns_of('±');
+        let places = screen.ends_of_figures();
         assert!(places.len() > 1, "{screen}");
         for table in places {
             let first = &table[0];
@@ -188,7 +188,9 @@ fn a_hostile_name_stays_text_and_wide_ones_align() {
         screen.fit();
         assert!(screen.has("two\\u001b[2J\\u202eknobs"), "{screen}");
         assert!(screen.has("漢字"), "{screen}");
-        assert!(screen.columns_of('±').iter().all(|table| table.iter().all(|row| *row == table[0])));
+        assert!(
+            screen.ends_of_figures().iter().all(|table| table.iter().all(|row| *row == table[0]))
+        );
     }
 }
 

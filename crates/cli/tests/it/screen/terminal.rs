@@ -110,14 +110,17 @@ impl Screen {
         }
     }
 
-    /// The places of a character in each row that has it, for each table: consecutive rows.
-    pub(crate) fn columns_of(&self, wanted: char) -> Vec<Vec<Vec<usize>>> {
+    /// The ends of the figures with an interval in each row that has some, for each table: consecutive rows.
+    pub(crate) fn ends_of_figures(&self) -> Vec<Vec<Vec<usize>>> {
         let mut tables: Vec<Vec<Vec<usize>>> = Vec::new();
         let mut is_inside = false;
         for row in self.rows() {
-            let places = row.chars().enumerate().filter(|(_, char)| *char == wanted);
-            let places: Vec<usize> = places.map(|(place, _)| place).collect();
-            let is_row = !places.is_empty() && !row.contains("half the");
+            let chars: Vec<char> = row.chars().collect();
+            let is_of_number = |char: &&char| char.is_ascii_digit() || ['.', '<'].contains(*char);
+            let end = |at: usize| at + chars[at + 1..].iter().take_while(is_of_number).count();
+            let marks = chars.iter().enumerate().filter(|(_, char)| **char == '±');
+            let places: Vec<usize> = marks.map(|(at, _)| end(at)).collect();
+            let is_row = !places.is_empty() && !row.contains("; ");
             if is_row && !is_inside {
                 tables.push(Vec::new());
             }
