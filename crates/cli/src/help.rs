@@ -202,8 +202,8 @@ mod tests {
             "Examples:\n  latput run plan.toml\n      what it does\n\nProse that goes on."
         );
         assert_eq!(laid_out(text, 60), text.replace("that\n", "that "));
-        let text = "  latput run \\\n      --on lab\n                             what it does";
-        assert_eq!(laid_out(text, 20), "  latput run \\\n    --on lab\n      what it does");
+        let text = "  latput run \\\n      --on lab\n                             it does";
+        assert_eq!(laid_out(text, 16), "  latput run \\\n    --on lab\n      it does");
     }
 
     #[test]

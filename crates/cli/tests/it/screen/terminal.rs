@@ -120,7 +120,7 @@ impl Screen {
             let end = |at: usize| at + chars[at + 1..].iter().take_while(is_of_number).count();
             let marks = chars.iter().enumerate().filter(|(_, char)| **char == '±');
             let places: Vec<usize> = marks.map(|(at, _)| end(at)).collect();
-            let is_row = !places.is_empty() && !row.contains("; ");
+            let is_row = !places.is_empty() && !row.contains('%');
             if is_row && !is_inside {
                 tables.push(Vec::new());
             }
