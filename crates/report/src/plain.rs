@@ -69,7 +69,9 @@ fn lists(table: &Table, columns: usize) -> Vec<String> {
     };
     let names = table.header().map(texts).unwrap_or_default();
     let name_width = names.iter().skip(1).map(|name| width(name)).max().unwrap_or(0);
-    let mut lines = Vec::new();
+    let title = names.first().filter(|title| !title.is_empty());
+    let title = title.map_or_else(String::new, |title| hanging(title, "", "  ", columns));
+    let mut lines: Vec<String> = title.lines().map(str::to_owned).collect();
     for row in table.row_iter() {
         for (idx, cell) in texts(row).into_iter().enumerate().filter(|(_, cell)| !cell.is_empty()) {
             let name = names.get(idx).map_or("", String::as_str);
@@ -78,7 +80,9 @@ fn lists(table: &Table, columns: usize) -> Vec<String> {
             } else {
                 let fill = " ".repeat(name_width.saturating_sub(width(name)));
                 let indent = " ".repeat(name_width + 4);
-                hanging(&cell, &format!("  {name}{fill} "), &indent, columns)
+                let first = format!("  {name}{fill} ");
+                let first = if name.is_empty() { &indent } else { &first };
+                hanging(&cell, first, &indent, columns)
             };
             lines.extend(text.lines().map(str::to_owned));
         }
@@ -96,7 +100,7 @@ mod tests {
         let of = |columns| table(["name", "figure"], rows(), 1..=1, columns);
         assert_eq!(of(40), "name                     figure\na name of several words    1.25\n");
         assert_eq!(of(24), "name           figure\na name of        1.25\nseveral words\n");
-        assert_eq!(of(14), "a name of\n  several\n  words\n  figure  1.25\n");
+        assert_eq!(of(14), "name\na name of\n  several\n  words\n  figure  1.25\n");
     }
 
     #[test]
