@@ -99,30 +99,18 @@ fn others(root: &Command, columns: usize) -> String {
 /// `-h` has the first sentence of each text and no examples, `--help` has all; the same for the commands below.
 fn in_two_lengths(command: Command, name: &str, columns: usize) -> Command {
     let examples = command.get_after_help().map(ToString::to_string);
-    let usage = command.clone().bin_name(name).render_usage().to_string();
-    let command =
-        with_usage(command, &usage, columns).mut_args(in_short_and_long).mut_subcommands(|below| {
-            if below.is_hide_set() {
-                return below;
-            }
-            let name = format!("{name} {}", below.get_name());
-            in_two_lengths(below, &name, columns)
-        });
+    let command = command.mut_args(in_short_and_long).mut_subcommands(|below| {
+        if below.is_hide_set() {
+            return below;
+        }
+        let name = format!("{name} {}", below.get_name());
+        in_two_lengths(below, &name, columns)
+    });
     let Some(examples) = examples else { return command };
     let pointer = format!("Examples and all options: `{name} --help`");
     command
         .after_help(folded(&pointer, columns).into_owned())
         .after_long_help(laid_out(&examples, columns))
-}
-
-/// The command with its usage in lines of `columns`; clap does not break that line.
-fn with_usage(command: Command, usage: &str, columns: usize) -> Command {
-    const NAME: &str = "Usage: ";
-    if width(usage) <= columns {
-        return command;
-    }
-    let lines = hanging(usage, "", &" ".repeat(NAME.len()), columns);
-    command.override_usage(lines.trim_start_matches(NAME).trim_end().to_owned())
 }
 
 /// An option with its first sentence in `-h`. Options in groups of their own are in `--help` only.
