@@ -13,7 +13,10 @@ fn completions_are_read_by_their_shell_and_name_no_hidden_command() {
         script.expect(0, &["moderate", "confirm-within"]);
         for hidden in ["watcher", "made-by", "only-if", "latput_"] {
             let is_function = hidden == "latput_" && ["bash", "zsh"].contains(&shell);
-            assert!(is_function || !script.out.contains(hidden), "{shell}: {hidden}");
+            // In bash a case is left for what nobody offers.
+            let is_there = script.out.contains(hidden)
+                && (shell != "bash" || script.out.contains(&format!("--{hidden} ")));
+            assert!(is_function || !is_there, "{shell}: {hidden}");
         }
         let readers = ["bash", "zsh", "fish"];
         if !readers.contains(&shell) || needs_program(shell) {
@@ -65,7 +68,7 @@ fn bash_completes_commands_and_values() {
 #[test]
 fn simulated_systems_are_listed() {
     let place = Place::new();
-    place.run(&["sim", "list"]).expect(0, &["sim:server-10g", "sim:rx1620-e1000", "Gbit/s"]);
+    place.run(&["sim", "list"]).expect(0, &["sim:server-10g", "sim:rx1620-e1000", "10Gbps"]);
     let listed: serde_json::Value =
         serde_json::from_str(&place.run(&["sim", "list", "--json"]).out).unwrap();
     for system in listed["systems"].as_array().unwrap() {

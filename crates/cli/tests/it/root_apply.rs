@@ -86,7 +86,7 @@ fn what_is_not_confirmed_goes_back_on_every_host_and_what_is_stays() {
     let asked = place.run(&[&apply[..], &["10min"]].concat());
     let printed = asked.expect(0, &[]).err.split('`').nth(1).unwrap();
     // Without the setting it would mean the recommended one, which nobody has applied.
-    place.run(&["apply", "r.db", "--confirm"]).expect(1, &["nothing is confirmed", "--setting"]);
+    place.run(&["apply", "r.db", "--confirm"]).expect(2, &["--setting"]);
     let words: Vec<&str> = printed.split(' ').skip(1).collect();
     place.run(&words).expect(0, &["confirmed: lat0 of a"]);
     assert_eq!(mtus(&lab), [true, true]);
