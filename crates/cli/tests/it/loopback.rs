@@ -121,7 +121,7 @@ fn an_error_that_repeats_is_told_once() {
     let command = "sh -c 'echo $((40+2))xyz >&2; exit 3'";
     let ran = place.run(
         &[
-            &["measure", "loopback", "--command", command, "--metric", "rate=/([0-9]+)/"],
+            &["measure", "loopback", "--command", command, "--metric", "app_rate=/([0-9]+)/"],
             &QUICK[4..6],
         ]
         .concat(),
@@ -129,7 +129,7 @@ fn an_error_that_repeats_is_told_once() {
     ran.expect(1, &["42xyz", "the same 3 times"]);
     assert_eq!(ran.err.matches("42xyz").count(), 1, "{}", ran.err);
     // A program that is not there is not tried again.
-    let missing = ["--command", "./not-there", "--metric", "rate=/([0-9]+)/"];
+    let missing = ["--command", "./not-there", "--metric", "app_rate=/([0-9]+)/"];
     let ran = place.run(&[&["measure", "loopback"], &missing[..]].concat());
     ran.expect(1, &["not-there"]);
     assert_eq!(ran.err.matches("No such file").count(), 1, "{}", ran.err);
