@@ -3,6 +3,7 @@
 mod build;
 mod documents;
 mod group;
+mod printed;
 mod silence;
 mod steps;
 mod tally;

@@ -15,7 +15,7 @@ use crate::exit::CliError;
 pub(crate) const EXAMPLES: &str = "\
 A benchmark of your own (docs/workloads/README.md; `latput` knows the output of wrk, redis-benchmark, pgbench, fio and others):
   --command 'wrk -t2 -c50 -d{duration_s} --latency http://{sut}/'
-  --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
+  --server 'redis-server --bind {sut} --port 6379 --protected-mode no --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
   --command './mine {sut}' --metric 'rps=/Requests\\/sec:\\s+(\\S+)/'
 No shell reads the words: where one is needed, name it (--command 'sh -c \"...\"').";

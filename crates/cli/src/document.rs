@@ -1,4 +1,4 @@
-//! The JSON of `latput show`, `latput metrics` and `latput sim trace`; that of errors is in
+//! The JSON of `latput show`, `latput metrics` and `latput sim`; that of errors is in
 //! `error`. The documents of `tune`, `run`, `measure`, `report`, `explain` and `model` are in `latput-report`, those of
 //! `search` in `latput-experiment`;
 //! `docs/schema/` has the schema of each.
@@ -175,6 +175,30 @@ pub(crate) struct LoggedValue {
     pub(crate) now: Option<String>,
 }
 
+/// The output of `latput sim list`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SystemsDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The shipped profiles, by name.
+    pub(crate) systems: Vec<SystemDocument>,
+}
+
+/// One system of the simulator.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SystemDocument {
+    /// Its name, as in `sim:NAME`.
+    pub(crate) name: String,
+    /// Number of CPUs of the system under test.
+    pub(crate) cores: u32,
+    /// Rate of every link, in bits per second.
+    pub(crate) rate_bps: u64,
+    /// The source of its figures.
+    pub(crate) source: String,
+}
+
 /// The output of `latput sim trace`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -235,6 +259,7 @@ mod tests {
         agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
         let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
         agrees("flent-manifest", flent);
+        agrees("systems", serde_json::to_value(schemars::schema_for!(SystemsDocument)).unwrap());
         agrees("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
         agrees(
             "fit",

@@ -9,6 +9,7 @@ mod context;
 mod document;
 mod exit;
 mod factor_args;
+mod help;
 mod live_args;
 mod output;
 mod parallel;
@@ -19,21 +20,23 @@ mod targets;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 use latput_report::printable_lines;
 
 use crate::commands::Command;
 use crate::context::Context;
 use crate::exit::CliError;
 
-/// Finds, proves and holds the network-interface settings that give a workload the latency,
-/// throughput and CPU cost its owner wants.
+/// Find, prove and keep the network settings that a workload needs.
+///
+/// latput measures what settings of network interfaces do to the latency, throughput and CPU cost of a workload, and
+/// recommends one.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = exit::TABLE)]
+#[command(version, after_help = exit::TABLE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON document (its schema: `docs/json.md`) instead of text.
+    /// Print one JSON document (`docs/json.md`) instead of text.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -44,7 +47,8 @@ fn main() -> ExitCode {
     if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
         output::use_json();
     }
-    let cli = match Cli::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };

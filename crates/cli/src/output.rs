@@ -1,24 +1,38 @@
 //! All output: results to stdout or to a file, remarks and errors to stderr. Control characters
-//! from any source are escaped on terminals. With `--json` each remark and the error are a JSON document in a line.
+//! from any source are escaped on terminals, and lines that are too long there are folded. With `--json` each remark and
+//! the error are a JSON document in a line.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use latput_linux::files;
+use latput_report::lines::folded;
 use latput_report::{Screen, printable_lines};
+use rustix::fd::AsFd;
 use serde::Serialize;
 
 use crate::document::error::{ErrorDocument, RemarkDocument};
 use crate::exit::{CliError, Code};
 
-/// A file or a pipe: wide enough for one table, without colours.
-pub(crate) const PLAIN: Screen = Screen { columns: 160, is_terminal: false };
+/// Columns of a file or a pipe, where `COLUMNS` does not say another number.
+const PLAIN_COLUMNS: usize = 100;
+/// Columns of a terminal that does not tell them.
+const TERMINAL_COLUMNS: usize = 80;
 
-/// Prints a command's result.
+/// Prints a command's result for people: on a terminal no line is wider than that.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    if io::stdout().is_terminal() { write(&folded(text, screen().columns)) } else { write(text) }
+}
+
+/// Prints a command's result for a program or a file, with its lines as they are.
+pub(crate) fn print_data(text: &str) -> Result<(), CliError> {
+    write(text)
+}
+
+fn write(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    let text = printable_lines(text, out.is_terminal());
+    let text = printable_lines(text, is_styled(&out));
     let written = out
         .write_all(text.as_bytes())
         .and_then(|()| if text.ends_with('\n') { out.flush() } else { out.write_all(b"\n") });
@@ -37,7 +51,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
 pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
-    print(&text)
+    write(&text)
 }
 
 /// Whether stderr has JSON lines. Remarks come from everywhere, also from the log.
@@ -58,7 +72,7 @@ pub(crate) fn remark(text: &str) {
     if is_json() {
         return json_line(&RemarkDocument { schema: 1, remark: text.to_owned() });
     }
-    line(&printable_lines(text, false));
+    line(&for_stderr(text));
 }
 
 /// Prints the error that ends the command to stderr.
@@ -66,7 +80,7 @@ pub(crate) fn error(failure: &CliError) {
     if is_json() {
         return json_line(&ErrorDocument::of(failure));
     }
-    line(&printable_lines(&format!("latput: error: {}", failure.message()), false));
+    line(&for_stderr(&format!("latput: error: {}", failure.message())));
 }
 
 fn json_line(document: &impl Serialize) {
@@ -102,15 +116,59 @@ impl Write for Stderr {
     }
 }
 
-/// The device of stdout. `COLUMNS` in the environment decides its width, as for `ls`.
+/// A text for stderr: escaped, and folded if that is a terminal.
+fn for_stderr(text: &str) -> String {
+    let text = printable_lines(text, false);
+    let err = io::stderr();
+    if err.is_terminal() { folded(&text, columns(&err)).into_owned() } else { text.into_owned() }
+}
+
+/// The device of stdout.
 pub(crate) fn screen() -> Screen {
     let out = io::stdout();
-    let is_terminal = out.is_terminal();
-    let wanted = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let columns = wanted.unwrap_or_else(|| {
-        let window =
-            rustix::termios::tcgetwinsize(&out).map_or(80, |size| usize::from(size.ws_col));
-        if is_terminal { window } else { PLAIN.columns }
-    });
-    Screen { columns: columns.clamp(40, 1000), is_terminal }
+    Screen { columns: columns(&out), is_styled: is_styled(&out) }
+}
+
+/// A file that is written.
+pub(crate) fn plain() -> Screen {
+    Screen { columns: wanted_columns().unwrap_or(PLAIN_COLUMNS), is_styled: false }
+}
+
+/// Whether stderr can show a line that changes, such as a progress bar.
+pub(crate) fn can_move() -> bool {
+    io::stderr().is_terminal() && !is_dumb()
+}
+
+/// The columns of stderr.
+pub(crate) fn stderr_columns() -> usize {
+    columns(&io::stderr())
+}
+
+/// `COLUMNS` in the environment decides, as for `ls`; then the window.
+fn columns(stream: &(impl AsFd + IsTerminal)) -> usize {
+    let window = || match rustix::termios::tcgetwinsize(stream) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => TERMINAL_COLUMNS,
+    };
+    let found = || if stream.is_terminal() { window() } else { PLAIN_COLUMNS };
+    wanted_columns().unwrap_or_else(found).clamp(40, 1000)
+}
+
+fn wanted_columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok())
+}
+
+/// Whether styles are shown: `NO_COLOR` turns them off, `CLICOLOR_FORCE` on, and else a terminal that is not `dumb`
+/// has them.
+fn is_styled(stream: &impl IsTerminal) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("NO_COLOR") {
+        return false;
+    }
+    let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    is_forced || (stream.is_terminal() && !is_dumb())
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
 }

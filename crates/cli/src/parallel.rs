@@ -1,10 +1,10 @@
 //! Simulations in parallel, with a progress bar.
 
-use std::io::{self, IsTerminal};
-
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::parallel;
 use latput_load::Stop;
+
+use crate::output;
 
 /// As [`parallel::map`], with a bar that is moved after each job.
 pub(crate) fn map<J: Sync, R: Send>(
@@ -19,12 +19,12 @@ pub(crate) fn map<J: Sync, R: Send>(
 
 /// A progress bar with the time left; `None` without a terminal.
 pub(crate) fn bar(count: usize, what: &str) -> Option<ProgressBar> {
-    io::stderr().is_terminal().then(|| {
+    output::can_move().then(|| {
         let bar = ProgressBar::with_draw_target(
             Some(count as u64),
             ProgressDrawTarget::stderr_with_hz(5),
         );
-        let template = format!("{{bar:30}} {{pos}}/{{len}} {what}, {{eta}} left");
+        let template = format!("{{bar:20}} {{pos}}/{{len}} {what}, {{eta}} left");
         let style = ProgressStyle::with_template(&template)
             .expect("the template is made of constants that indicatif accepts");
         bar.set_style(style.progress_chars("=> "));

@@ -1,11 +1,11 @@
 //! Progress of a run: a bar with the time left on a terminal, plain lines otherwise.
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::interval::Interval;
 use latput_experiment::session::{Progress, TrialDone};
+use latput_report::lines::cut;
 use latput_report::printable;
 use latput_units::Nanos;
 
@@ -14,6 +14,9 @@ use crate::output;
 
 /// Least time between plain lines, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Columns of the line with the bar, without its counts and its message.
+const BAR_COLUMNS: usize = "==================== ".len() + " trials  ".len();
 
 /// Reports while a trial runs.
 #[derive(Debug, clap::Args)]
@@ -45,10 +48,10 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub(crate) fn new() -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
+        let bar = output::can_move().then(|| {
             // Twice a second: the bar must not disturb the measurement.
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} trials  {msg}")
+            let style = ProgressStyle::with_template("{bar:20} {pos}/{len} trials  {msg}")
                 .expect("the template is a constant that indicatif accepts");
             bar.set_style(style.progress_chars("=> "));
             bar
@@ -74,7 +77,10 @@ impl Progress for Shown {
         if let Some(bar) = &self.bar {
             bar.set_length(done.planned);
             bar.set_position(done.finished);
-            bar.set_message(format!("{left} left  {}", printable(done.what)));
+            let before = BAR_COLUMNS + format!("{}/{}", done.finished, done.planned).len();
+            let room = output::stderr_columns().saturating_sub(before + 1);
+            let message = format!("{left} left  {}", printable(done.what));
+            bar.set_message(cut(&message, room).into_owned());
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);

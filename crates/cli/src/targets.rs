@@ -47,6 +47,13 @@ impl HostArgs {
         Self { bring, ..Self::default() }
     }
 
+    /// The flags that name the same hosts again, as words.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
+        let bring = self.bring.iter().map(|file| file.display().to_string());
+        peer.chain(bring.flat_map(|file| ["--bring".to_owned(), file])).collect()
+    }
+
     /// What a word names, for this plan. No host has said anything yet.
     pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<NamedTestbed<'_>, CliError> {
         let source = if plan.live().is_some() {

@@ -218,6 +218,14 @@ pub enum Error {
         /// Whether only the traffic broke, so that another trial may succeed.
         is_transient: bool,
     },
+    /// Trials failed again and again in the same way.
+    #[error("{cause} (the same {times} times)")]
+    Repeated {
+        /// How often in a row.
+        times: u32,
+        /// The error of each time.
+        cause: Box<Error>,
+    },
     /// The run ended normally, but some trials are missing because their traffic broke each time.
     #[error("{trials} trials were lost, the last for this: {why}")]
     TrialsLost {
@@ -275,6 +283,7 @@ impl Error {
         let refusal = match self {
             Self::Changed { .. } => return ChangeOutcome::Stranded,
             Self::Rights(error) => return error.outcome(),
+            Self::Repeated { cause, .. } => return cause.outcome(),
             Self::Host { outcome, .. } | Self::PeerTrial { outcome, .. } => return *outcome,
             Self::Plan(_)
             | Self::Search { .. }

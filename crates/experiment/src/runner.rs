@@ -184,7 +184,7 @@ pub(crate) struct Aborted {
 }
 
 /// Most attempts at a trial whose traffic breaks.
-const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Runs one trial, and retries it if its traffic breaks. `attempt` applies its setting and
 /// measures.

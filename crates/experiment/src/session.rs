@@ -3,6 +3,7 @@
 mod check;
 mod live;
 mod looking;
+mod lost;
 mod order;
 mod planned;
 mod quiet;
@@ -26,6 +27,7 @@ use latput_units::Nanos;
 
 pub use self::check::{Checked, MOST_LABELS, check, labels, live_remarks};
 use self::looking::Looking;
+use self::lost::LostTrials;
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
 pub use self::planned::PlannedRuns;
@@ -36,7 +38,7 @@ use crate::error::Error;
 use crate::interval::Interval;
 use crate::refusal::{plan_search, refusals};
 use crate::results_db::{ResultsDb, WITHOUT};
-use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner};
+use crate::runner::{Done, Trial, TrialEvent, TrialRunner};
 use crate::shard::{RunPart, Shard};
 use crate::testbed::Testbed;
 use crate::unsupported::{By, without_unsupported};
@@ -46,9 +48,6 @@ const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 
 /// The number of a run that begins with its first trial.
 const NOT_BEGUN: i64 = 0;
-
-/// This many lost trials in a row end a run: the path is broken, not the trial.
-const MAX_ABORTED_IN_A_ROW: u32 = 3;
 
 /// Receives the progress of a run.
 pub trait Progress {
@@ -176,8 +175,7 @@ pub fn run_suggested(
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
         slice: None,
-        lost: None,
-        aborted_in_a_row: 0,
+        lost: LostTrials::default(),
     };
     let cause = match design {
         Design::Blocks if run.plan.live().is_some() => session.live(&mut *runner).err(),
@@ -370,10 +368,8 @@ struct Session<'a> {
     is_simulated: bool,
     /// Length of a slice, in a run with slices.
     slice: Option<Nanos>,
-    /// Number of lost trials, and the error of the last one.
-    lost: Option<(usize, String)>,
-    /// Number of lost trials in a row.
-    aborted_in_a_row: u32,
+    /// The trials whose traffic broke.
+    lost: LostTrials,
 }
 
 impl Session<'_> {
@@ -532,31 +528,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Notes a trial whose traffic broke. Ends the run after [`MAX_ABORTED_IN_A_ROW`] such trials
-    /// in a row.
-    fn give_up_on(&mut self, lost: Aborted) -> Result<(), Error> {
-        let Aborted { trial, error, given_up } = lost;
-        let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
-        let then = if given_up { "given up" } else { "tried again" };
-        let note = format!("{what} was lost and {then}: {error}");
-        self.progress.remark(&note);
-        self.results.notes.push(note);
-        self.db.update(self.id, &self.results)?;
-        if !given_up {
-            return Ok(());
-        }
-        self.aborted_in_a_row += 1;
-        if self.aborted_in_a_row == MAX_ABORTED_IN_A_ROW {
-            return Err(error);
-        }
-        let missing = self.lost.as_ref().map_or(0, |(trials, _)| *trials) + 1;
-        self.lost = Some((missing, error.to_string()));
-        Ok(())
-    }
-
     /// Stores a finished trial, then reports it.
     fn keep(&mut self, done: Done) -> Result<(), Error> {
-        self.aborted_in_a_row = 0;
+        self.end_losses()?;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
         for check in &observation.checks {
@@ -612,11 +586,12 @@ impl Session<'_> {
 
     /// Puts the hosts back and closes the run. A host that could not be put back is a worse error
     /// than the one that ended the run.
-    fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
+    fn end(mut self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
+        let cause = self.tell_lost("not tried again").err().or(cause);
         let cause = match cause {
             None => match runner.close(self.run.stop, &mut |text| self.progress.remark(text)) {
-                Ok(()) => self.lost.map(|(trials, why)| Error::TrialsLost { trials, why }),
+                Ok(()) => self.lost.into_error(),
                 Err(error) => Some(error),
             },
             // An agent may be busy or gone.

@@ -118,7 +118,7 @@ impl NativeRun {
     /// The tables of `latput report`.
     #[pyo3(signature = (columns = 100))]
     fn text(&self, py: Python<'_>, columns: usize) -> String {
-        let screen = Screen { columns, is_terminal: false };
+        let screen = Screen { columns, is_styled: false };
         py.detach(|| terminal(&self.results, &Summary::of(&self.results), screen))
     }
 

@@ -6,8 +6,9 @@ use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
 use crate::format;
+use crate::lines::hanging;
 use crate::single::only_cell;
-use crate::table::{Screen, hanging, terminal};
+use crate::table::{Screen, terminal};
 use crate::view::{View, estimate, rate_metric};
 
 /// Width of the names before the lines.

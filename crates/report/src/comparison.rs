@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::compared::{method, row};
 use crate::document::{Estimate, estimate};
 use crate::export::escaped;
+use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::{Screen, wrapped};
+use crate::table::Screen;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -133,7 +134,7 @@ pub fn terminal(comparisons: &[Comparison], base: &Results, screen: Screen) -> S
         let mut table = Table::new();
         table.set_header(CHANGED_HEADER);
         table.add_rows(changed.iter().map(|row| row.each_ref().map(|text| printable(text))));
-        text += &(plain(table, 2..=5).join("\n") + "\n");
+        text += &(plain(table, 2..=5, screen.columns).join("\n") + "\n");
     }
     let method = method(comparisons);
     if !method.is_empty() {
@@ -152,7 +153,7 @@ pub fn terminal(comparisons: &[Comparison], base: &Results, screen: Screen) -> S
             let name = printable(&workload);
             table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
             table.add_rows(figures.into_iter().map(|figure| row(figure, base)));
-            text += &("\n".to_owned() + &plain(table, 1..=4).join("\n") + "\n");
+            text += &("\n".to_owned() + &plain(table, 1..=4, screen.columns).join("\n") + "\n");
         }
     }
     text

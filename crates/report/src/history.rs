@@ -14,9 +14,10 @@ use serde::Serialize;
 use crate::document::{Estimate, estimate};
 use crate::export::csv_line;
 use crate::format;
+use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::{Screen, wrapped};
+use crate::table::Screen;
 
 /// The version of the document's schema.
 const SCHEMA: u32 = 1;
@@ -210,7 +211,7 @@ pub fn terminal(runs: &[HistoryRun], screen: Screen) -> String {
                 half.map_or_else(String::new, |half| format!("±{half}")),
             ]
         }));
-        let _ = writeln!(text, "{}\n", plain(table, 4..=4).join("\n"));
+        let _ = writeln!(text, "{}\n", plain(table, 4..=4, screen.columns).join("\n"));
     }
     text.trim_end().to_owned() + "\n"
 }

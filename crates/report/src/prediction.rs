@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, estimate};
 use crate::format;
+use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::{Screen, wrapped};
+use crate::table::Screen;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -141,7 +142,7 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
         for line in columns.iter().flat_map(|column| lines(column, measured, &labels)) {
             table.add_row(line);
         }
-        text += &(plain(table, 2..=4).join("\n") + "\n");
+        text += &(plain(table, 2..=4, screen.columns).join("\n") + "\n");
         for column in columns {
             text += &ranked(column)
                 .map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));

@@ -5,9 +5,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The terminal styles of this crate: bold, good, and reset.
+/// The terminal styles of this crate: bold, which is readable on every background, and reset.
 pub(crate) const BOLD: &str = "\u{1b}[1m";
-pub(crate) const GOOD: &str = "\u{1b}[1;32m";
 pub(crate) const PLAIN: &str = "\u{1b}[0m";
 
 /// A text of one line without control and format characters; each is shown as JSON escapes it
@@ -23,7 +22,7 @@ pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
         '\n' | '\t' => 1,
         '\r' if rest.starts_with("\r\n") => 1,
         '\u{1b}' if keeps_paint => {
-            let paint = [BOLD, GOOD, PLAIN].into_iter().find(|paint| rest.starts_with(paint));
+            let paint = [BOLD, PLAIN].into_iter().find(|paint| rest.starts_with(paint));
             paint.map_or(0, str::len)
         }
         _ => 0,

@@ -13,6 +13,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Metric, Observation};
 
 use crate::format;
+use crate::lines::width;
 use crate::plain::plain;
 use crate::printable::printable;
 use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
@@ -35,10 +36,10 @@ pub(crate) fn figures(
     columns: usize,
 ) -> String {
     let Some(cell) = view.cell(setting, workload) else { return String::new() };
-    let named = [Metric::phrase, Metric::column].map(|name| lines(view, cell, name));
-    let [long, short] = named;
-    let fits = long.iter().all(|line| line.chars().count() <= columns);
-    let mut text = if fits { long } else { short }.join("\n") + "\n\n";
+    let long = lines(view, cell, Metric::phrase, usize::MAX);
+    let fits = long.iter().all(|line| width(line) <= columns);
+    let short = || lines(view, cell, Metric::column, columns);
+    let mut text = if fits { long } else { short() }.join("\n") + "\n\n";
     for role in [Role::Sut, Role::Generator, Role::Observer] {
         for host in view.results.hosts.iter().filter(|host| host.role == role) {
             text += &host_lines(view, (setting, workload), host);
@@ -79,7 +80,12 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
 }
 
 /// One line for each figure.
-fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<String> {
+fn lines(
+    view: &View<'_>,
+    cell: &Cell,
+    name: fn(Metric) -> &'static str,
+    columns: usize,
+) -> Vec<String> {
     let traffic = view.traffic(cell.workload);
     let mut table = Table::new();
     for metric in view.metrics(cell.workload) {
@@ -104,7 +110,7 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
             },
         ]);
     }
-    plain(table, 1..=1)
+    plain(table, 1..=1, columns)
 }
 
 /// The distribution-free interval of a percentile from a run's own samples, if there is only one

@@ -4,13 +4,14 @@ mod groups;
 
 use std::fmt::Write;
 
-use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell as TableCell, CellAlignment, Table, presets};
 use latput_model::{Cell, Headline, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
 use crate::effects;
 use crate::format;
+use crate::lines::{cut, hanging, width, wrapped};
 use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
@@ -20,10 +21,10 @@ use crate::view::{View, capitalised, cpu_sources, estimate, is_too_wide};
 /// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// Characters of a line.
+    /// Columns of a line.
     pub columns: usize,
-    /// Whether it is a terminal; otherwise colours and rules are left out.
-    pub is_terminal: bool,
+    /// Whether it shows styles; otherwise bold text and rules are left out.
+    pub is_styled: bool,
 }
 
 /// One column of figures.
@@ -38,8 +39,13 @@ struct Column {
 struct Layout<'v, 'a> {
     view: &'v View<'a>,
     columns: Vec<Column>,
-    is_terminal: bool,
+    screen: Screen,
 }
+
+/// A label takes at most this share of a line, in percent,
+const LABEL_SHARE: usize = 40;
+/// but as many columns.
+const NARROWEST_LABEL: usize = 20;
 
 /// Table, recommendation, and a digest of warnings, failed checks and outlier runs.
 pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String {
@@ -76,8 +82,7 @@ fn warnings(view: &View<'_>, screen: Screen) -> String {
     if remarks.is_empty() {
         return String::new();
     }
-    let mut text = painted("Warnings", Paint::Bold, screen);
-    text.push('\n');
+    let mut text = painted("Warnings", screen);
     for remark in &remarks {
         let line = format!("{}: {}", remark.title, remark.digest);
         text += &hanging(&line, "  ", "    ", screen.columns);
@@ -133,7 +138,7 @@ fn heading(view: &View<'_>, screen: Screen) -> String {
 /// Tables of at most the screen's width, one below the other: workloads stand side by side as far as they fit, and
 /// a workload that is too wide alone is continued in the next table. No figure is left out.
 fn tables(view: &View<'_>, screen: Screen) -> String {
-    let layout = |columns| Layout { view, columns, is_terminal: screen.is_terminal };
+    let layout = |columns| Layout { view, columns, screen };
     let fits = |columns: &[Column]| layout(columns.to_vec()).width() <= screen.columns;
     let mut tables: Vec<Vec<Column>> = vec![Vec::new()];
     let mut add = |part: &[Column]| {
@@ -179,7 +184,7 @@ impl Layout<'_, '_> {
     fn render(&self) -> String {
         let table = self.table();
         let widths = self.column_widths(&table);
-        let rule = if self.is_terminal { "─" } else { "-" };
+        let rule = if self.screen.is_styled { "─" } else { "-" };
         let mut names = " ".repeat(widths.iter().take(Self::BEFORE).sum());
         let mut start = 0;
         while start < self.columns.len() {
@@ -190,13 +195,41 @@ impl Layout<'_, '_> {
                 .map_or(self.columns.len(), |len| start + len);
             let span: usize = widths[Self::BEFORE + start..Self::BEFORE + end].iter().sum();
             let room = span.saturating_sub(2);
-            let name: String = self.view.workload_name(workload).chars().take(room).collect();
-            let fill = rule.repeat(room.saturating_sub(name.chars().count() + 1));
+            let name = self.view.workload_name(workload);
+            let name = cut(&name, room);
+            let fill = rule.repeat(room.saturating_sub(width(&name) + 1));
             let _ = write!(names, "  {name} {fill}");
             start = end;
         }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        format!("{}\n{}\n", names.trim_end(), lines.join("\n"))
+        let mut lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
+        let mut text = names.trim_end().to_owned() + "\n";
+        text.extend(lines.by_ref().take(self.header_label().len()));
+        for setting in self.view.settings() {
+            let row: String = lines.by_ref().take(self.label(setting).len()).collect();
+            let is_recommended = self.view.is_recommended(setting);
+            text += &if is_recommended { bold_lines(&row, self.screen) } else { row };
+        }
+        text
+    }
+
+    /// The lines of a setting's label.
+    fn label(&self, setting: usize) -> Vec<String> {
+        self.broken(self.view.label(setting))
+    }
+
+    /// The lines of the header of labels. It ends beside the units, which are in its second line.
+    fn header_label(&self) -> Vec<String> {
+        let mut lines = self.broken(&self.view.knobs);
+        if lines.len() < 2 {
+            lines.insert(0, String::new());
+        }
+        lines
+    }
+
+    /// A label in lines of its column; a word that is longer is broken.
+    fn broken(&self, label: &str) -> Vec<String> {
+        let room = (self.screen.columns * LABEL_SHARE / 100).max(NARROWEST_LABEL);
+        broken(label, room)
     }
 
     fn column_widths(&self, table: &Table) -> Vec<usize> {
@@ -218,16 +251,14 @@ impl Layout<'_, '_> {
 
     fn table(&self) -> Table {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).force_no_tty();
-        if self.is_terminal {
-            table.enforce_styling();
-        }
-        let mut header = vec![TableCell::new(""), TableCell::new(format!("\n{}", self.view.knobs))];
+        table.load_style(presets::NOTHING);
+        let label = self.header_label();
+        let above = "\n".repeat(label.len().saturating_sub(2));
+        let mut header = vec![TableCell::new(""), TableCell::new(label.join("\n"))];
         header.extend(self.columns.iter().map(|column| {
             let name = column.metric.column();
-            TableCell::new(format!("{name}\n{}", column.scale.unit))
+            TableCell::new(format!("{above}{name}\n{}", column.scale.unit))
                 .set_alignment(CellAlignment::Right)
-                .add_attribute(Attribute::Dim)
         }));
         table.set_header(header);
         for setting in self.view.settings() {
@@ -242,19 +273,16 @@ impl Layout<'_, '_> {
     }
 
     fn row(&self, setting: usize) -> Vec<TableCell> {
-        let is_recommended = self.view.is_recommended(setting);
-        let cell = |text: String| {
-            let cell = TableCell::new(text);
-            if is_recommended { cell.fg(Color::Green).add_attribute(Attribute::Bold) } else { cell }
-        };
-        let mut row =
-            vec![cell(row_marks(self.view, setting)), cell(self.view.label(setting).to_owned())];
+        let mut row = vec![
+            TableCell::new(row_marks(self.view, setting)),
+            TableCell::new(self.label(setting).join("\n")),
+        ];
         for column in &self.columns {
             let text = self
                 .view
                 .cell(setting, column.workload)
                 .map_or_else(|| "-".to_owned(), |measured| self.figure(measured, column));
-            row.push(cell(text).set_alignment(CellAlignment::Right));
+            row.push(TableCell::new(text).set_alignment(CellAlignment::Right));
         }
         row
     }
@@ -285,6 +313,22 @@ impl Layout<'_, '_> {
     fn any(&self, marked: impl Fn(&Cell) -> bool, workload: usize) -> bool {
         self.view.cells(workload).into_iter().any(marked)
     }
+}
+
+/// A text in lines of at most `room` columns. It breaks at spaces, and within words that are longer.
+fn broken(text: &str, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in wrapped(text, "", room).lines() {
+        let mut line = line.to_owned();
+        while width(&line) > room {
+            let kept = line.char_indices().map(|(at, _)| at).skip(1);
+            let end = kept.take_while(|end| width(&line[..*end]) <= room).last().unwrap_or(1);
+            let rest = line.split_off(end);
+            lines.push(std::mem::replace(&mut line, rest));
+        }
+        lines.push(line);
+    }
+    lines
 }
 
 /// Explains the marks that occur.
@@ -320,8 +364,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
         return String::new();
     };
     let title = label.map_or_else(|| words.clone(), |label| format!("{words} {label}"));
-    let mut text = painted(&title, Paint::Good, screen);
-    text.push('\n');
+    let mut text = painted(&title, screen);
     text += &wrapped(&sentence(headline), "  ", screen.columns);
     if let Some(advice) = &view.summary.recommendation {
         text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
@@ -350,43 +393,14 @@ pub(crate) fn sentence(headline: &Headline) -> String {
     format!("{}.", capitalised(headline.sentence()))
 }
 
-enum Paint {
-    Bold,
-    Good,
+/// A title on lines of its own: bold where the screen shows that. The style is put on last, on lines that are escaped
+/// and have their width.
+fn painted(text: &str, screen: Screen) -> String {
+    bold_lines(&wrapped(text, "", screen.columns), screen)
 }
 
-fn painted(text: &str, paint: Paint, screen: Screen) -> String {
-    let text = printable(text);
-    if !screen.is_terminal {
-        return text;
-    }
-    let paint = match paint {
-        Paint::Bold => printable::BOLD,
-        Paint::Good => printable::GOOD,
-    };
-    format!("{paint}{text}{}", printable::PLAIN)
-}
-
-/// Breaks at spaces; a word that is too long for any line stays whole.
-pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
-    hanging(text, indent, indent, columns)
-}
-
-/// Like [`wrapped`], with another indent from the second line on.
-pub(crate) fn hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
-    let mut lines = String::new();
-    let mut line = first.to_owned();
-    for word in printable(text).split(' ').filter(|word| !word.is_empty()) {
-        let is_start = line.trim().is_empty();
-        if !is_start && line.chars().count() + 1 + word.chars().count() > columns {
-            lines += &line;
-            lines.push('\n');
-            indent.clone_into(&mut line);
-        }
-        if !line.trim().is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    lines + &line + "\n"
+fn bold_lines(text: &str, screen: Screen) -> String {
+    let (bold, plain) =
+        if screen.is_styled { (printable::BOLD, printable::PLAIN) } else { ("", "") };
+    text.lines().map(|line| format!("{bold}{line}{plain}\n")).collect()
 }

@@ -13,7 +13,7 @@ use latput_report::{
 use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Unit};
 use latput_trial::{Metric, Results, metric};
 
-const SCREEN: Screen = Screen { columns: 160, is_terminal: false };
+const SCREEN: Screen = Screen { columns: 160, is_styled: false };
 
 fn define(name: &str, unit: Unit, better: PreferredDirection) -> CustomMetric {
     let summary = metric::Summary::Mean;

@@ -19,7 +19,7 @@ use recompute::{page_differences, plain_text, rows, sentences, verdicts};
 use synthetic::{Figures, noise, results, rr, stream};
 
 /// Wide enough for every sentence to stay on its line.
-const SCREEN: Screen = Screen { columns: 1_000_000, is_terminal: false };
+const SCREEN: Screen = Screen { columns: 1_000_000, is_styled: false };
 const GOALS: &[&str] = &[
     "minimize latency_ns_p99",
     "maximize rate where latency_ns_p99 <= 1.1 best",

@@ -39,7 +39,7 @@ fn only_a_terminal_gets_colours() {
     let (results, summary) = demo();
     let escape = '\u{1b}';
     assert!(!text(100).contains(escape));
-    let coloured = terminal(&results, &summary, Screen { columns: 100, is_terminal: true });
+    let coloured = terminal(&results, &summary, Screen { columns: 100, is_styled: true });
     assert!(coloured.contains(escape));
 }
 
@@ -188,7 +188,7 @@ fn hostile_names_stay_text_everywhere() {
 
     check_page(&results, &summary);
     check_json(&results, &summary);
-    let plain = terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+    let plain = terminal(&results, &summary, Screen { columns: 100, is_styled: false });
     assert!(!plain.contains('\u{1b}'), "an escape sequence reaches the terminal");
     let text = markdown(&results, &summary);
     // An indented line is code, in which Markdown shows everything as it is.
@@ -207,7 +207,7 @@ fn a_shared_report_is_imported_with_the_same_tables() {
     let mut again = imported.clone();
     again.mark_imported();
     assert_eq!(again, imported, "the mark is made once");
-    let screen = Screen { columns: 120, is_terminal: false };
+    let screen = Screen { columns: 120, is_styled: false };
     let tables = |results: &Results| {
         let text = terminal(results, &Summary::of(results), screen);
         let note = |line: &&str| !line.contains("imported from a report");
@@ -312,7 +312,7 @@ fn a_shared_report_has_no_name_and_no_address_in_it() {
     let page = html_with_trials(&results, &Summary::of(&results));
     let (visible, trials) = page.split_once("id=\"trials\">").unwrap();
     let texts =
-        terminal(&results, &Summary::of(&results), Screen { columns: 200, is_terminal: false });
+        terminal(&results, &Summary::of(&results), Screen { columns: 200, is_styled: false });
     for secret in SECRETS.into_iter().chain(["4c8b9a70"]) {
         let is_word = |text: &str| {
             let mut places = text.match_indices(secret);
@@ -371,7 +371,7 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
     results.rows.retain(|row| row.block == 0);
     let summary = Summary::of(&results);
     check_shortage(&results, &summary, "one run, so nothing has an interval");
-    let text = terminal(&results, &summary, Screen { columns: 80, is_terminal: false });
+    let text = terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
 }
@@ -398,7 +398,7 @@ fn no_width_hides_a_figure() {
 #[test]
 fn a_measurement_in_brief_has_what_rate_latency_cpu_and_trust() {
     let (results, summary) = one_cell(6);
-    insta::assert_snapshot!(brief(&results, &summary, Screen { columns: 100, is_terminal: false }));
+    insta::assert_snapshot!(brief(&results, &summary, Screen { columns: 100, is_styled: false }));
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn indices_of_a_damaged_file_do_not_panic() {
     check_json(&results, &summary);
     csv(&results);
     markdown(&results, &summary);
-    terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+    terminal(&results, &summary, Screen { columns: 100, is_styled: false });
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn many_settings_and_narrow_screens_do_not_panic() {
     let summary = Summary::of(&results);
     check_page(&results, &summary);
     for columns in [0, 1, 20, 500] {
-        terminal(&results, &summary, Screen { columns, is_terminal: true });
+        terminal(&results, &summary, Screen { columns, is_styled: true });
     }
 }
 
@@ -500,7 +500,7 @@ fn check_headline(
     let sentence = headline.sentence().replace("<&", "&lt;&amp;").replace('`', "");
     summary.headline = Some(headline);
     let title = format!("{words} {label}").trim_end().to_owned();
-    let text = terminal(&results, &summary, Screen { columns: 400, is_terminal: false });
+    let text = terminal(&results, &summary, Screen { columns: 400, is_styled: false });
     let marked = markdown(&results, &summary).replace("\\_", "_").replace("\\`", "");
     let page = html(&results, &summary, None);
     let document = Document::new(&results, &summary);
@@ -531,7 +531,7 @@ fn check_headline(
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
     let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
-    let screen = Screen { columns: 400, is_terminal: false };
+    let screen = Screen { columns: 400, is_styled: false };
     for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
@@ -566,7 +566,7 @@ fn with_groups(groups: [TcpGroup; 2]) -> Results {
 fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
     let results = with_groups(["local:443", "remote:5432"].map(|it| it.parse().unwrap()));
     let summary = Summary::of(&results);
-    let text = terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+    let text = terminal(&results, &summary, Screen { columns: 100, is_styled: false });
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect(start);
     assert!(line("local:443 ").contains(" 8 "), "{text}");
     let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
@@ -609,7 +609,7 @@ fn demo() -> (Results, Summary) {
 /// What `latput measure` prints of the demo's second setting under its third workload.
 fn measured(blocks: u32) -> String {
     let (results, summary) = one_cell(blocks);
-    terminal(&results, &summary, Screen { columns: 100, is_terminal: false })
+    terminal(&results, &summary, Screen { columns: 100, is_styled: false })
 }
 
 fn one_cell(blocks: u32) -> (Results, Summary) {
@@ -630,7 +630,7 @@ fn one_cell(blocks: u32) -> (Results, Summary) {
 #[track_caller]
 fn text(columns: usize) -> String {
     let (results, summary) = demo();
-    let text = terminal(&results, &summary, Screen { columns, is_terminal: false });
+    let text = terminal(&results, &summary, Screen { columns, is_styled: false });
     let is_command = |line: &str| line.contains("latput set");
     for line in text.lines().filter(|line| !is_command(line)) {
         assert!(line.chars().count() <= columns, "wider than {columns}: {line}");
@@ -673,7 +673,7 @@ fn check_page(results: &Results, summary: &Summary) {
 fn check_shortage(results: &Results, summary: &Summary, said: &str) {
     check_page(results, summary);
     check_json(results, summary);
-    let screen = Screen { columns: 400, is_terminal: false };
+    let screen = Screen { columns: 400, is_styled: false };
     let outputs = [
         html(results, summary, None),
         markdown(results, summary),

@@ -22,8 +22,7 @@ pub fn check_examples(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
 
 /// Checks every fenced block of README.md, CONTRIBUTING.md and docs/ that has a language we know.
 pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
-    let mut documents = files_in(&root.join("docs"), "md")?;
-    documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    let documents = documents_of(root)?;
     let scratch = binary.with_file_name("xtask-snippet.toml");
     for document in documents {
         let text = read(&document)?;
@@ -52,6 +51,20 @@ pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
     }
     ensure!(tally.failed == 0, "{} snippets are wrong", tally.failed);
     Ok(())
+}
+
+/// README.md, CONTRIBUTING.md and docs/.
+pub(super) fn documents_of(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut documents = files_in(&root.join("docs"), "md")?;
+    documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    Ok(documents)
+}
+
+/// The blocks of a document that show commands, with their lines.
+pub(super) fn printed_blocks(text: &str) -> Vec<(usize, String)> {
+    let shows =
+        blocks(text).into_iter().filter(|block| ["sh", "console"].contains(&block.language));
+    shows.map(|block| (block.line, block.text)).collect()
 }
 
 fn note(tally: &mut Tally, name: &str, result: Result<()>) {
@@ -152,7 +165,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 }
 
 /// The arguments of each line that starts latput, also behind `$`, `#` (a root prompt) and `sudo`.
-fn latput_lines(text: &str) -> Vec<Vec<String>> {
+pub(super) fn latput_lines(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(words);
     lines

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::build::{self, ALL_TESTS, cargo_test};
 use super::documents;
+use super::printed;
 use super::tally::Tally;
 use crate::dist;
 use crate::fleet;
@@ -116,6 +117,7 @@ pub const GROUPS: &[StepGroup] = &[
             Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
             Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
             Step::new("examples", "each example, checked by the binary", examples),
+            Step::new("printed", "commands of help and documents, run as printed", printed),
             Step::new("snippets", "what documents show, checked by the binary", snippets),
         ])],
     },
@@ -327,6 +329,10 @@ fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 fn snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     documents::check_snippets(&workspace.root, &workspace.built()?, tally)
+}
+
+fn printed(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    printed::check_printed(&workspace.root, &workspace.built()?, tally)
 }
 
 fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

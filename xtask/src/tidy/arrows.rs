@@ -40,6 +40,7 @@ const PURE_THIRD_PARTY: &[&str] = &[
     "strsim",
     "thiserror",
     "toml",
+    "unicode-width",
 ];
 
 const MAP: &str = "ARCHITECTURE.md";

@@ -9,7 +9,9 @@ use latput_experiment::{agent, keeper};
 use crate::context::Context;
 use crate::exit::CliError;
 
-/// The far end of a run; latput starts it itself, through the `via` command of a host.
+/// Serve as the far end of a run.
+///
+/// latput starts it itself, through the `via` command of a host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 It listens on no port for control: whoever may start it may control it. When its stdin closes, or nothing has

@@ -40,7 +40,9 @@ const BROUGHT_WITHIN: Nanos = Nanos::from_s(600);
 /// Most time of one command on one host, once its latput has begun.
 const ANSWER_WITHIN: Duration = Duration::from_secs(105);
 
-/// Put the recommendation of a results file in force on the hosts that it was measured on.
+/// Put the recommendation of a results file in force.
+///
+/// It is set on the hosts that it was measured on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,8 @@ Examples:
   latput apply latput-results.db --confirm-within 60s
       goes back after a minute on every host unless this comes:
   latput apply latput-results.db --confirm
-  latput apply latput-results.db --setting 50us --on testbed.toml
+  latput apply latput-results.db --setting 50us --on testbed.toml --confirm-within 60s
+      prints the line that confirms this one
 
 Results may be a stranger's: without --on, a host that they name by a command (exec:), or by a testbed file that
 others may write, is refused.
@@ -120,12 +123,14 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         self.leave_rights(context)?;
         let results = ResultsDb::open(&self.file)?.load_chosen(self.run)?;
-        let Some(chosen) = self.chosen(&results)? else { return Ok(ExitCode::SUCCESS) };
+        let chosen = match self.chosen(&results)? {
+            Ok(chosen) => chosen,
+            Err(reason) => return self.nothing(&reason),
+        };
         let parts = self.parts(&results, chosen, context)?;
         if parts.is_empty() {
             let label = &results.settings[chosen].label;
-            output::print(&format!("nothing to apply: setting `{label}` changes no knob\n"))?;
-            return Ok(ExitCode::SUCCESS);
+            return self.nothing(&format!("setting `{label}` changes no knob"));
         }
         if self.confirm {
             confirm_all(context, &parts)?;
@@ -141,10 +146,10 @@ impl Args {
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
-        let file = shell_word(&self.file.display().to_string());
         match self.confirm_within {
             Some(within) => output::remark(&format!(
-                "latput: everything goes back in {within} unless `latput apply {file} --confirm` comes"
+                "latput: everything goes back in {within} unless `{}` comes",
+                self.confirming()
             )),
             None if within.is_some() => confirm_all(context, &parts)?,
             None => {}
@@ -174,10 +179,41 @@ impl Args {
         context.leave_rights_to_broker(&permitted, &files)
     }
 
-    /// The setting to apply; `None`, with the reason told, if the run recommends no change.
-    fn chosen(&self, results: &Results) -> Result<Option<usize>, CliError> {
+    /// The command that confirms what this one has changed: the same setting of the same run on the same hosts.
+    fn confirming(&self) -> String {
+        let flag = |name: &str, value: Option<String>| {
+            value.into_iter().flat_map(|value| [name.to_owned(), value]).collect::<Vec<_>>()
+        };
+        let words = [
+            vec!["latput".to_owned(), "apply".to_owned(), self.file.display().to_string()],
+            flag("--setting", self.setting.clone()),
+            flag("--run", self.run.map(|run| run.to_string())),
+            flag("--on", self.on.clone()),
+            self.hosts.words(),
+            flag("--interface", self.interface.clone()),
+            vec!["--confirm".to_owned()],
+        ]
+        .concat();
+        words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The end where there is nothing to apply. Nothing to confirm is an error: somebody waits for that.
+    fn nothing(&self, reason: &str) -> Result<ExitCode, CliError> {
+        if self.confirm {
+            let message = format!(
+                "nothing is confirmed: {reason}. Name the setting that `latput apply` was given, with --setting, or \
+                 `latput confirm` on each host"
+            );
+            return Err(CliError::new(Code::Failed, message));
+        }
+        output::print(&format!("nothing to apply: {reason}\n"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The setting to apply, or the reason why the run recommends no change.
+    fn chosen(&self, results: &Results) -> Result<Result<usize, String>, CliError> {
         if let Some(name) = &self.setting {
-            return setting_of(results, name).map(Some);
+            return setting_of(results, name).map(Ok);
         }
         let summary = Summary::of(results);
         let Some(advice) = &summary.recommendation else {
@@ -185,14 +221,11 @@ impl Args {
         };
         if advice.is_proven() && advice.setting != 0 {
             tell_condition(&summary);
-            return Ok(Some(advice.setting));
+            return Ok(Ok(advice.setting));
         }
         let label = &results.settings[advice.setting].label;
         let reason = advice.reason.join(" ");
-        output::print(&format!(
-            "nothing to apply: no setting is proven better, the run recommends `{label}`: {reason}\n"
-        ))?;
-        Ok(None)
+        Ok(Err(format!("no setting is proven better, the run recommends `{label}`: {reason}")))
     }
 
     /// The hosts that the setting changes.

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_calibrate::{Combination, FittedCost};
+use latput_calibrate::{Combination, ErrorSummary, FittedCost};
 use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
+use latput_report::plain::table;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};
 use latput_reproduce::calibrate::{
     Cells, Fit, FitHeldOut, FitPlan, HeldOut, PartOfFits, calibrate, errors_held_out,
@@ -22,7 +23,7 @@ use crate::{output, parallel};
 /// Number of printed figures, those with the largest held-out errors.
 const WORST: usize = 10;
 
-/// Fits the few costs of a system's profile to published cells.
+/// Fit a system's profile to published cells.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -200,7 +201,7 @@ fn in_words(fit: &Fit, anomalies: usize) -> String {
     text.push_str(&combinations(&fit.combinations, &fit.costs));
     let _ = writeln!(
         text,
-        "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)"
+        "\nabsolute errors, median and 90th percentile ({anomalies} anomalies left out)"
     );
     errors(&mut text, fit);
     text
@@ -238,25 +239,25 @@ pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -
 }
 
 fn errors(text: &mut String, fit: &Fit) {
-    for (table, errors) in &fit.in_sample {
-        let _ = writeln!(
-            text,
-            "{:<24} {:>4} figures {:>5.1} % / {:.1} %",
-            table.trim_start_matches("~ "),
-            errors.count,
-            100.0 * errors.median,
-            100.0 * errors.p90
-        );
-    }
-    for (name, errors) in errors_held_out(held_out(fit)) {
-        let _ = writeln!(
-            text,
-            "held out: {name:<50} {:>4} figures {:>5.1} % / {:.1} %",
-            errors.count,
-            100.0 * errors.median,
-            100.0 * errors.p90
-        );
-    }
+    let row = |name: String, errors: &ErrorSummary| {
+        [
+            name,
+            errors.count.to_string(),
+            format!("{:.1} %", 100.0 * errors.median),
+            format!("{:.1} %", 100.0 * errors.p90),
+        ]
+    };
+    let in_sample = fit.in_sample.iter();
+    let mut rows: Vec<_> = in_sample
+        .map(|(table, errors)| row(table.trim_start_matches("~ ").to_owned(), errors))
+        .collect();
+    rows.extend(
+        errors_held_out(held_out(fit))
+            .iter()
+            .map(|(name, errors)| row(format!("held out: {name}"), errors)),
+    );
+    let header = ["table", "figures", "median", "90th"];
+    text.push_str(&table(header, rows, 1..=3, output::screen().columns));
     let mut worst: Vec<&HeldOut> = held_out(fit).collect();
     worst.sort_by(|a, b| b.error_ratio().abs().total_cmp(&a.error_ratio().abs()));
     for figure in worst.iter().take(WORST) {

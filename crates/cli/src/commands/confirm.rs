@@ -16,7 +16,7 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  latput set eth0 mtu=9000 --confirm-within 60s
+  latput set eth0 mtu=9000 --allow-link-reset --confirm-within 60s
   latput confirm eth0           from a new ssh session, which proves that the host can still be reached
   latput confirm                every change of this host (or network namespace) that waits
   latput restore                instead: put back now

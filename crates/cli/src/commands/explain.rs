@@ -13,8 +13,10 @@ use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
-/// Explain where time and CPU go under each setting: waiting for the timer, behind other requests,
-/// per interrupt, per packet, per byte; and what would change if a knob moved.
+/// Explain where time and CPU go under each setting.
+///
+/// Waiting for the timer, behind other requests, per interrupt, per packet, per byte; and what would change if a
+/// knob moved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

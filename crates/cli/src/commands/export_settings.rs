@@ -21,7 +21,9 @@ use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Write a setting for the host's own configuration system, so that latput is not needed to keep it.
+/// Write a setting for the host's configuration system.
+///
+/// With it latput is not needed to keep the setting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -185,7 +187,7 @@ impl Args {
         };
         match &self.output {
             Some(path) => output::write_file(path, &text)?,
-            None => output::print(&text)?,
+            None => output::print_data(&text)?,
         }
         for left in &exported.elsewhere {
             let place = left.file.as_deref().unwrap_or("nowhere");

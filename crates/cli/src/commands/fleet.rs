@@ -36,7 +36,7 @@ Examples:
   latput fleet verify -i hosts.ini rx-usecs=50us            of an Ansible inventory
   latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
-  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5m
+  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 6min
   latput fleet confirm latput-results.db -i inventory.toml  is the winner one on every pair of hosts?
   latput fleet pairs pair1.db pair2.db pair3.db             the same of results that are there
 

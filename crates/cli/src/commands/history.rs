@@ -12,7 +12,9 @@ use crate::context::{Context, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
-/// Show figures over many runs, oldest first, with hosts and kernels.
+/// Show figures over many runs, oldest first.
+///
+/// Each with its hosts and kernels.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +88,7 @@ impl Args {
         match self.format {
             Format::Table if context.json => output::print_json(&history::document(&runs))?,
             Format::Json => output::print_json(&history::document(&runs))?,
-            Format::Csv => output::print(&history::csv(&runs))?,
+            Format::Csv => output::print_data(&history::csv(&runs))?,
             Format::Table => output::print(&history::terminal(&runs, output::screen()))?,
         }
         Ok(ExitCode::SUCCESS)

@@ -14,8 +14,10 @@ use crate::exit::{CliError, Code};
 use crate::output;
 use crate::targets::HostArgs;
 
-/// Check a testbed: whether each host is reached, its clock, versions, interface, speed, MTU, driver, what can be
-/// set there, and how busy it is. Nothing is set.
+/// Check the hosts of a testbed; nothing is set.
+///
+/// Whether each host is reached, its clock, versions, interface, speed, MTU, driver, what can be set there, and how
+/// busy it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -17,7 +17,9 @@ use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Convert a report, or files of iperf3, netperf or flent, to a results file.
+/// Convert a report or another program's files to results.
+///
+/// It reads files of iperf3, netperf and flent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

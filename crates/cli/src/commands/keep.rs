@@ -22,7 +22,9 @@ use crate::output;
 use self::choose::Choice;
 use self::files::{Record, Writing};
 
-/// Keep a setting over a reboot, in the configuration system of this host, and take it out again.
+/// Keep a setting over a reboot.
+///
+/// It is written to the configuration system of this host, and taken out again with --remove.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = "\
@@ -151,7 +153,7 @@ impl Args {
         } else {
             let difference = writing.difference();
             let nothing = "nothing to change: the files are as wanted\n";
-            output::print(if difference.is_empty() { nothing } else { &difference })?;
+            output::print_data(if difference.is_empty() { nothing } else { &difference })?;
         }
         if !edited.is_empty() && !self.force {
             for (file, difference) in &edited {

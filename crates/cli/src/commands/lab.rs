@@ -21,7 +21,9 @@ use crate::output;
 /// Subfolder of the state folder for checkpoints of processes in a lab that is up.
 const PINNED_LAB_STATE: &str = "lab-up";
 
-/// The virtual testbed by hand: two namespaces `a` and `b` and a veth pair `lat0` between them.
+/// Make or use the virtual testbed by hand.
+///
+/// Two namespaces `a` and `b` and a veth pair `lat0` between them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

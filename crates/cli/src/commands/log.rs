@@ -12,7 +12,9 @@ use crate::document::{LogDocument, LoggedChange, LoggedValue};
 use crate::exit::CliError;
 use crate::output;
 
-/// List the changes that were made on this host, the newest first, and what became of each.
+/// List the changes that were made on this host.
+///
+/// The newest first, with what became of each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

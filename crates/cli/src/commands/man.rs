@@ -36,7 +36,7 @@ impl Args {
         let mut root = Cli::command().disable_help_subcommand(true);
         root.build();
         match &self.output_dir {
-            None => output::print(&page(find(&root, &self.command)?)?.1)?,
+            None => output::print_data(&page(find(&root, &self.command)?)?.1)?,
             Some(folder) => {
                 for command in all(&root) {
                     let (file, text) = page(command)?;

@@ -25,8 +25,10 @@ use crate::progress::ProgressArgs;
 use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
-/// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
-/// precise enough: by default 3 to 10 times, to +/- 2.5 % at 99 %.
+/// Measure one workload now.
+///
+/// It is repeated until its rate and the CPU utilisation of both ends are precise enough: by default 3 to 10 times,
+/// to +/- 2.5 % at 99 %.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use latput_report::table::wrapped;
+use latput_report::lines::wrapped;
 use latput_trial::metric::{MetricRow, Needs, PreferredDirection};
 use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Traffic};
@@ -17,7 +17,9 @@ const NAME: usize = 28;
 const UNIT: usize = 24;
 const INDENT: &str = "    ";
 
-/// List the metrics: name, unit, better direction, workloads, definition.
+/// List the metrics.
+///
+/// Each with name, unit, better direction, workloads and definition.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -10,6 +10,8 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::exit::CliError;
 
+/// Fit CPU costs of a host, or a profile of it.
+///
 /// Models of a host from its results: the costs of its CPU time, and a profile for the simulator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -11,8 +11,9 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
 
-/// Keep an interface at a goal while its load changes, by changing the delay of its interrupts (or
-/// polls).
+/// Hold an interface at a goal while its load changes.
+///
+/// The delay of its interrupts (or polls) is changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {

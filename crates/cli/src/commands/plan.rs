@@ -10,7 +10,9 @@ use crate::document::check::PlanDocument;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Print a plan: for an interface of this host, or a built-in one as a start for your own.
+/// Print a plan as a start for your own.
+///
+/// For an interface of this host, or a built-in one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +53,7 @@ impl Args {
                 .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
             output::print_json(&PlanDocument { schema: 1, plan, toml: text })?;
         } else {
-            output::print(&text)?;
+            output::print_data(&text)?;
         }
         Ok(ExitCode::SUCCESS)
     }

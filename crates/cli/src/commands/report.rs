@@ -111,7 +111,7 @@ impl Args {
             results = shared(&results);
         }
         let summary = Summary::of(&results);
-        let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
+        let screen = if self.output.is_none() { output::screen() } else { output::plain() };
         let predicted = self.prediction(&results)?;
         let text = match (format, &predicted) {
             (ReportFormat::Html, _) if self.share => html_with_trials(&results, &summary),
@@ -132,7 +132,7 @@ impl Args {
                 return flent_files::write(&results, self.output.as_deref());
             }
         };
-        self.write(&text)
+        self.write(&text, format)
     }
 
     /// The predictions of `--predicted` for these results.
@@ -148,10 +148,11 @@ impl Args {
         Ok(Some(found))
     }
 
-    fn write(&self, text: &str) -> Result<ExitCode, CliError> {
+    fn write(&self, text: &str, format: ReportFormat) -> Result<ExitCode, CliError> {
         match &self.output {
             Some(path) => output::write_file(path, text)?,
-            None => output::print(text)?,
+            None if format == ReportFormat::Table => output::print(text)?,
+            None => output::print_data(text)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -249,12 +250,10 @@ pub(crate) fn print(
     results: &Results,
     summary: &Summary,
 ) -> Result<(), CliError> {
-    let text = if context.json {
-        json(results, summary)
-    } else {
-        terminal(results, summary, output::screen())
-    };
-    output::print(&text)
+    if context.json {
+        return output::print_data(&json(results, summary));
+    }
+    output::print(&terminal(results, summary, output::screen()))
 }
 
 /// Writes the report as one HTML file.

@@ -6,9 +6,12 @@ use std::process::ExitCode;
 
 use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
+use latput_report::plain::table;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
-use latput_reproduce::published::{self, AccuracyTarget, FILES, Reproduction};
+use latput_reproduce::published::{
+    self, AccuracyTarget, FILES, ReproducedFigure, Reproduction, TableErrors,
+};
 use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{CsvTable, Experiment, Provenance, Systems, delay_mtu, html, parts};
 use latput_sim::{Invalid, Profile};
@@ -21,7 +24,7 @@ use crate::{output, parallel};
 /// Seed of the claims. One run of each cell is enough, because claims rest on whole curves.
 const CLAIMS_SEED: u64 = 0;
 
-/// Simulate published experiments and print the error of every cell.
+/// Simulate published experiments, with each error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -107,7 +110,7 @@ impl Args {
         }
         match &self.output {
             Some(path) => output::write_file(path, &table.to_csv())?,
-            None if !context.json => output::print(&table.to_csv())?,
+            None if !context.json => output::print_data(&table.to_csv())?,
             None => {}
         }
         let mut unknown = 0;
@@ -201,7 +204,8 @@ impl Args {
         if context.json {
             output::print_json(&reproduction)?;
         } else {
-            output::print(&in_words(&reproduction, self.verbose || !self.tables.is_empty()))?;
+            let every_cell = self.verbose || !self.tables.is_empty();
+            output::print(&in_words(&reproduction, every_cell, output::screen().columns))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -284,30 +288,24 @@ fn predictions(
     Ok(files.iter().map(rows).collect())
 }
 
-fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
+fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> String {
     let mut text = String::new();
     if every_cell {
-        let _ = writeln!(
-            text,
-            "{:<14} {:<52} {:<22} {:>12} {:>12} {:>25} {:>8}",
-            "table", "cell", "column", "published", "predicted", "90 % band", "error"
-        );
-        for it in &reproduction.figures {
-            let what: String = it.what.chars().take(52).collect();
-            let _ = writeln!(
-                text,
-                "{:<14} {what:<52} {:<22} {:>12.2} {:>12.2} {:>12.2} .. {:>9.2} {:>+7.1}%{}",
-                it.table,
-                it.column,
-                it.published,
-                it.predicted,
-                it.predicted_lo,
-                it.predicted_hi,
-                100.0 * it.error_ratio,
-                if it.anomaly.is_some() { "  anomaly" } else { "" }
-            );
-        }
-        text.push('\n');
+        let row = |it: &ReproducedFigure| {
+            [
+                it.table.clone(),
+                it.what.clone(),
+                it.column.clone(),
+                format!("{:.2}", it.published),
+                format!("{:.2}", it.predicted),
+                format!("{:.2} .. {:.2}", it.predicted_lo, it.predicted_hi),
+                format!("{:+.1} %", 100.0 * it.error_ratio),
+                it.anomaly.as_ref().map_or(String::new(), |_| "anomaly".to_owned()),
+            ]
+        };
+        let header =
+            ["table", "cell", "column", "published", "predicted", "90 % band", "error", ""];
+        text += &(table(header, reproduction.figures.iter().map(row), 3..=6, columns) + "\n");
     }
     for it in &reproduction.claims {
         let mark = if it.holds { "holds " } else { "MISSED" };
@@ -317,24 +315,19 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
     if !reproduction.claims.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(
-        text,
-        "{:<26} {:<14} {:<7} {:>7} {:>9} {:>9}   (absolute error in % or points)",
-        "file", "table", "of", "figures", "median", "90th"
-    );
-    for it in &reproduction.tables {
-        let _ = writeln!(
-            text,
-            "{:<26} {:<14} {:<7} {:>7} {:>9.1} {:>9.1}",
-            it.file,
-            it.table,
-            it.scale,
-            it.figures,
-            100.0 * it.median_error_ratio,
-            100.0 * it.p90_error_ratio
-        );
-    }
-    text.push('\n');
+    text += "Absolute errors, in % or points\n";
+    let row = |it: &TableErrors| {
+        [
+            it.file.clone(),
+            it.table.clone(),
+            it.scale.to_string(),
+            it.figures.to_string(),
+            format!("{:.1}", 100.0 * it.median_error_ratio),
+            format!("{:.1}", 100.0 * it.p90_error_ratio),
+        ]
+    };
+    let header = ["file", "table", "of", "figures", "median", "90th"];
+    text += &(table(header, reproduction.tables.iter().map(row), 3..=5, columns) + "\n");
     for target in &reproduction.targets {
         demand(&mut text, target, reproduction);
     }

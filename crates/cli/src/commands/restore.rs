@@ -12,7 +12,9 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Put back an earlier, unfinished change (after a kill -9, a crash, a stranded rollback).
+/// Put back an earlier, unfinished change.
+///
+/// One is left after a kill -9, a crash or a stranded rollback.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

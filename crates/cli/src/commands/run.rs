@@ -21,7 +21,9 @@ use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs};
 
-/// Run every trial of a plan; an interrupted run is resumed.
+/// Run every trial of a plan.
+///
+/// An interrupted run is resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -23,7 +23,9 @@ use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
-/// Search the settings of a plan; an interrupted search is resumed.
+/// Search the settings of a plan.
+///
+/// An interrupted search is resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

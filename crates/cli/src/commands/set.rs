@@ -23,10 +23,10 @@ const STDIN_BYTES_MOST: u64 = 1 << 20;
 #[command(after_help = "\
 Examples:
   latput set eth0 gro-flush-timeout=50us napi-defer-hard-irqs=100
-  latput set eth0 mtu=9000 --dry-run
-  latput set eth0 rps-cpus=0-3 tso=off
+  latput set eth0 mtu=9000 --allow-link-reset --dry-run
+  latput set eth0 rps-cpus=0-1 tso=off
   latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32 --verify-effect
-  latput set eth0 mtu=9000 --confirm-within 60s
+  latput set eth0 mtu=9000 --allow-link-reset --confirm-within 60s
       goes back after a minute unless `latput confirm eth0` comes, from a new ssh session best
   latput set eth1 rx-ring=4096 --allow-link-reset
   latput set eth0 rx-ring=4096 --allow-link-reset=eth0 --confirm-within 60s

@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use latput_knobs::{self as knobs, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
+use latput_report::lines::{cut, width};
 
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::CliError;
 use crate::output;
 
+/// Below this width the range is in a line of its own.
+const NARROW_COLUMNS: usize = 80;
 /// Least width with room for descriptions.
 const WIDE_COLUMNS: usize = 120;
 /// Columns of a name: the longest has 21 characters.
@@ -24,8 +27,9 @@ const TIER: usize = 13;
 /// The fact that tells whose the knobs of an interface are that lies on others.
 const OWNER: &str = "lies on";
 
-/// Show the knobs of an interface: value, range, whether each can be set here, and the disturbance
-/// by a change.
+/// Show the knobs of an interface and their values.
+///
+/// Also the range of each, whether it can be set here, and the disturbance by a change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -224,10 +228,11 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     };
     let mut line = format!("  {:<NAME$}", knob.name);
     let rest = format!("{:<RANGE$} {tier:<TIER$}", range_text(knob));
-    if value.chars().count() <= VALUE {
+    if width(&value) <= VALUE && columns >= NARROW_COLUMNS {
         let _ = write!(line, "{value:<VALUE$} {rest}");
     } else {
-        let _ = write!(line, "{value}\n  {:<NAME$}{:<VALUE$} {rest}", "", "");
+        let indent = if columns >= NARROW_COLUMNS { NAME + VALUE + 1 } else { NAME };
+        let _ = write!(line, "{value}\n  {:<indent$}{rest}", "");
     }
     if columns >= WIDE_COLUMNS {
         let _ = write!(line, " {}", knob.doc);
@@ -238,20 +243,9 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     let is_plain = knob.settable || knob.how.contains("the driver cannot change");
     if knob.values.is_empty() || !is_plain {
         let reason = knob.unreadable.as_ref().unwrap_or(&knob.how);
-        let _ = writeln!(text, "      {}", fitted(reason, columns.saturating_sub(6)));
+        let _ = writeln!(text, "      {}", cut(reason, columns.saturating_sub(6).max(20)));
     }
     text
-}
-
-/// A text of one line, cut to fit.
-fn fitted(text: &str, columns: usize) -> String {
-    match text.char_indices().nth(columns.max(20)) {
-        Some((end, _)) => {
-            let kept: String = text[..end].chars().take(columns.max(20) - 3).collect();
-            format!("{kept}...")
-        }
-        None => text.to_owned(),
-    }
 }
 
 /// The value, or the values of the places if they differ.

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use latput_experiment::simulator::{self, Trace};
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
+use latput_report::plain::table;
+use latput_sim::Profile;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
@@ -15,12 +17,12 @@ use latput_units::Nanos;
 
 use crate::commands::{measure, run};
 use crate::context::Context;
-use crate::document::TraceDocument;
+use crate::document::{SystemDocument, SystemsDocument, TraceDocument};
 use crate::exit::CliError;
 use crate::output;
 use crate::targets;
 
-/// Direct use of the simulator.
+/// List the simulator's systems, or trace a short run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,8 +31,19 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
+    List(ListArgs),
     Trace(TraceArgs),
 }
+
+/// List the systems that the simulator knows by name.
+///
+/// A profile of your own is a file: `sim:my.toml` (docs/simulator.md).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput sim list
+  latput tune --on sim:server-10g    one of them as the testbed")]
+struct ListArgs {}
 
 /// Write every packet of a short simulated run, and the activity of each core and NIC queue.
 #[derive(Debug, clap::Args)]
@@ -79,9 +92,33 @@ struct TraceArgs {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.action {
+            Action::List(_) => list(context),
             Action::Trace(args) => args.run(context),
         }
     }
+}
+
+fn list(context: &Context) -> Result<ExitCode, CliError> {
+    let profiles = Profile::shipped_names().filter_map(Profile::shipped);
+    if context.json {
+        let system = |profile: Profile| SystemDocument {
+            cores: profile.sut.machine.cores,
+            rate_bps: profile.network.rate.get(),
+            name: profile.name,
+            source: profile.source,
+        };
+        let document = SystemsDocument { schema: 1, systems: profiles.map(system).collect() };
+        output::print_json(&document)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |profile: Profile| {
+        let cores = profile.sut.machine.cores.to_string();
+        let name = format!("{}{}", targets::SIMULATED, profile.name);
+        [name, cores, profile.network.rate.to_string(), profile.source]
+    };
+    let header = ["system", "CPUs", "link", "figures"];
+    output::print(&table(header, profiles.map(row), 1..=2, output::screen().columns))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 impl TraceArgs {

@@ -37,8 +37,10 @@ const MOST_PLANS: usize = 99;
 /// Most time of a grid for a plan without a budget.
 const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
-/// Measure the settings of a plan, recommend one, and write the report. The built-in plan varies
-/// how long the receive side of this machine's network stack waits before it polls.
+/// Find the best setting for a workload, and prove it.
+///
+/// Measures the settings of a plan, recommends one, and writes the report. The built-in plan varies how long the
+/// receive side of this machine's network stack waits before it polls.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +57,7 @@ Examples:
                                              one knob of your own choice, without a plan file
   latput tune --first                        stops at the first proven answer, often within a minute
   latput tune --on rack.toml --check         would it start, how many trials, how long
-  latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
+  latput tune --server 'redis-server --bind {sut} --port 6379 --protected-mode no --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
                                              your own benchmark in the place of latput's traffic
   latput tune eth0 --live --observe          how much live traffic varies; sets nothing

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Take back a change that was made: by default the newest one that is in force.
+/// Take back a change, by default the newest in force.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -14,7 +14,9 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Direct use of a QEMU guest with real drivers on emulated network cards.
+/// Use a QEMU guest with real drivers.
+///
+/// Its network cards are emulated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +90,7 @@ impl Args {
                 latput_vm::init::run(&mut io::stdout())
             }
             Action::Probe => {
-                output::print(&latput_vm::probe::run()?.join("\n"))?;
+                output::print_data(&latput_vm::probe::run()?.join("\n"))?;
                 Ok(ExitCode::SUCCESS)
             }
             Action::Reload { parameters } => {
@@ -101,7 +103,7 @@ impl Args {
             }
             Action::Read { path } => {
                 let text = files::read(&path, files::TEXT_BYTES_MOST)?;
-                output::print(&String::from_utf8_lossy(&text))?;
+                output::print_data(&String::from_utf8_lossy(&text))?;
                 Ok(ExitCode::SUCCESS)
             }
         }

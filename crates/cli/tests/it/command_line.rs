@@ -11,7 +11,13 @@ fn completions_are_read_by_their_shell_and_name_no_hidden_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.run(&["completions", shell]);
         script.expect(0, &["moderate", "confirm-within"]);
-        assert!(!script.out.contains("watcher"), "{shell}");
+        for hidden in ["watcher", "made-by", "only-if", "latput_"] {
+            let is_function = hidden == "latput_" && ["bash", "zsh"].contains(&shell);
+            // In bash a case is left for what nobody offers.
+            let is_there = script.out.contains(hidden)
+                && (shell != "bash" || script.out.contains(&format!("--{hidden} ")));
+            assert!(is_function || !is_there, "{shell}: {hidden}");
+        }
         let readers = ["bash", "zsh", "fish"];
         if !readers.contains(&shell) || needs_program(shell) {
             continue;
@@ -24,13 +30,52 @@ fn completions_are_read_by_their_shell_and_name_no_hidden_command() {
 }
 
 #[test]
-fn bash_completes_a_command() {
+fn bash_completes_commands_and_values() {
     let place = Place::new();
     place.write("script", &place.run(&["completions", "bash"]).out);
-    let complete = ". ./script; COMP_WORDS=(latput mod); COMP_CWORD=1; _latput latput mod latput; \
-                    echo \"${COMPREPLY[@]}\"";
-    let bash = Command::new("bash").args(["-c", complete]).current_dir(place.path(".")).output();
-    assert_eq!(String::from_utf8(bash.unwrap().stdout).unwrap(), "moderate model\n");
+    place.write("rack.toml", "");
+    let check = |words: &[&str], expected: &[&str]| {
+        let before = words[words.len().saturating_sub(2)];
+        let last = words[words.len() - 1];
+        let complete = format!(
+            ". ./script; COMP_WORDS=({}); COMP_CWORD={}; _latput latput '{last}' '{before}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.len() - 1
+        );
+        let bash =
+            Command::new("bash").args(["-c", &complete]).current_dir(place.path(".")).output();
+        let said = String::from_utf8(bash.unwrap().stdout).unwrap();
+        let said: Vec<&str> = said.lines().collect();
+        for word in expected {
+            assert!(said.contains(word), "{words:?}: `{word}` is not in {said:?}");
+        }
+        said.len()
+    };
+    assert_eq!(check(&["latput", "mod"], &["moderate", "model"]), 2);
+    check(&["latput", "show", "l"], &["lo"]);
+    assert_eq!(
+        check(&["latput", "measure", "--workload", "tcp_"], &["tcp_rr", "tcp_crr", "tcp_stream"]),
+        5
+    );
+    assert_eq!(check(&["latput", "tune", "--goal", "la"], &["latency"]), 1);
+    check(&["latput", "tune", "--on", ""], &["lab", "loopback", "rack.toml", "sim:server-10g"]);
+    assert_eq!(check(&["latput", "tune", "--on", "sim:server"], &["sim:server-10g"]), 1);
+    // What no help shows is not offered.
+    check(&["latput", "set", "--m"], &[""]);
+}
+
+#[test]
+fn simulated_systems_are_listed() {
+    let place = Place::new();
+    place.run(&["sim", "list"]).expect(0, &["sim:server-10g", "sim:rx1620-e1000", "10Gbps"]);
+    let listed: serde_json::Value =
+        serde_json::from_str(&place.run(&["sim", "list", "--json"]).out).unwrap();
+    for system in listed["systems"].as_array().unwrap() {
+        let on = format!("sim:{}", system["name"].as_str().unwrap());
+        place.write("plan.toml", "schema = 1\n[[workload]]\nkind = \"ping\"\n");
+        place.run(&["run", "plan.toml", "--on", &on, "--check"]).expect(0, &[]);
+    }
 }
 
 #[test]

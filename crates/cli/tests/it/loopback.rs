@@ -114,3 +114,23 @@ fn check(workload: &[&str], expected: &[&str]) {
     args.extend(QUICK);
     Place::new().run(&args).expect(0, expected);
 }
+
+#[test]
+fn an_error_that_repeats_is_told_once() {
+    let place = Place::new();
+    let command = "sh -c 'echo $((40+2))xyz >&2; exit 3'";
+    let ran = place.run(
+        &[
+            &["measure", "loopback", "--command", command, "--metric", "app_rate=/([0-9]+)/"],
+            &QUICK[4..6],
+        ]
+        .concat(),
+    );
+    ran.expect(1, &["42xyz", "the same 3 times"]);
+    assert_eq!(ran.err.matches("42xyz").count(), 1, "{}", ran.err);
+    // A program that is not there is not tried again.
+    let missing = ["--command", "./not-there", "--metric", "app_rate=/([0-9]+)/"];
+    let ran = place.run(&[&["measure", "loopback"], &missing[..]].concat());
+    ran.expect(1, &["not-there"]);
+    assert_eq!(ran.err.matches("No such file").count(), 1, "{}", ran.err);
+}

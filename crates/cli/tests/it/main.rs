@@ -47,6 +47,7 @@ mod root_moderate;
 mod root_published;
 mod root_rights;
 mod root_runs;
+mod root_screen;
 mod root_service;
 mod root_settings;
 mod root_ssh_faults;
@@ -55,6 +56,7 @@ mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
+mod screen;
 mod search;
 mod shards;
 mod shared_report;
@@ -131,6 +133,7 @@ impl Place {
             .args(&words[1..])
             .current_dir(self.folder.path())
             .env("LATPUT_STATE_DIR", self.path("state"))
+            .env("COLUMNS", "160")
             .stdin(Stdio::null());
         command
     }

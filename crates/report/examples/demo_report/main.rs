@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
     std::fs::write(folder.join("report.csv"), csv(&results))?;
     std::fs::write(folder.join("report.json"), json(&results, &summary))?;
     for columns in [80, 100, 160] {
-        let screen = Screen { columns, is_terminal: false };
+        let screen = Screen { columns, is_styled: false };
         let text = terminal(&results, &summary, screen);
         std::fs::write(folder.join(format!("report-{columns}.txt")), text)?;
     }

@@ -9,8 +9,9 @@ use latput_model::groups::TOLD;
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Traffic};
 
-use super::{Screen, wrapped};
+use super::Screen;
 use crate::compared;
+use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::view::View;
 
@@ -20,7 +21,7 @@ pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
     let by = found.by.name();
     let mut text = format!("By {by}, under today's setting\n");
     let told = told(&found);
-    text += &(plain(todays(&found, &told), 1..=told.len() + 1).join("\n") + "\n\n");
+    text += &(plain(todays(&found, &told), 1..=told.len() + 1, screen.columns).join("\n") + "\n\n");
     for (setting, comparison) in &found.comparisons {
         let _ = writeln!(text, "By {by}, {} against today", view.full_label(*setting));
         let mut table = Table::new();
@@ -31,7 +32,7 @@ pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
             let group = figure.workload.clone();
             table.add_row([group, name, first, second, change, interval, verdict]);
         }
-        text += &(plain(table, 2..=5).join("\n") + "\n\n");
+        text += &(plain(table, 2..=5, screen.columns).join("\n") + "\n\n");
     }
     if !found.comparisons.is_empty() {
         let all: Vec<_> = found.comparisons.iter().map(|(_, one)| one.clone()).collect();

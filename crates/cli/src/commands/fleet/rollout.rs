@@ -39,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 #[command(after_help = "\
 Examples:
   latput fleet apply -i inventory.toml --dry-run
-  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 5min --soak 30s
+  latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 6min --soak 30s
   latput fleet apply -i inventory.toml --from latput-results.db
       what a run recommends, in the place of the inventory's settings
   latput fleet apply -i inventory.toml --guard 'curl -fsS -m 5 http://{host}/health'

@@ -109,7 +109,8 @@ pub(super) fn run(
         };
     let method = CompareMethod { confidence: base.confidence, smallest_effect };
     let found = compare::compare(base, other, &settings, method);
-    args.write(&text_of(args, context, (&found, base), gate_rule)?)?;
+    let format = format::chosen(args.format, args.output.as_deref(), context.json)?;
+    args.write(&text_of(args, format, (&found, base), gate_rule)?, format)?;
     match args.fail_on {
         Some(_) => gate(&found, base, gate_rule),
         None => Ok(ExitCode::SUCCESS),
@@ -147,12 +148,12 @@ fn pairs_of(
 
 fn text_of(
     args: &Args,
-    context: &Context,
+    format: ReportFormat,
     (found, base): (&[Comparison], &Results),
     gate: Gate,
 ) -> Result<String, CliError> {
-    let screen = if args.output.is_none() { output::screen() } else { output::PLAIN };
-    Ok(match format::chosen(args.format, args.output.as_deref(), context.json)? {
+    let screen = if args.output.is_none() { output::screen() } else { output::plain() };
+    Ok(match format {
         ReportFormat::Table => comparison::terminal(found, base, screen),
         ReportFormat::Markdown => comparison::markdown(found, base),
         ReportFormat::Json => found.iter().map(comparison::json).collect(),

@@ -42,7 +42,7 @@ impl<'a> Stdio<'a> {
 impl OptimiserLine for Stdio<'_> {
     fn say(&mut self, said: &SearchSaid) -> Result<(), Error> {
         let line = serde_json::to_string(said).map_err(|error| failed(error.to_string()))?;
-        output::print(&(line + "\n"))
+        output::print_data(&(line + "\n"))
             .map_err(|error| failed(format!("cannot be told: {}", error.message())))
     }
 

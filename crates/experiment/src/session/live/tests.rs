@@ -283,8 +283,7 @@ fn run(
         begun: Instant::now(),
         is_simulated: false,
         slice: None,
-        lost: None,
-        aborted_in_a_row: 0,
+        lost: crate::session::LostTrials::default(),
     };
     session.live(&mut made).unwrap();
     let slices = std::mem::take(&mut made.slices);

@@ -1,0 +1,33 @@
+//! Screens of commands that need rights: the lab, changes and what becomes of them.
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::Place;
+use crate::screen::WIDTHS;
+use crate::screen::terminal::Screen;
+
+#[test]
+fn the_lab_and_changes_hold_the_rules() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    for columns in WIDTHS {
+        let on_screen = |args: &[&str]| Screen::run(&place, columns, &[], args).hold_rules();
+        on_screen(&["lab", "up"]);
+        let in_lab = |args: &[&str]| {
+            let words = [&["lab", "exec", "a", "--", crate::latput()], args].concat();
+            Screen::run(&place, columns, &[], &words).hold_rules();
+        };
+        in_lab(&["show", "lat0"]);
+        in_lab(&["set", "lat0", "mtu=1400", "gro-flush-timeout=50us", "napi-defer-hard-irqs=100"]);
+        in_lab(&["set", "lat0", "mtu=1300", "--dry-run"]);
+        in_lab(&["set", "lat0", "mtu=1", "txqueuelen=700"]);
+        in_lab(&["log"]);
+        in_lab(&["undo"]);
+        in_lab(&["restore"]);
+        in_lab(&["confirm"]);
+        on_screen(&["lab", "down"]);
+    }
+}

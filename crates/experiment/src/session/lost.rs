@@ -1,0 +1,179 @@
+//! Trials whose traffic broke: which errors repeat, what is told of them, and when they end the run.
+
+use super::Session;
+use crate::error::Error;
+use crate::runner::{ATTEMPTS, Aborted};
+
+/// This many lost trials in a row end a run: the path is broken, not the trial.
+const MAX_LOST_IN_A_ROW: u32 = 3;
+
+/// The lost trials of a run.
+#[derive(Debug, Default)]
+pub(super) struct LostTrials {
+    /// The attempts at one trial that are not told yet: an error that repeats is told once.
+    held: Option<HeldLoss>,
+    /// The last error and how often in a row it came, over all trials.
+    repeated: Option<(String, u32)>,
+    /// Number of missing trials, and the error of the last one.
+    missing: Option<(usize, String)>,
+    /// Number of lost trials in a row.
+    in_a_row: u32,
+}
+
+/// Attempts at a trial that failed with the same words.
+#[derive(Debug)]
+struct HeldLoss {
+    what: String,
+    words: String,
+    attempts: u32,
+    /// Whether an earlier trial was lost by the same.
+    is_known: bool,
+}
+
+impl HeldLoss {
+    /// `tcp_rr, today in block 0 was lost and tried again: ...`.
+    fn told(&self, then: &str) -> String {
+        let Self { what, words, attempts, is_known } = self;
+        let attempts = if *attempts > 1 { format!(" {attempts} times") } else { String::new() };
+        if *is_known {
+            format!("{what} was lost{attempts} and {then}: the same error again")
+        } else {
+            format!("{what} was lost{attempts} and {then}: {words}")
+        }
+    }
+}
+
+/// The words of an error without its numbers: a port or a time differs from try to try.
+fn pattern(words: &str) -> String {
+    words.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
+impl LostTrials {
+    /// Counts the attempt. Returns what is to be told of the ones before, if those had another cause.
+    fn add(&mut self, what: String, words: String) -> Option<String> {
+        let pattern_now = pattern(&words);
+        let times = match &mut self.repeated {
+            Some((last, times)) if *last == pattern_now => {
+                *times += 1;
+                *times
+            }
+            repeated => {
+                *repeated = Some((pattern_now.clone(), 1));
+                1
+            }
+        };
+        match &mut self.held {
+            Some(held) if held.what == what && pattern(&held.words) == pattern_now => {
+                held.attempts += 1;
+                None
+            }
+            held => {
+                let now = HeldLoss { what, words, attempts: 1, is_known: times > 1 };
+                held.replace(now).map(|before| before.told("tried again"))
+            }
+        }
+    }
+
+    /// How often in a row the last error came.
+    fn times(&self) -> u32 {
+        self.repeated.as_ref().map_or(0, |(_, times)| *times)
+    }
+
+    /// The error of a run that ended with all else done, if trials are missing.
+    pub(super) fn into_error(self) -> Option<Error> {
+        self.missing.map(|(trials, why)| Error::TrialsLost { trials, why })
+    }
+}
+
+impl Session<'_> {
+    /// Notes an attempt whose traffic broke. Ends the run where the same would come again: after [`MAX_LOST_IN_A_ROW`] lost
+    /// trials in a row, and after one if nothing like it has ever worked.
+    pub(super) fn give_up_on(&mut self, lost: Aborted) -> Result<(), Error> {
+        let Aborted { trial, error, given_up } = lost;
+        let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
+        if let Some(before) = self.lost.add(what, error.to_string()) {
+            self.note(before)?;
+        }
+        if !given_up {
+            return Ok(());
+        }
+        self.lost.in_a_row += 1;
+        let times = self.lost.times();
+        let rows = &self.results.rows;
+        let has_worked = match error {
+            Error::Program { .. } => rows.iter().any(|row| row.workload == trial.workload),
+            _ => !rows.is_empty(),
+        };
+        let is_hopeless = !has_worked && times >= ATTEMPTS;
+        if is_hopeless || self.lost.in_a_row == MAX_LOST_IN_A_ROW {
+            self.lost.held = None; // the run's error tells it
+            let is_repeated = times > 1;
+            return Err(if is_repeated {
+                Error::Repeated { times, cause: Box::new(error) }
+            } else {
+                error
+            });
+        }
+        self.tell_lost("given up")?;
+        let missing = self.lost.missing.as_ref().map_or(0, |(trials, _)| *trials) + 1;
+        self.lost.missing = Some((missing, error.to_string()));
+        Ok(())
+    }
+
+    /// A trial has ended: what is held of its lost attempts is told, and no error repeats.
+    pub(super) fn end_losses(&mut self) -> Result<(), Error> {
+        self.tell_lost("tried again")?;
+        (self.lost.in_a_row, self.lost.repeated) = (0, None);
+        Ok(())
+    }
+
+    /// Tells the attempts that are not told yet.
+    pub(super) fn tell_lost(&mut self, then: &str) -> Result<(), Error> {
+        match self.lost.held.take() {
+            Some(held) => self.note(held.told(then)),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, text: String) -> Result<(), Error> {
+        self.progress.remark(&text);
+        self.results.notes.push(text);
+        self.db.update(self.id, &self.results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(tries: &[(&str, &str)]) -> (Vec<String>, LostTrials) {
+        let mut lost = LostTrials::default();
+        let told =
+            tries.iter().filter_map(|(what, words)| lost.add((*what).into(), (*words).into()));
+        (told.collect(), lost)
+    }
+
+    #[test]
+    fn the_same_words_are_held_and_counted() {
+        let (told, lost) = lost(&[("a", "port 41: refused"), ("a", "port 42: refused")]);
+        assert!(told.is_empty());
+        assert_eq!(lost.times(), 2);
+        let held = lost.held.unwrap();
+        assert_eq!(held.told("given up"), "a was lost 2 times and given up: port 41: refused");
+    }
+
+    #[test]
+    fn another_error_is_told_at_once() {
+        let (told, lost) = lost(&[("a", "refused"), ("a", "reset")]);
+        assert_eq!(told, ["a was lost and tried again: refused"]);
+        assert_eq!(lost.times(), 1);
+    }
+
+    #[test]
+    fn the_next_trial_does_not_repeat_words() {
+        let (_, lost) = lost(&[("a", "refused"), ("b", "refused"), ("b", "refused")]);
+        assert_eq!(lost.times(), 3);
+        let held = lost.held.unwrap();
+        assert_eq!(held.told("given up"), "b was lost 2 times and given up: the same error again");
+    }
+}

@@ -1,0 +1,341 @@
+//! Commands that help and documents print are run as printed, in a world that is gone afterwards: namespaces of their
+//! own for network, mounts and processes, and a folder with the files that are named.
+//!
+//! What measures is run for a moment or with `--check`. What needs hosts of its own, or files of another program, is
+//! only parsed, and counted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::documents::{documents_of, latput_lines, printed_blocks};
+use super::tally::Tally;
+
+/// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
+const RUN: &[&str] = &[
+    "tune",
+    "run",
+    "search",
+    "measure",
+    "report",
+    "history",
+    "metrics",
+    "show",
+    "log",
+    "set",
+    "confirm",
+    "undo",
+    "restore",
+    "export-settings",
+    "explain",
+    "model",
+    "sim",
+    "plan",
+    "hosts",
+    "completions",
+    "man",
+    "fleet",
+];
+/// Words that say that a command needs other hosts or a file of its own.
+const ELSEWHERE: &[&str] = &[
+    "ssh://",
+    "netns://",
+    "iperf3://",
+    "netperf://",
+    "exec:",
+    "rack.toml",
+    "testbed.toml",
+    "hosts.ini",
+    "--hosts-from",
+    "pair1.toml",
+    "nodes.toml",
+    "--prometheus",
+    "--match",
+    "--peer",
+    "--live",
+    "--observe",
+    "vm:",
+    "--ask-tell",
+    "--shard",
+    "twin",
+    "--predicted",
+    "pairs",
+    "--fitted",
+    "unix:",
+    "--daemon",
+    "--from",
+];
+/// Answers of a command that has run: what they say depends on the interface of this world, and on what was changed
+/// before.
+const ANSWERS: &[(&str, i32, &str)] = &[
+    ("set", 1, "cannot be set here"),
+    ("confirm", 1, "waits to be confirmed"),
+    ("undo", 1, ""),
+    ("undo", 2, "the journal has no entry"),
+    ("restore", 1, ""),
+    ("export-settings", 1, ""),
+    ("fleet", 8, ""),
+    ("fleet", 6, ""),
+];
+/// Most time of one command.
+const LONGEST: &str = "60";
+
+const PLAN: &str = r#"
+schema = 1
+goal = "minimize latency_ns_p99"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["50us", 100]]
+[[workload]]
+kind = "tcp_rr"
+[[workload]]
+kind = "tcp_stream"
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "2ms"
+duration = "50ms"
+seed = 7
+"#;
+
+/// A network, mount and process namespace with an interface `eth0`. `/run` is empty.
+const WORLD: &str = "mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; ip link set lo up; \
+    ip link add eth0 type veth peer name eth1; ip link set eth0 up; ip link set eth1 up; \
+    ip address add 192.0.2.1/24 dev eth0; ethtool -K eth0 gro on\n";
+
+/// A command that is printed somewhere.
+struct Printed {
+    place: String,
+    words: Vec<String>,
+}
+
+/// Runs every command of help, README.md and docs/ that can be run here.
+pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "printed commands are run in namespaces, which need root"
+    );
+    let mut parsed = 0;
+    for (page, commands) in pages(root, binary)? {
+        let (run, rest): (Vec<_>, Vec<_>) =
+            commands.into_iter().partition(|printed| can_run(&printed.words));
+        parsed += rest.len();
+        if !run.is_empty() {
+            run_page(&page, &run, binary, tally)?;
+        }
+    }
+    println!("{parsed} commands need other hosts, files or minutes: only parsed");
+    ensure!(tally.failed == 0, "{} printed commands fail", tally.failed);
+    Ok(())
+}
+
+/// The commands of each page of help and of each document.
+fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
+    let mut pages = Vec::new();
+    for name in std::iter::once("").chain(RUN.iter().copied()) {
+        let words = [name, "--help"].into_iter().filter(|word| !word.is_empty());
+        let help = Command::new(binary).args(words).env("COLUMNS", "100").output()?;
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        pages.push((format!("latput {name} --help"), commands_of(&text, &format!("help {name}"))));
+    }
+    for document in documents_of(root)? {
+        let text = fs::read_to_string(&document)?;
+        let name = document.strip_prefix(root).unwrap_or(&document).display().to_string();
+        let mut commands = Vec::new();
+        for (line, block) in printed_blocks(&text) {
+            for words in latput_lines(&block) {
+                commands.push(Printed { place: format!("{name}:{line}"), words });
+            }
+        }
+        pages.push((name, commands));
+    }
+    Ok(pages)
+}
+
+/// The examples of a help: lines that begin with two spaces and latput, with what follows behind `\`.
+fn commands_of(help: &str, place: &str) -> Vec<Printed> {
+    let joined = help.replace(" \\\n", " ");
+    let examples = joined
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| line.starts_with("latput "));
+    let lines = examples.map(|line| {
+        let command = unexplained(line);
+        latput_lines(&command)
+    });
+    lines.flatten().map(|words| Printed { place: place.to_owned(), words }).collect()
+}
+
+/// An example without what explains it, which stands apart. Within a command two spaces are between joined lines only.
+fn unexplained(line: &str) -> String {
+    let parts: Vec<&str> = line.split("  ").collect();
+    let is_word = |part: &&str| part.trim_start().starts_with(['-', '\'']);
+    let mut command = parts[0].to_owned();
+    let rest = parts[1..].iter().filter(|part| !part.trim().is_empty());
+    for part in rest.take_while(|part| is_word(part)) {
+        command.push(' ');
+        command.push_str(part.trim());
+    }
+    command
+}
+
+fn can_run(words: &[String]) -> bool {
+    let Some(verb) = words.first().filter(|verb| RUN.contains(&verb.as_str())) else {
+        return false;
+    };
+    let is_pattern = |word: &String| {
+        let letters: String = word.chars().filter(char::is_ascii_alphabetic).collect();
+        word.contains("...")
+            || word.starts_with('[')
+            || (letters.len() > 1 && letters.chars().all(|c| c.is_ascii_uppercase()))
+    };
+    let is_elsewhere = words.iter().any(|word| ELSEWHERE.iter().any(|sign| word.contains(sign)));
+    let is_of_fleet = verb != "fleet" || words.get(1).is_some_and(|word| word != "confirm");
+    let is_of_nic = verb == "tune" && words.iter().any(|word| word == "eth0");
+    !is_elsewhere && is_of_fleet && !is_of_nic && !words.iter().any(is_pattern)
+}
+
+/// What is run for a printed command: what measures is checked, or is run for a moment.
+fn bounded(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    let is_of_program = words.iter().any(|word| word == "--command");
+    if is_of_program && words[0] == "tune" {
+        words.splice(0..1, ["measure".to_owned(), "lab".to_owned()]);
+    }
+    let more: &[&str] = match (words[0].as_str(), words.get(1).map(String::as_str)) {
+        ("tune" | "run", _) if !words.iter().any(|word| word.starts_with("--check")) => {
+            &["--check"]
+        }
+        ("measure", _) => &["--repetitions", "2..2"],
+        ("fleet", Some("apply")) if !words.iter().any(|word| word == "--dry-run") => &["--dry-run"],
+        _ => &[],
+    };
+    let is_given = more.first().is_some_and(|flag| words.iter().any(|word| word == flag));
+    words.extend(more.iter().filter(|_| !is_given).map(|word| (*word).to_owned()));
+    words
+}
+
+fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) -> Result<()> {
+    let folder = binary.with_file_name("xtask-printed");
+    let _gone = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("bin"))?;
+    std::os::unix::fs::symlink(binary, folder.join("bin/latput"))?;
+    prepare(&folder, commands, binary)?;
+    let mut script = String::from(WORLD);
+    for (idx, printed) in commands.iter().enumerate() {
+        let words: Vec<String> = bounded(&printed.words).iter().map(|word| quoted(word)).collect();
+        script += &format!(
+            "timeout {LONGEST} latput {} >out.{idx} 2>err.{idx} </dev/null; echo $? >code.{idx}\n",
+            words.join(" ")
+        );
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let world = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    Command::new("unshare")
+        .args(world)
+        .args(["sh", "-c", &script])
+        .current_dir(&folder)
+        .env("PATH", format!("{}:{path}", folder.join("bin").display()))
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot run the commands of {page}"))?;
+    for (idx, printed) in commands.iter().enumerate() {
+        let read = |name: &str| {
+            fs::read_to_string(folder.join(format!("{name}.{idx}"))).unwrap_or_default()
+        };
+        let code = read("code").trim().parse::<i32>().unwrap_or(-1);
+        let err = read("err");
+        let is_answer = ANSWERS.iter().any(|(verb, answer, says)| {
+            printed.words[0] == *verb && code == *answer && err.contains(says)
+        });
+        let name = format!("{}: latput {}", printed.place, printed.words.join(" "));
+        if code == 0 || is_answer {
+            tally.passed += 1;
+            println!("{name} ... ok");
+        } else {
+            tally.failed += 1;
+            println!("{name} ... FAILED with {code}: {}", err.trim());
+        }
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// Writes the files that the commands read: plans, an inventory of this host, and results of the simulator.
+fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
+    let inventory = "schema = 1\n[group.web]\nhosts = [\"eth0\"]\nsettings = { mtu = 1400 }\n";
+    fs::write(folder.join("inventory.toml"), inventory)?;
+    fs::write(folder.join("plan.toml"), PLAN)?;
+    let made = folder.join("made.db");
+    let other = folder.join("other.db");
+    // Two runs in one file, and one of another day in another.
+    for file in ["made.db", "made.db", "other.db"] {
+        let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o", file];
+        let mut command = Command::new(binary);
+        command.args(run).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+        ensure!(command.status()?.success(), "the simulator does not run the plan of the check");
+    }
+    for printed in commands {
+        for (idx, word) in printed.words.iter().enumerate() {
+            let is_output = idx > 0
+                && ["-o", "--output", "--save", "--report"]
+                    .contains(&printed.words[idx - 1].as_str());
+            let path = PathBuf::from(word.split('#').next().unwrap_or_default());
+            let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+            let at = folder.join(&path);
+            if is_output
+                || path.is_absolute()
+                || at.exists()
+                || !["db", "toml"].contains(&extension)
+            {
+                continue;
+            }
+            fs::create_dir_all(at.parent().unwrap_or(folder))?;
+            match extension {
+                "db" if word.starts_with("after") => fs::copy(&other, &at).map(drop)?,
+                "db" => fs::copy(&made, &at).map(drop)?,
+                _ => fs::write(&at, PLAN)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn examples_are_found_without_their_explanations() {
+        let help = "Examples:\n  latput show          all\n  latput set eth0 a=1 \\\n      --dry-run   what\n      below\n";
+        let found: Vec<String> =
+            commands_of(help, "x").iter().map(|it| it.words.join(" ")).collect();
+        assert_eq!(found, ["show", "set eth0 a=1 --dry-run"]);
+    }
+
+    #[test]
+    fn what_needs_hosts_or_is_a_pattern_is_not_run() {
+        assert!(can_run(&words("show eth0")));
+        assert!(!can_run(&words("show IFACE")));
+        assert!(!can_run(&words("tune ssh://a ssh://b")));
+        assert!(!can_run(&words("keep eth0 mtu=9000 --yes")));
+    }
+
+    #[test]
+    fn what_measures_is_bounded() {
+        assert_eq!(bounded(&words("tune --goal cpu")).join(" "), "tune --goal cpu --check");
+        assert_eq!(
+            bounded(&words("tune --command x")).join(" "),
+            "measure lab --command x --repetitions 2..2"
+        );
+        assert_eq!(bounded(&words("show eth0")).join(" "), "show eth0");
+    }
+}
