@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
+use latput_units::Nanos;
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,18 @@ pub enum Error {
     LiveTraffic {
         /// The problem and the remedy.
         problem: String,
+    },
+    /// The budget is too short for the least that could tell anything.
+    #[error(
+        "{settings} settings take at least {least}, and the budget is {budget}: give `--budget {least}`, fewer settings, or a shorter `slice`"
+    )]
+    Budget {
+        /// Number of settings, with today's.
+        settings: usize,
+        /// The least budget.
+        least: Nanos,
+        /// The budget.
+        budget: Nanos,
     },
     /// The trials cannot be divided among shards.
     #[error("--shard {shard}: {problem}")]
@@ -143,6 +156,8 @@ pub enum Error {
         host: String,
         /// The problem.
         problem: String,
+        /// Whether its latput lacked a privilege there.
+        permission: bool,
     },
     /// An agent refused or failed.
     #[error("host `{host}`: {message}")]
@@ -171,6 +186,8 @@ pub enum Error {
         path: PathBuf,
         /// The problem and the remedy.
         problem: String,
+        /// Whether the user may not read or write it.
+        permission: bool,
     },
     /// The two ends' reports on a trial do not match.
     #[error("workload `{workload}`: {problem}")]
@@ -257,6 +274,7 @@ impl Error {
             | Self::Unsupported { .. }
             | Self::NoSlices
             | Self::NoLiveTraffic
+            | Self::Budget { .. }
             | Self::Shard { .. }
             | Self::Merge { .. }
             | Self::Overrun { .. }
@@ -267,7 +285,9 @@ impl Error {
                 latput_peers::ErrorKind::Usage => Refusal::Usage,
                 _ => Refusal::Failure,
             },
-            Self::Lab { permission: true, .. } => Refusal::Permission,
+            Self::Lab { permission: true, .. }
+            | Self::ResultsDb { permission: true, .. }
+            | Self::Agent { permission: true, .. } => Refusal::Permission,
             _ => Refusal::Failure,
         };
         ChangeOutcome::Refused(refusal)

@@ -11,6 +11,7 @@ use latput_units::Nanos;
 
 use super::{Before, Run, before, count, design, first_of, search_budget, trial_time};
 use crate::error::Error;
+use crate::live::Guard;
 use crate::refusal::plan_search;
 use crate::runner::{TrialRunner, Wanted};
 use crate::unsupported::{By, without_unsupported};
@@ -70,6 +71,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let (workloads, method) = (plan.workloads.len() as u64, &plan.method);
     let block = (settings.len() as u64).saturating_mul(workloads);
     if let Some(live) = plan.live() {
+        live_budget(&plan, live, settings.len())?;
         let remarks = [remarks, live_remarks(live)].concat();
         return Ok(on_live(&plan, live, (settings.len(), runner.hosts()), remarks));
     }
@@ -138,13 +140,20 @@ pub struct PlannedRuns {
 }
 
 impl PlannedRuns {
+    /// The fewest blocks in which every setting has its repetitions, after those that tell the noise.
+    fn least_blocks(plan: &Plan, live: &Live, settings: usize, needs_noise: bool) -> u64 {
+        let noise = if needs_noise { super::live::noise_blocks(live) } else { 0 };
+        let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
+        u64::from(noise).saturating_add(others.saturating_mul(plan.method.repetitions_min.into()))
+    }
+
     /// Of a plan on live traffic with so many settings, with today's.
     pub fn of_live(plan: &Plan, live: &Live, settings: usize) -> Self {
         let noise = u64::from(super::live::noise_blocks(live));
-        let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
-        let pairs = others.saturating_mul(plan.method.repetitions_min.into());
+        let shortest_blocks = Self::least_blocks(plan, live, settings, true);
+        let pairs = shortest_blocks - noise;
         let block = super::live::block_length(live);
-        let shortest = block.saturating_mul(noise + pairs);
+        let shortest = block.saturating_mul(shortest_blocks);
         let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
         let longest = if live.observe { shortest } else { budget.max(shortest) };
         let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
@@ -154,6 +163,21 @@ impl PlannedRuns {
             time: (shortest, longest),
         }
     }
+}
+
+/// Refuses a budget in which not every setting of live traffic has its fewest blocks: the end of such a run would tell
+/// nothing of any.
+pub(super) fn live_budget(plan: &Plan, live: &Live, settings: usize) -> Result<(), Error> {
+    let Some(budget) = plan.method.budget.filter(|_| !live.observe) else { return Ok(()) };
+    let needs_noise = plan.goal.is_some()
+        || live.guards.iter().any(|text| Guard::parse(text).is_ok_and(|guard| guard.is_of_today));
+    let blocks = PlannedRuns::least_blocks(plan, live, settings, needs_noise);
+    let exact = super::live::block_length(live).saturating_mul(blocks);
+    if exact <= budget {
+        return Ok(());
+    }
+    let least = Nanos::from_s(exact.as_ns().div_ceil(Nanos::from_s(1).as_ns()));
+    Err(Error::Budget { settings, least, budget })
 }
 
 /// What protects live traffic, and when it is left alone.
