@@ -97,5 +97,6 @@ fn keep(results: &Results, output: &Path) -> Result<i64, CliError> {
         results_db.append(run, &header, row)?;
     }
     results_db.finish(run, &header)?;
+    results_db.settle()?;
     Ok(run)
 }

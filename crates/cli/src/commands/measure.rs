@@ -21,7 +21,7 @@ use crate::exit::CliError;
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
-use crate::targets::HostArgs;
+use crate::targets::{self, HostArgs};
 
 /// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
 /// precise enough: by default 3 to 10 times, to +/- 2.5 % at 99 %.
@@ -29,7 +29,8 @@ use crate::targets::HostArgs;
 #[command(after_help = after_help())]
 pub(crate) struct Args {
     /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, a testbed
-    /// file that names hosts, or the hosts themselves: `HOST,HOST`, the system under test first.
+    /// file that names hosts, or the hosts themselves: `HOST HOST` or `HOST,HOST`, the system under test first.
+    #[arg(value_name = "TARGET")]
     target: String,
     #[command(flatten)]
     hosts: HostArgs,
@@ -38,8 +39,8 @@ pub(crate) struct Args {
     workload: Option<String>,
     #[command(flatten)]
     own: CommandArgs,
-    /// Fields of the workload.
-    #[arg(value_name = "FIELD=VALUE")]
+    /// The second host, and fields of the workload.
+    #[arg(value_name = "HOST|FIELD=VALUE")]
     fields: Vec<String>,
     /// Measurement window of one run.
     #[arg(long, default_value = "2s", value_parser = Nanos::from_text_or_seconds)]
@@ -66,7 +67,7 @@ Examples:
   latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
   latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
-  latput measure ssh://root@server,ssh://root@client --workload tcp_rr
+  latput measure ssh://root@server ssh://root@client --workload tcp_rr
   latput measure eth0 --peer ssh://root@client --workload tcp_stream
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
@@ -96,7 +97,8 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(mut self, context: &Context) -> Result<ExitCode, CliError> {
+        self.target = targets::take_hosts(self.target, &mut self.fields);
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;
