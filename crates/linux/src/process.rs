@@ -49,7 +49,7 @@ pub fn local_time(seconds: u64) -> String {
     if unsafe { libc::localtime_r(&raw const time, &raw mut tm) }.is_null() {
         return latput_units::text::utc(seconds);
     }
-    let offset = i64::from(tm.tm_gmtoff) / 60;
+    let offset = tm.tm_gmtoff / 60;
     let sign = if offset < 0 { '-' } else { '+' };
     let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
     format!(

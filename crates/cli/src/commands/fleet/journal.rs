@@ -178,7 +178,7 @@ impl Undo {
                 })
             };
             let which: Vec<usize> = planned.keys().copied().collect();
-            done.tell(&which, context, "hosts put back", "undone", verb, |_| String::new());
+            done.tell(&which, context, ("hosts put back", "undone"), verb, |_| String::new());
         }
         done.end(context, Some(name))
     }
@@ -214,7 +214,7 @@ impl Keep {
             (false, false) => "kept",
             (false, true) => "removed",
         };
-        done.tell(&which, context, "hosts", outcome, verb, |document| {
+        done.tell(&which, context, ("hosts", outcome), verb, |document| {
             let files = document["files"].as_array().into_iter().flatten();
             let files = files.filter_map(|file| file.as_str()).map(latput_report::printable);
             files.collect::<Vec<_>>().join(" ")
@@ -260,8 +260,7 @@ impl<'a> Done<'a> {
         &mut self,
         which: &[usize],
         context: &Context,
-        what: &'static str,
-        outcome: &'static str,
+        (what, outcome): (&'static str, &'static str),
         verb: impl Fn(&usize) -> HostVerb + Sync,
         said: impl Fn(&serde_json::Value) -> String + Sync,
     ) {
