@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -17,6 +19,8 @@ import latput
 from test_package import PLAN
 
 distributed = pytest.importorskip("distributed")
+
+from distributed.comm import CommClosedError  # noqa: E402
 
 from latput.dask import Point, sweep  # noqa: E402
 
@@ -100,6 +104,61 @@ def test_when_the_scheduler_is_killed_a_new_one_goes_on(tmp_path: Path) -> None:
     for point, run in found.items():
         assert (kept / point.file).stat().st_mtime_ns == there[point.file]
         pd.testing.assert_frame_equal(figures(again[point]), figures(run), check_exact=True)
+
+
+class LostCluster:
+    """A client and its futures, of which one call fails as it does without a scheduler."""
+
+    def __init__(self, call: str, error: BaseException) -> None:
+        self.call, self.error = call, error
+        self.key, self.status = "task", "finished"
+
+    def answer(self, call: str, value: object) -> object:
+        if call == self.call:
+            raise self.error
+        return value
+
+    def nthreads(self) -> object:
+        return self.answer("nthreads", {"worker": 1})
+
+    def submit(self, *_: object, **__: object) -> object:
+        return self.answer("submit", self)
+
+    def add(self, _: object) -> object:
+        return self.answer("add", None)
+
+    def __next__(self) -> object:
+        return self.answer("next", self)
+
+    def result(self) -> object:
+        return self.answer("result", b"")
+
+    def release(self) -> object:
+        return self.answer("release", None)
+
+
+@pytest.mark.parametrize("call", ["nthreads", "submit", "add", "next", "result", "release"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommClosedError("in <TCP (closed)>"),
+        concurrent.futures.CancelledError("task"),
+        asyncio.CancelledError("task"),
+        TimeoutError("timed out"),
+        OSError("Timed out trying to connect"),
+        RuntimeError("IOLoop is closed"),
+        Exception("Tried sending message after closing.  Status: closed"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_loss_of_a_cluster_is_a_latput_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str, error: BaseException
+) -> None:
+    cluster = LostCluster(call, error)
+    monkeypatch.setattr(distributed, "as_completed", lambda: cluster)
+    with pytest.raises(latput.LatputError, match=f"a new client and call again; what is in {tmp_path}") as raised:
+        list(sweep(PLAN, cluster, folder=tmp_path))  # type: ignore[arg-type]
+    assert raised.value.__cause__ is error
 
 
 def test_a_search_is_a_task_like_any_other(client: "distributed.Client") -> None:

@@ -29,6 +29,7 @@ pub(crate) mod moderate;
 mod next;
 pub(crate) mod plan;
 pub(crate) mod program;
+mod proven;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;

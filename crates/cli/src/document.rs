@@ -146,15 +146,17 @@ pub(crate) struct LoggedChange {
     pub(crate) network_namespace: u64,
     /// The command: `set`, `apply` or `undo`; empty if an older latput made the change.
     pub(crate) command: String,
-    /// The name of who called sudo, or the user's number, as `uid 0`.
+    /// The name of who called sudo or logged in, or of the user; `uid 7` where it has no name.
     pub(crate) user: String,
     /// The entry that this change undid; `null` if it is no undo.
     pub(crate) undoes: Option<u64>,
     /// `in-force`, `in-part`, `undone`, `back` (put back by somebody else), `changed-since`,
-    /// `changed-by-others`, `unknown`, `before-boot`, `elsewhere` (another network namespace) or `gone`.
+    /// `changed-by-others`, `unknown`, `went-back` (nobody confirmed it), `before-boot`, `elsewhere` (another network namespace) or `gone`.
     pub(crate) state: String,
     /// The entry that undid or replaced it; `null` if none did.
     pub(crate) ended_by: Option<u64>,
+    /// Why it went back; `null` unless the state is `went-back`.
+    pub(crate) went_back: Option<String>,
     /// The values that it changed.
     pub(crate) values: Vec<LoggedValue>,
 }
@@ -173,6 +175,8 @@ pub(crate) struct LoggedValue {
     pub(crate) written: String,
     /// The present value; `null` where it is not known.
     pub(crate) now: Option<String>,
+    /// Whether it moved with the others without having been asked for.
+    pub(crate) along: bool,
 }
 
 /// The output of `latput sim list`.
@@ -243,6 +247,10 @@ mod tests {
         agrees("fleet", serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap());
         let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
         agrees("fleet-apply", rollout);
+        let done = serde_json::to_value(schemars::schema_for!(fleet::FleetDoneDocument)).unwrap();
+        agrees("fleet-done", done);
+        let log = serde_json::to_value(schemars::schema_for!(fleet::FleetLogDocument)).unwrap();
+        agrees("fleet-log", log);
         let pairs = serde_json::to_value(schemars::schema_for!(fleet::PairsDocument)).unwrap();
         agrees("fleet-pairs", pairs);
         let confirm = serde_json::to_value(schemars::schema_for!(fleet::ConfirmDocument)).unwrap();

@@ -190,7 +190,8 @@ impl From<latput_linux::Error> for CliError {
 
 impl From<latput_linux::files::FileError> for CliError {
     fn from(error: latput_linux::files::FileError) -> Self {
-        Self { code: Code::Failed, error: error.into() }
+        let code = if error.permission { Code::Permission } else { Code::Failed };
+        Self { code, error: error.into() }
     }
 }
 
@@ -202,6 +203,8 @@ impl From<latput_moderate::Error> for CliError {
 
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
-        Self { code: Code::Failed, error: error.into() }
+        let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+        let code = if is_denied { Code::Permission } else { Code::Failed };
+        Self { code, error: error.into() }
     }
 }

@@ -1,20 +1,84 @@
-//! Simulations in parallel, with a progress bar.
+//! Simulations in parallel, with their progress on stderr: a bar on a terminal, now and then a line elsewhere.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::parallel;
 use latput_load::Stop;
 
 use crate::output;
+use crate::progress::{LINE_EVERY, minutes_and_seconds};
 
-/// As [`parallel::map`], with a bar that is moved after each job.
+/// As [`parallel::map`], with a progress that is told of each job.
 pub(crate) fn map<J: Sync, R: Send>(
     jobs: &[J],
     stop: &Stop,
-    bar: Option<&ProgressBar>,
+    progress: Option<&JobProgress>,
     job: impl Fn(&J) -> R + Sync,
 ) -> Option<Vec<R>> {
-    let done = || bar.into_iter().for_each(|bar| bar.inc(1));
+    let done = || progress.into_iter().for_each(JobProgress::add);
     parallel::map(jobs, stop, done, job)
+}
+
+/// Shows how many jobs are done.
+#[derive(Debug)]
+pub(crate) struct JobProgress {
+    what: &'static str,
+    count: usize,
+    /// `None` without a terminal.
+    bar: Option<ProgressBar>,
+    lines: Mutex<Lines>,
+}
+
+/// The jobs that are done, and when that was told last.
+#[derive(Debug)]
+struct Lines {
+    done: usize,
+    begun: Instant,
+    last: Instant,
+}
+
+impl JobProgress {
+    pub(crate) fn new(count: usize, what: &'static str) -> Self {
+        let now = Instant::now();
+        let lines = Mutex::new(Lines { done: 0, begun: now, last: now });
+        Self { what, count, bar: bar(count, what), lines }
+    }
+
+    /// One more job is done.
+    pub(crate) fn add(&self) {
+        if let Some(bar) = &self.bar {
+            return bar.inc(1);
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = lines.add(Instant::now(), self.count, self.what) {
+            output::remark(&text);
+        }
+    }
+
+    /// All jobs are done, or no more will be.
+    pub(crate) fn end(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Lines {
+    /// The line that is due after one more job at the time `now`.
+    fn add(&mut self, now: Instant, count: usize, what: &str) -> Option<String> {
+        self.done += 1;
+        if now.saturating_duration_since(self.last) < LINE_EVERY || self.done == count {
+            return None;
+        }
+        self.last = now;
+        let spent = now.saturating_duration_since(self.begun);
+        let left =
+            spent.as_secs_f64() * (count.saturating_sub(self.done)) as f64 / self.done as f64;
+        let left = minutes_and_seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
+        Some(format!("{}/{count} {what}, {left} left", self.done))
+    }
 }
 
 /// A progress bar with the time left; `None` without a terminal.
@@ -30,4 +94,23 @@ pub(crate) fn bar(count: usize, what: &str) -> Option<ProgressBar> {
         bar.set_style(style.progress_chars("=> "));
         bar
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_work_tells_its_progress_and_short_work_nothing() {
+        let begun = Instant::now();
+        let told = |job: Duration| {
+            let mut lines = Lines { done: 0, begun, last: begun };
+            let all = (1..=100).filter_map(|at| lines.add(begun + job * at, 100, "runs"));
+            all.collect::<Vec<String>>()
+        };
+        assert_eq!(told(Duration::from_millis(90)), Vec::<String>::new());
+        let lines = told(Duration::from_millis(1500));
+        assert_eq!(lines.len(), 14, "{lines:?}");
+        assert_eq!(lines[0], "7/100 runs, 2 min 19 s left");
+    }
 }

@@ -13,7 +13,7 @@ use crate::exit::CliError;
 use crate::output;
 
 /// Least time between plain lines, so that a log stays readable.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Columns of the line with the bar, without its counts and its message.
 const BAR_COLUMNS: usize = "==================== ".len() + " trials  ".len();
@@ -122,7 +122,7 @@ fn scaled(figure: f64, unit: &str) -> String {
     }
 }
 
-fn minutes_and_seconds(time: Duration) -> String {
+pub(crate) fn minutes_and_seconds(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 60 {
         format!("{seconds} s")

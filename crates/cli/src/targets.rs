@@ -286,6 +286,18 @@ impl NamedTestbed<'_> {
     }
 }
 
+/// The hosts of a command line as one word: `first`, and the words at the front of `more` that name hosts, which are
+/// taken from there.
+pub(crate) fn take_hosts(first: String, more: &mut Vec<String>) -> String {
+    if !is_hosts(&first) {
+        return first;
+    }
+    let is_field = |word: &str| word.contains('=') && !Target::is_told_by(word);
+    let count = more.iter().take_while(|word| !is_field(word) && is_hosts(word)).count();
+    let hosts: Vec<String> = [first].into_iter().chain(more.drain(..count)).collect();
+    hosts.join(",")
+}
+
 /// Whether a word names hosts: it begins as one, or is an interface of this host and no file.
 pub(crate) fn is_hosts(word: &str) -> bool {
     if Target::is_told_by(word) {
@@ -301,4 +313,26 @@ pub(crate) fn is_hosts(word: &str) -> bool {
     let is_interface =
         || first.is_some_and(|first| Route::open().is_ok_and(|route| route.link(&first).is_ok()));
     !is_word && !Path::new(word).exists() && is_interface()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_at_the_front_are_one_target_and_fields_are_left() {
+        for (words, target, left) in [
+            (&["netns://a", "netns://b", "burst=4"][..], "netns://a,netns://b", &["burst=4"][..]),
+            (&["netns://a,netns://b", "burst=4"], "netns://a,netns://b", &["burst=4"]),
+            (&["netns://a?cpus=0", "netns://b?cpus=1"], "netns://a?cpus=0,netns://b?cpus=1", &[]),
+            (&["ssh://a", "rate=1G", "ssh://b"], "ssh://a", &["rate=1G", "ssh://b"]),
+            (&["loopback", "burst=4"], "loopback", &["burst=4"]),
+            (&["sim:server-10g", "netns://b"], "sim:server-10g", &["netns://b"]),
+            (&["lo", "netns://b"], "lo,netns://b", &[]),
+        ] {
+            let mut more: Vec<String> = words[1..].iter().map(|&word| word.to_owned()).collect();
+            assert_eq!(take_hosts(words[0].to_owned(), &mut more), target, "{words:?}");
+            assert_eq!(more, left, "{words:?}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub struct Ends {
 /// code. An agent whose controller goes meanwhile is not started. This process gives up its rights for good before it
 /// reads what the far end says; it must have one thread.
 pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) -> Result<u8, Error> {
-    let failed = |problem| Error::Agent { host: target.to_string(), problem };
+    let failed = |problem| Error::Agent { host: target.to_string(), problem, permission: false };
     let words =
         target.command(&["sh".to_owned()]).expect("a host elsewhere is reached by a command");
     let mut command = Command::new(&words[0]);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
+use latput_units::Nanos;
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
@@ -158,6 +159,8 @@ pub enum Error {
         host: String,
         /// The problem.
         problem: String,
+        /// Whether its latput lacked a privilege there.
+        permission: bool,
     },
     /// An agent refused or failed.
     #[error("host `{host}`: {message}")]
@@ -186,6 +189,8 @@ pub enum Error {
         path: PathBuf,
         /// The problem and the remedy.
         problem: String,
+        /// Whether the user may not read or write it.
+        permission: bool,
     },
     /// The two ends' reports on a trial do not match.
     #[error("workload `{workload}`: {problem}")]
@@ -302,7 +307,9 @@ impl Error {
                 latput_peers::ErrorKind::Usage => Refusal::Usage,
                 _ => Refusal::Failure,
             },
-            Self::Lab { permission: true, .. } => Refusal::Permission,
+            Self::Lab { permission: true, .. }
+            | Self::ResultsDb { permission: true, .. }
+            | Self::Agent { permission: true, .. } => Refusal::Permission,
             _ => Refusal::Failure,
         };
         ChangeOutcome::Refused(refusal)

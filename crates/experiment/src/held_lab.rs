@@ -84,8 +84,10 @@ pub struct LabLock {
 }
 
 impl LabLock {
-    /// Takes the lock; the error names the holder.
+    /// Takes the lock; the error names the holder, or the missing privilege.
     pub fn take() -> Result<Self, Error> {
+        permission()
+            .map_err(|error| Error::Lab { permission: true, problem: error.to_string() })?;
         Self::take_for(std::process::id())
     }
 

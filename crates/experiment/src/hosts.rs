@@ -79,6 +79,7 @@ fn look(
             return Err(Error::Agent {
                 host: host.name.clone(),
                 problem: format!("there is no interface {interface}, but {}", names.join(", ")),
+                permission: false,
             });
         }
         Some(found) => {

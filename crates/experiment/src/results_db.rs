@@ -5,12 +5,14 @@
 
 mod merge;
 
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use latput_linux::files::{self, FileError, FileLock};
-use latput_trial::{Results, Row};
+use latput_trial::{Metric, Results, Row};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
@@ -50,6 +52,28 @@ const TABLES: &str = "
         PRIMARY KEY (trial, metric)
     ) WITHOUT ROWID;
 ";
+
+/// The same with names beside the numbers. latput never reads them.
+fn views() -> String {
+    let named = "\
+        CREATE VIEW IF NOT EXISTS named_trial AS SELECT \
+            trial.id AS trial, trial.run AS run, json_extract(run.header, '$.name') AS plan, trial.block AS block, \
+            json_extract(run.header, '$.settings[' || trial.setting || '].label') AS setting, \
+            json_extract(run.header, '$.workloads[' || trial.workload || '].name') AS workload, \
+            datetime(trial.started_unix_ms / 1000, 'unixepoch') AS started_utc \
+        FROM trial JOIN run ON run.id = trial.run; \
+        CREATE VIEW IF NOT EXISTS named_figure AS SELECT \
+            named_trial.*, figure.metric AS metric, figure.value AS value \
+        FROM named_trial JOIN figure USING (trial);";
+    let columns = Metric::ALL.iter().map(|metric| {
+        let name = metric.name();
+        format!(", (SELECT value FROM figure WHERE figure.trial = named_trial.trial AND metric = '{name}') AS {name}")
+    });
+    let columns: String = columns.collect();
+    format!(
+        "{named} CREATE VIEW IF NOT EXISTS wide_trial AS SELECT named_trial.*{columns} FROM named_trial;"
+    )
+}
 
 /// Most bytes of one header or observation.
 const LONGEST: i32 = 64 << 20;
@@ -94,16 +118,26 @@ impl ResultsDb {
             } else {
                 error.path.display().to_string() + ": "
             };
-            Error::ResultsDb { path: path.to_owned(), problem: place + &error.problem }
+            Error::ResultsDb {
+                path: path.to_owned(),
+                problem: place + &error.problem,
+                permission: error.permission,
+            }
         };
         let real = files::ensure(path).map_err(refused)?;
         let mut name = path.as_os_str().to_owned();
         name.push(LOCK);
         let busy =
             "another latput is writing to this file: wait for it, or name another file with -o";
-        let lock = FileLock::take(Path::new(&name))
-            .map_err(refused)?
-            .map_err(|_| Error::ResultsDb { path: path.to_owned(), problem: busy.to_owned() })?;
+        let lock = FileLock::take(Path::new(&name)).map_err(refused)?.map_err(|_| {
+            Error::ResultsDb { path: path.to_owned(), problem: busy.to_owned(), permission: false }
+        })?;
+        // SQLite does not tell a missing right from the rest.
+        File::options().read(true).write(true).open(&real).map_err(|error| {
+            let permission = error.kind() == io::ErrorKind::PermissionDenied;
+            let problem = format!("{error}: name another file with -o");
+            Error::ResultsDb { path: path.to_owned(), problem, permission }
+        })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let mut results_db = Self::connect(path, &real, flags, PATIENCE)?;
         results_db.writer = Some(lock);
@@ -111,6 +145,8 @@ impl ResultsDb {
             results_db.make_tables()?;
         }
         results_db.verify()?;
+        // A file of an older latput has none yet.
+        results_db.sql(results_db.db.execute_batch(&views()))?;
         let no_bound = results_db.db.progress_handler(0, None::<fn() -> bool>);
         results_db.sql(no_bound)?;
         Ok(results_db)
@@ -143,15 +179,20 @@ impl ResultsDb {
 
     /// Opens any database, for reading where it cannot be written.
     fn connect_any(path: &Path) -> Result<Self, Error> {
-        let refused = |problem: &str| {
+        let refused = |problem: &str, permission| {
             let problem =
                 format!("{problem}: name a file that `latput run` or `latput tune` wrote");
-            Error::ResultsDb { path: path.to_owned(), problem }
+            Error::ResultsDb { path: path.to_owned(), problem, permission }
         };
-        let real = path.canonicalize().map_err(|error| refused(&error.to_string()))?;
+        let denied = |error: &io::Error| {
+            refused(&error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
+        };
+        let real = path.canonicalize().map_err(|error| denied(&error))?;
         if !real.is_file() {
-            return Err(refused("not a regular file"));
+            return Err(refused("not a regular file", false));
         }
+        // SQLite does not tell a missing right from the rest.
+        File::open(&real).map_err(|error| denied(&error))?;
         let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
         let opened = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
@@ -390,6 +431,22 @@ impl ResultsDb {
         Ok(())
     }
 
+    /// Moves what the log beside the file holds into the file. Where that fails, the newest trials are in both together,
+    /// which the error says.
+    pub fn settle(&self) -> Result<(), Error> {
+        let moved = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let Err(error) = moved else { return Ok(()) };
+        let Error::ResultsDb { path, problem, permission } = sql_error(&self.path, &error) else {
+            unreachable!("it is an error of the file")
+        };
+        let log = merge::beside(&path, "-wal");
+        let problem = format!(
+            "{problem}. Its newest trials are in {} until then: keep the two files together",
+            log.display()
+        );
+        Err(Error::ResultsDb { path, problem, permission })
+    }
+
     /// The runs of the file, oldest first.
     pub fn runs(&self) -> Result<Vec<RunSummary>, Error> {
         let rows: Vec<(i64, i64, bool, String, i64)> = self.sql(
@@ -491,7 +548,7 @@ impl ResultsDb {
     }
 
     fn error(&self, problem: String) -> Error {
-        Error::ResultsDb { path: self.path.clone(), problem }
+        Error::ResultsDb { path: self.path.clone(), problem, permission: false }
     }
 }
 
@@ -525,10 +582,10 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => format!(
             "the file is damaged ({error}): move it away, or recover it with `sqlite3 FILE .recover`"
         ),
-        Some(ErrorCode::DiskFull) => {
-            "the disk is full: free some space and run the same command again, it resumes with the \
-             next trial"
-                .to_owned()
+        Some(ErrorCode::DiskFull) => "the disk is full: free some space".to_owned(),
+        // SQLite has no word of its own for a log's index that does not fit.
+        Some(ErrorCode::SystemIoFailure) if files::is_disk_full(path) => {
+            "the disk is full: free some space".to_owned()
         }
         Some(ErrorCode::OperationInterrupted) => {
             "reading it took more than 5 minutes, which no results of latput do: name another file"
@@ -549,7 +606,11 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
         }
         _ => error.to_string(),
     };
-    Error::ResultsDb { path: path.to_owned(), problem }
+    let permission = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied)
+    );
+    Error::ResultsDb { path: path.to_owned(), problem, permission }
 }
 
 #[cfg(test)]

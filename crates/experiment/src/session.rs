@@ -229,7 +229,9 @@ struct Before {
 
 fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
     let today = runner.today(&run.plan.knobs(), run.stop)?;
-    if run.plan.live().is_some() {
+    if let Some(live) = run.plan.live() {
+        let settings = run.plan.settings_from(&today).len();
+        PlannedRuns::of_live(run.plan, live, settings).check_budget(run.plan)?;
         return Ok(Before { today, refused: BTreeMap::new() });
     }
     let first = first_of(run.plan, &today);
@@ -597,8 +599,9 @@ impl Session<'_> {
             // An agent may be busy or gone.
             Some(cause) => Some(abandon(runner, cause, self.run.stop, self.progress)),
         };
-        if cause.is_none() {
-            self.db.finish(self.id, &self.results)?;
+        let cause = cause.or_else(|| self.db.finish(self.id, &self.results).err());
+        if let Err(error) = self.db.settle() {
+            self.progress.remark(&error.to_string());
         }
         match cause {
             Some(cause)

@@ -15,6 +15,7 @@ use latput_trial::Plan;
 use latput_trial::nic::Nic;
 use latput_trial::observation::Role;
 use latput_trial::plan::OnUnsupported;
+use latput_units::file_words::{line_of, problem_of};
 use latput_units::{CpuSet, IntoSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
@@ -267,7 +268,11 @@ impl Testbed {
 
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, Error> {
         let error = |problem: String| Error::TestbedFile { file: file.to_owned(), problem };
-        let parsed: TestbedFile = toml::from_str(text).map_err(|e| error(e.to_string()))?;
+        let parsed: TestbedFile = toml::from_str(text).map_err(|parsed| {
+            let at = parsed.span().map(|span| span.start);
+            let problem = problem_of(parsed.message(), text, at, &WANTED);
+            error(format!("line {}: {problem}", line_of(text, at.unwrap_or(0))))
+        })?;
         if parsed.schema != 1 {
             return Err(error(format!("schema must be 1, not {}", parsed.schema)));
         }
@@ -355,6 +360,13 @@ struct TestbedFile {
     #[serde(default)]
     host: BTreeMap<String, HostFile>,
 }
+
+/// What the keys take whose values are tables or words.
+const WANTED: [(&str, &str); 3] = [
+    ("host", "a table of tables: `[host.NAME]`, and below each lines such as `role = \"sut\"`"),
+    ("role", "\"sut\", \"generator\" or \"observer\""),
+    ("via", "a list of words such as `[\"ssh\", \"root@server\"]`"),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -456,6 +468,27 @@ mod tests {
         interface = "eth1"
         address = "192.0.2.11"
     "#;
+
+    #[test]
+    fn every_wrong_value_is_told_in_words_of_the_file() {
+        let whole = format!(
+            "lease = \"30s\"\n{GOOD}\nlatput = \"latput\"\ntarget = \"ssh://b\"\nbring = \"l\"\nallow_link_reset = \"eth1\""
+        );
+        let whole: toml::Table = whole.parse().unwrap();
+        let refused = latput_testkit::check_wrong_values(&whole, |text| {
+            Testbed::parse("rack.toml", text).err().map(|error| error.to_string())
+        });
+        assert!(refused > 100, "{refused}");
+        for text in ["no-such-key = 1", "schema = 1\n[host.a]\nno-such-key = 1"] {
+            let problem = Testbed::parse("rack.toml", text).unwrap_err().to_string();
+            for key in problem.split('`').skip(3).step_by(2) {
+                assert!(
+                    toml::to_string(&whole).unwrap().contains(key),
+                    "`{key}` is not in the whole file"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_testbed_file_names_hosts_and_how_to_reach_them() {

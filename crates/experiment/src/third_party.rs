@@ -114,7 +114,7 @@ fn observation(workload: &Workload, finished: PeerFinished, boot_id: &str) -> Ob
 }
 
 fn here(problem: &str) -> Error {
-    Error::Agent { host: HERE.to_owned(), problem: problem.to_owned() }
+    Error::Agent { host: HERE.to_owned(), problem: problem.to_owned(), permission: false }
 }
 
 impl TrialRunner for ThirdParty {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting};
+use latput_units::file_words::{line_of, problem_of};
 use serde::Deserialize;
 use toml::Value as Toml;
 
@@ -114,6 +115,23 @@ struct HostTable {
     interface: Option<String>,
 }
 
+/// What the keys take whose values are tables or lists.
+const WANTED: [(&str, &str); 4] = [
+    (
+        "group",
+        "a table of tables: `[group.NAME]`, and below each lines such as `hosts = [\"ssh://root@web1\"]`",
+    ),
+    (
+        "hosts",
+        "a list of hosts, each `\"ssh://root@web1\"` or `{ name = \"web1\", target = \"ssh://root@web1\" }`",
+    ),
+    (
+        "pairs",
+        "a list of pairs of hosts, such as `[[\"ssh://root@server\", \"ssh://root@client\"]]`",
+    ),
+    ("settings", "a table such as `{ rx-usecs = \"50us\" }`"),
+];
+
 /// Reads an inventory file: `schema = 1` and tables `[group.NAME]`.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     let mut hosts = Vec::new();
@@ -159,8 +177,11 @@ pub fn parse_pairs(text: &str) -> Result<Vec<ListedPair>, InventoryError> {
 }
 
 fn groups(text: &str) -> Result<BTreeMap<String, GroupTable>, InventoryError> {
-    let file: InventoryFile =
-        toml::from_str(text).map_err(|error| InventoryError::new(error.to_string()))?;
+    let file: InventoryFile = toml::from_str(text).map_err(|error| {
+        let at = error.span().map(|span| span.start);
+        let problem = problem_of(error.message(), text, at, &WANTED);
+        InventoryError::new(format!("line {}: {problem}", line_of(text, at.unwrap_or(0))))
+    })?;
     if file.schema != SCHEMA {
         let problem = format!("schema must be {SCHEMA}, not {}", file.schema);
         return Err(InventoryError::new(problem));
@@ -395,5 +416,25 @@ mod tests {
         let (hosts, _) = once_each(hosts).unwrap();
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
         assert_eq!(names, ["ssh://root@a", "ssh://me@a", "ssh://b%eth0", "ssh://b%eth1"]);
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_in_words_of_the_file() {
+        let whole = "schema = 1\n[group.web]\nhosts = ['a', { name = 'b', target = 'c', interface = 'd' }]\n\
+                     pairs = [['a', 'b']]\ninterface = 'e'\ndriver = 'f'\nsettings = { mtu = 1500 }\n";
+        let whole: toml::Table = whole.parse().unwrap();
+        let refused = latput_testkit::check_wrong_values(&whole, |text| {
+            parse(text).err().or_else(|| parse_pairs(text).err()).map(|error| error.problem)
+        });
+        assert!(refused > 80, "{refused}");
+        for text in ["no-such-key = 1", "schema = 1\n[group.web]\nno-such-key = 1"] {
+            let problem = parse(text).unwrap_err().problem;
+            for key in problem.split('`').skip(3).step_by(2) {
+                assert!(
+                    toml::to_string(&whole).unwrap().contains(key),
+                    "`{key}` is not in the whole file"
+                );
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 pub mod ansible;
 pub mod guard;
 pub mod inventory;
+pub mod journal;
 pub mod judge;
 pub mod look;
 pub mod prometheus;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::judge::Judged;
+use crate::inventory::FleetHost;
+use crate::judge::{HostState, Judged};
+use crate::look::InterfaceLook;
 
 /// A knob in which hosts of a group differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,30 +17,81 @@ pub struct TwinDrift {
     pub values: Vec<(String, Vec<String>)>,
 }
 
+/// The value of a knob that a host lacks while others of its group have it.
+pub const LACKED: &str = "not there";
+
+/// How many hosts of a group were compared with each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// The group.
+    pub group: String,
+    /// The hosts of the group.
+    pub hosts: usize,
+    /// Those of them whose values count: they answered, and are the hosts that are meant.
+    pub compared: usize,
+}
+
+/// The hosts whose values count. Hosts that are not the ones that are meant do not.
+fn counted(judged: &[Judged]) -> impl Iterator<Item = (&FleetHost, &InterfaceLook)> {
+    let is_meant = |one: &&Judged| !matches!(one.state, HostState::Other(_));
+    judged.iter().filter(is_meant).filter_map(|one| Some((&one.host, one.look.as_ref()?)))
+}
+
 /// The values of each knob of each group with their hosts, the most frequent first (of several, the first in order).
-/// Hosts that are not the ones that are meant do not count.
 pub fn values(judged: &[Judged]) -> Vec<TwinDrift> {
     let mut by_knob: BTreeMap<(&str, &str), BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    for Judged { host, state, look } in judged {
-        if matches!(state, crate::judge::HostState::Other(_)) {
-            continue;
-        }
-        for knob in look.iter().flat_map(|found| &found.knobs) {
+    for (host, look) in counted(judged) {
+        for knob in &look.knobs {
             let values = by_knob.entry((&host.group, &knob.knob)).or_default();
             values.entry(knob.brief()).or_default().push(host.name.clone());
         }
     }
     let found = by_knob.into_iter().map(|((group, knob), values)| {
-        let mut values: Vec<(String, Vec<String>)> = values.into_iter().collect();
-        values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
-        TwinDrift { group: group.to_owned(), knob: knob.to_owned(), values }
+        let values = values.into_iter().collect();
+        TwinDrift { group: group.to_owned(), knob: knob.to_owned(), values }.sorted()
     });
     found.collect()
 }
 
-/// Those of [`values`] in which hosts differ.
+/// Those of [`values`] in which hosts differ. A host that lacks a knob which others have differs from them.
 pub fn drift(judged: &[Judged]) -> Vec<TwinDrift> {
-    values(judged).into_iter().filter(|knob| knob.values.len() > 1).collect()
+    let mut found = values(judged);
+    for knob in &mut found {
+        let of_group = counted(judged).filter(|(host, _)| host.group == knob.group);
+        let lacks = of_group.filter(|(_, look)| look.knobs.iter().all(|own| own.knob != knob.knob));
+        let names: Vec<String> = lacks.map(|(host, _)| host.name.clone()).collect();
+        if !names.is_empty() {
+            knob.values.push((LACKED.to_owned(), names));
+        }
+    }
+    let differing = found.into_iter().filter(|knob| knob.values.len() > 1);
+    differing.map(TwinDrift::sorted).collect()
+}
+
+/// Each group, and how many of its hosts [`drift`] compares.
+pub fn compared(judged: &[Judged]) -> Vec<Compared> {
+    let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for one in judged {
+        groups.entry(&one.host.group).or_default().0 += 1;
+    }
+    for (host, _) in counted(judged) {
+        groups.entry(&host.group).or_default().1 += 1;
+    }
+    let groups = groups.into_iter();
+    let part = |(group, (hosts, compared)): (&str, _)| Compared {
+        group: group.to_owned(),
+        hosts,
+        compared,
+    };
+    groups.map(part).collect()
+}
+
+impl TwinDrift {
+    /// The same with the most frequent value first.
+    fn sorted(mut self) -> Self {
+        self.values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
+        self
+    }
 }
 
 #[cfg(test)]
@@ -46,8 +99,6 @@ mod tests {
     use latput_knobs::{Knob, Setting};
 
     use super::*;
-    use crate::inventory::FleetHost;
-    use crate::judge::HostState;
     use crate::look::tests::sample;
 
     fn judged(group: &str, name: &str, value: &str, state: HostState) -> Judged {
@@ -81,5 +132,36 @@ mod tests {
             (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(*values, [of("1500", &["b", "c"]), of("1400", &["a"])]);
+    }
+
+    #[test]
+    fn hosts_without_an_answer_are_not_compared() {
+        let silent = |name: &str, state| Judged { look: None, ..judged("web", name, "", state) };
+        let hosts = [
+            judged("db", "d1", "9000", HostState::Same),
+            judged("web", "a", "1500", HostState::Same),
+            judged("web", "x", "77", HostState::Other("its driver".into())),
+            silent("b", HostState::Unreachable("it is off".into())),
+            silent("c", HostState::TimedOut("20 s".into())),
+            silent("d", HostState::Failed("no latput".into())),
+            silent("e", HostState::NotAsked),
+        ];
+        assert!(drift(&hosts).is_empty());
+        let of = |group: &str, hosts, compared| Compared { group: group.into(), hosts, compared };
+        assert_eq!(compared(&hosts), [of("db", 1, 1), of("web", 6, 1)]);
+    }
+
+    #[test]
+    fn a_host_that_lacks_a_knob_differs() {
+        let mut lacking = judged("web", "c", "1500", HostState::Same);
+        lacking.look.as_mut().unwrap().knobs.clear();
+        let same = || HostState::Same;
+        let hosts =
+            [lacking, judged("web", "a", "1500", same()), judged("web", "b", "1500", same())];
+        let found = drift(&hosts);
+        let of = |value: &str, hosts: &[&str]| {
+            (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(found[0].values, [of("1500", &["a", "b"]), of(LACKED, &["c"])]);
     }
 }

@@ -43,7 +43,7 @@ impl fmt::Display for Slot {
 pub struct Maker {
     /// The command: `set`, `apply`, `undo`.
     pub command: String,
-    /// The name of who called sudo, or the user's number (`uid 0`).
+    /// The name of who called sudo or logged in, or of the user; its number (`uid 7`) where it has no name.
     pub user: String,
 }
 
@@ -77,6 +77,9 @@ pub struct Checkpoint {
     /// set by somebody else. Empty while a change is under way.
     #[serde(default, skip_serializing_if = "State::is_empty")]
     pub written: State,
+    /// What the change took along; for people and for the journal, and never put back by itself.
+    #[serde(default, skip_serializing_if = "Along::is_empty")]
+    pub along: Along,
     /// Where the change is whole and stands until somebody confirms it: the end of that time, since the
     /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
     #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
@@ -87,6 +90,26 @@ pub struct Checkpoint {
     /// The number of the journal's entry that this change undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
+    /// Why the change was put back, where it is kept in the journal although it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<String>,
+}
+
+/// The values that moved with a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Along {
+    /// What they were.
+    pub before: State,
+    /// What they are since.
+    pub after: State,
+}
+
+impl Along {
+    /// Whether nothing moved.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty()
+    }
 }
 
 impl Checkpoint {
@@ -103,9 +126,11 @@ impl Checkpoint {
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
             written: State::default(),
+            along: Along::default(),
             confirm_by: None,
             by: Some(context.by.clone()),
             undoes: context.undoes,
+            went_back: None,
         }
     }
 
@@ -259,7 +284,7 @@ pub enum StoreError {
     /// There is a file, but it holds no checkpoint that this version understands.
     #[error(
         "{path}: not a checkpoint of this version: {reason}: restore it with the latput that wrote \
-         it, or delete it if the interface is as it should be"
+         it, or move it away once the interface is as it should be"
     )]
     Damaged {
         /// The file.

@@ -21,7 +21,9 @@ pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
-pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
+pub use checkpoint::{
+    Along, Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError,
+};
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, no_interface};

@@ -4,6 +4,7 @@
 //! write the old values, read those back too, and say so if that failed as well. What a change resets
 //! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
 
+mod along;
 mod confirm;
 mod outcome;
 mod session;
@@ -41,7 +42,7 @@ pub fn apply(
     desired: &Setting,
 ) -> Result<Applied, ApplyError> {
     let mut session = Session::open(kernel, store, context, interface)?;
-    let applied = session.apply(desired);
+    let applied = session.with_along(|session| session.apply(desired), |applied| applied);
     keep_or_leave(session, applied)
 }
 
@@ -115,7 +116,7 @@ pub fn undo(
 ) -> Result<(Applied, Vec<Foreign>), ApplyError> {
     let interface = present_name(kernel, earlier);
     let mut session = Session::open(kernel, store, context, &interface)?;
-    let undone = session.undo(earlier);
+    let undone = session.with_along(|session| session.undo(earlier), |(applied, _)| applied);
     keep_or_leave(session, undone)
 }
 

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 
-use crate::checkpoint_file::{self, refused, store_error};
+use crate::checkpoint_file::{self, of_file, store_error};
 use crate::error::Error;
-use crate::files::{self, FileError, FileLock};
+use crate::files::{self, FileLock};
 use crate::journal::Journal;
 use crate::namespace::Namespace;
 use crate::process;
+use crate::user;
 
 /// Checkpoints in a folder, and the locks that this value holds. Dropping it lets go of the locks and
 /// keeps the checkpoints.
@@ -97,7 +98,7 @@ impl FileCheckpoints {
 
     fn lock(&self, slot: Slot, interface: &str) -> Result<FileLock, StoreError> {
         let taken =
-            FileLock::take(&self.file(slot, "lock")).map_err(|error| file_error(error, "lock"))?;
+            FileLock::take(&self.file(slot, "lock")).map_err(|error| of_file(error, "lock"))?;
         taken.map_err(|holder| StoreError::Locked {
             interface: interface.to_owned(),
             pid: holder.parse().unwrap_or(0),
@@ -135,7 +136,7 @@ impl CheckpointStore for FileCheckpoints {
         let begins = !path.exists();
         let bytes =
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
-        files::replace_private(&path, &bytes).map_err(|error| file_error(error, "write"))?;
+        files::replace_private(&path, &bytes).map_err(|error| of_file(error, "write"))?;
         if begins {
             // The ending of an earlier change is obsolete.
             let _ = fs::remove_file(self.file(slot, "late"));
@@ -214,22 +215,9 @@ pub fn context() -> Result<Context, Error> {
         pid: std::process::id(),
         now_unix_ms: process::unix_ms(),
         link_resets: LinkResets::Refused,
-        by: Maker { command: String::new(), user: user() },
+        by: Maker { command: String::new(), user: user::caller() },
         undoes: None,
     })
-}
-
-/// Who called sudo, or the number of the user.
-fn user() -> String {
-    let caller = std::env::var("SUDO_USER").ok();
-    let is_name =
-        |name: &String| !name.is_empty() && name.len() <= 64 && !name.chars().any(char::is_control);
-    caller.filter(is_name).unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
-}
-
-fn file_error(error: FileError, operation: &'static str) -> StoreError {
-    let reason = error.cause.unwrap_or(error.problem);
-    refused(&error.path, operation, reason, error.permission)
 }
 
 #[cfg(test)]

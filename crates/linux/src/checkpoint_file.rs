@@ -6,6 +6,8 @@ use std::path::Path;
 
 use latput_knobs::{Checkpoint, StoreError};
 
+use crate::files::FileError;
+
 /// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -31,7 +33,12 @@ pub(crate) fn store_error(path: &Path, operation: &'static str, error: &io::Erro
     refused(path, operation, error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-pub(crate) fn refused(
+pub(crate) fn of_file(error: FileError, operation: &'static str) -> StoreError {
+    let reason = error.cause.unwrap_or(error.problem);
+    refused(&error.path, operation, reason, error.permission)
+}
+
+fn refused(
     path: &Path,
     operation: &'static str,
     reason: String,

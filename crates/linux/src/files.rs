@@ -286,6 +286,14 @@ pub fn private_folder(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// Whether the disk of a file, or of one that could not be made, has no room for another page.
+pub fn is_disk_full(path: &Path) -> bool {
+    /// Most free bytes of a full disk: SQLite adds this much at once.
+    const ROOM: u64 = 64 << 10;
+    let stat = rustix::fs::statvfs(folder_of(path));
+    stat.is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) < ROOM)
+}
+
 /// Makes one folder that everybody may enter and only its owner may write to, unless it is there; durable when it
 /// returns.
 pub fn public_folder(path: &Path) -> Result<(), FileError> {
@@ -407,7 +415,8 @@ fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     if owner == us {
         return Ok(());
     }
-    let problem = format!("it belongs to user {owner} and not to {us}, who runs latput: remove it");
+    let who = if owner == 0 { "root".to_owned() } else { format!("user {owner}") };
+    let problem = format!("it belongs to {who}, and latput runs as user {us}: run it as {who}");
     Err(FileError { permission: us != 0, ..FileError::new(path, problem) })
 }
 

@@ -14,6 +14,7 @@ use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 
 use crate::checkpoint_file::{self, store_error};
+use crate::files;
 
 /// Entries that are kept; the oldest goes when another comes.
 const ENTRIES_MOST: usize = 1000;
@@ -63,6 +64,20 @@ impl Journal {
             let _gone = fs::remove_file(self.file(old));
         }
         Ok(number)
+    }
+
+    /// Adds a change that was put back, so that its reader learns that it was made.
+    pub fn add(&self, change: &Checkpoint) -> Result<u64, StoreError> {
+        let folder = self.folder.parent().unwrap_or(&self.folder);
+        let made = folder.join(format!("{}-{}.ended", change.slot(), std::process::id()));
+        let bytes = serde_json::to_vec(change).expect("a checkpoint has no unserialisable part");
+        files::replace_private(&made, &bytes)
+            .map_err(|error| checkpoint_file::of_file(error, "write"))?;
+        let number = self.take_in(&made);
+        if number.is_err() {
+            let _left = fs::remove_file(&made);
+        }
+        number
     }
 
     /// The numbers of the entries, ascending.

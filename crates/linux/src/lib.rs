@@ -41,6 +41,7 @@ mod errno;
 mod error;
 mod kernel;
 mod sysfs;
+mod user;
 
 pub use armed_signal::ArmedSignal;
 pub use bpf::{NapiTracer, RttSamples, RttTracer};

@@ -40,6 +40,29 @@ pub fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A time in seconds since 1970 in the time zone of this host: `2026-11-24 03:30:00 +01:00`.
+pub fn local_time(seconds: u64) -> String {
+    let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+    // SAFETY: all bits zero are a valid `tm`.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of their types.
+    if unsafe { libc::localtime_r(&raw const time, &raw mut tm) }.is_null() {
+        return latput_units::text::utc(seconds);
+    }
+    let offset = tm.tm_gmtoff / 60;
+    let sign = if offset < 0 { '-' } else { '+' };
+    let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
+    format!(
+        "{}-{:02}-{:02} {:02}:{:02}:{:02} {sign}{hours:02}:{minutes:02}",
+        i64::from(tm.tm_year) + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}
+
 /// CPU time that the calling thread has used.
 pub fn thread_cpu_time() -> Nanos {
     read_clock(ClockId::ThreadCPUTime)

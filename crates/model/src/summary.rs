@@ -92,7 +92,8 @@ impl Summary {
             .map(|(at, of_cell)| cell(results, (&runs, &shown), at, of_cell))
             .collect();
         let mut unjudged = None;
-        let recommendation = results.goal.as_ref().and_then(|text| {
+        let goal = results.goal.as_ref().filter(|_| !results.is_observed());
+        let recommendation = goal.and_then(|text| {
             let goal = Goal::parse_kept(text).map_err(|error| error.to_string());
             goal.and_then(|goal| match confirmation(results) {
                 None => recommend(results, &runs, &goal),

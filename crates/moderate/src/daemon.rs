@@ -23,6 +23,7 @@ use crate::governor::Governor;
 use crate::interface_handle::InterfaceHandle;
 use crate::meter::{Meter, Sample};
 use crate::notify::Notify;
+use crate::proposals::{Proposal, Proposals};
 use crate::sampling::{next_due, timed};
 use crate::serve::{MetricsAddress, Server, socket_path};
 use crate::status::{Change, SCHEMA, State, Status};
@@ -76,6 +77,7 @@ pub struct Daemon {
     delay: Nanos,
     has_begun_trial: bool,
     failures_in_row: u32,
+    proposals: Proposals,
     status: Status,
     since: Nanos,
     last_check: HealthCheck,
@@ -158,6 +160,7 @@ impl Daemon {
             delay,
             has_begun_trial: false,
             failures_in_row: 0,
+            proposals: Proposals::default(),
             status,
             since: now,
             last_check: HealthCheck { at: now, snapshot, cpu, cpu_time, interrupts },
@@ -312,19 +315,29 @@ impl Daemon {
     fn would_change(&mut self, to: Nanos, reason: &str) {
         let interface = &self.status.interface;
         let knob = self.delay_knob.main().name();
-        tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
-        self.record(self.delay, to, reason);
+        let Proposal { is_new, is_told } = self.proposals.add(to, OsClock.now());
+        if is_told {
+            tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
+        }
+        if is_new {
+            self.status.proposals += 1;
+            self.status.last_proposal = Some(change_now(self.delay, to, reason));
+        }
         self.governor = self.new_governor();
     }
 
     fn record(&mut self, from: Nanos, to: Nanos, reason: &str) {
         self.status.changes += 1;
-        self.status.last_change = Some(Change {
-            unix_ms: unix_ms(),
-            from_ns: from.as_ns(),
-            to_ns: to.as_ns(),
-            reason: reason.to_owned(),
-        });
+        self.status.last_change = Some(change_now(from, to, reason));
+    }
+}
+
+fn change_now(from: Nanos, to: Nanos, reason: &str) -> Change {
+    Change {
+        unix_ms: unix_ms(),
+        from_ns: from.as_ns(),
+        to_ns: to.as_ns(),
+        reason: reason.to_owned(),
     }
 }
 
@@ -390,8 +403,10 @@ fn first_status(options: &Options, delay_knob: &DelayKnob, ring: u32, delay: Nan
         uptime_s: 0.0,
         decisions: 0,
         changes: 0,
+        proposals: 0,
         failures: 0,
         last_change: None,
+        last_proposal: None,
         rx_pps: 0.0,
         rx_bps: 0.0,
         tx_pps: 0.0,

@@ -16,6 +16,7 @@ mod meter;
 mod metrics;
 mod metrics_server;
 mod notify;
+mod proposals;
 mod sampling;
 mod serve;
 

@@ -13,6 +13,7 @@ pub(crate) fn exposition(status: &Status) -> String {
     text.gauge("uptime_seconds", "Since the start.", status.uptime_s);
     text.counter("decisions_total", "Samples decided on.", status.decisions);
     text.counter("changes_total", "Changes of the delay.", status.changes);
+    text.counter("proposals_total", "Changes that an observer would make.", status.proposals);
     text.counter("failures_total", "Changes that failed.", status.failures);
     text.counter("rx_dropped_total", "Packets dropped on the way in.", status.rx_dropped);
     text.gauge("rx_packets_per_second", "Packets in.", status.rx_pps);
@@ -134,7 +135,9 @@ pub(crate) mod tests {
             uptime_s: 1.5,
             decisions: 30,
             changes: 2,
+            proposals: 0,
             failures: 0,
+            last_proposal: None,
             last_change: None,
             rx_pps: 1e5,
             rx_bps: 1e9,

@@ -32,12 +32,18 @@ pub struct Status {
     pub uptime_s: f64,
     /// Samples on which the policy decided.
     pub decisions: u64,
-    /// Changes made (or, observing, that would have been made).
+    /// Changes made.
     pub changes: u64,
+    /// Changes that an observer would have made. One that it would make again is not counted again.
+    #[serde(default)]
+    pub proposals: u64,
     /// Changes that failed and were rolled back.
     pub failures: u64,
     /// The last change, with its reason.
     pub last_change: Option<Change>,
+    /// The last change that an observer would have made.
+    #[serde(default)]
+    pub last_proposal: Option<Change>,
     /// Packets in per second, in the last look.
     pub rx_pps: f64,
     /// Bits in per second.
@@ -147,9 +153,10 @@ impl Status {
                 .collect();
             lines.push(format!("frontier   {}", points.join(", ")));
         }
-        if let Some(change) = &self.last_change {
+        for (done, change) in [("changed", &self.last_change), ("would", &self.last_proposal)] {
+            let Some(change) = change else { continue };
             lines.push(format!(
-                "changed    from {} to {}: {}",
+                "{done:<10} from {} to {}: {}",
                 delay(change.from_ns),
                 delay(change.to_ns),
                 change.reason
@@ -158,9 +165,13 @@ impl Status {
         for what in &self.released {
             lines.push(format!("released   {what}"));
         }
+        let proposed = match self.state {
+            State::Observing => format!(" ({} would have been made)", self.proposals),
+            _ => String::new(),
+        };
         lines.push(format!(
-            "since      {:.0} s: {} decisions, {} changes, {} failed, {} packets dropped",
-            self.uptime_s, self.decisions, self.changes, self.failures, self.rx_dropped
+            "since      {:.0} s: {} decisions, {} changes{}, {} failed, {} packets dropped",
+            self.uptime_s, self.decisions, self.changes, proposed, self.failures, self.rx_dropped
         ));
         lines.join("\n")
     }

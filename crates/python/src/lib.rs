@@ -231,7 +231,8 @@ fn saved(results: &Results, path: &Path) -> Result<(), Error> {
     for row in &results.rows {
         db.append(run, results, row)?;
     }
-    db.finish(run, results)
+    db.finish(run, results)?;
+    db.settle()
 }
 
 fn refused(error: Error) -> PyErr {

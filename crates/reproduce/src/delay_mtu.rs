@@ -122,6 +122,11 @@ pub struct PublishedClaim {
     pub label: Label,
 }
 
+/// Whether the published file has a row of this id. Not each is a claim that is checked.
+pub fn has_row(id: &str) -> bool {
+    claims::has_row(id)
+}
+
 /// All runs that the claims need.
 pub fn cells() -> Vec<SweepCell> {
     let grid = |flow: SweepTraffic, most: u64| {

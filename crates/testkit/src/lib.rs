@@ -9,6 +9,7 @@ pub mod interface;
 pub mod isolation;
 pub mod kernel;
 pub mod root;
+pub mod wrong_values;
 
 pub use checkpoints::MemoryCheckpoints;
 pub use conformance::conformance;
@@ -17,6 +18,7 @@ pub use interface::FakeInterface;
 pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
 pub use root::needs_root;
+pub use wrong_values::check_wrong_values;
 
 use latput_knobs::{Context, LinkResets, Maker, Slot};
 

@@ -90,6 +90,11 @@ impl Results {
         self.rows.iter().flat_map(|row| row.observation.figures.keys().copied()).into_set()
     }
 
+    /// Whether live traffic was only watched, so that there is nothing to recommend.
+    pub fn is_observed(&self) -> bool {
+        self.workloads.iter().any(|load| load.live.as_ref().is_some_and(|live| live.observe))
+    }
+
     /// Marks results that came out of a report as such. Nothing takes the mark off again.
     pub fn mark_imported(&mut self) {
         if !self.is_imported() {

@@ -4,7 +4,7 @@
 
 pub mod collect;
 pub mod cpu;
-
+pub mod file_words;
 pub mod quantity;
 pub mod rng;
 pub mod spelling;

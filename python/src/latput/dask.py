@@ -5,7 +5,10 @@ Any `distributed.Client` serves: a `LocalCluster`, or a cluster of dask-jobqueue
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +43,25 @@ def _simulate(text: str, system: str, seed: int) -> bytes:
     return simulate(text, system, seed=seed)._native.to_bytes()
 
 
+@contextlib.contextmanager
+def _asking(kept: Path | None) -> Iterator[None]:
+    """Calls of the cluster. Dask has many errors for a lost scheduler, and some of no type of their own: each is a `LatputError` here."""
+    try:
+        yield
+    except (Exception, CancelledError, asyncio.CancelledError) as error:
+        kept_there = f"; what is in {kept} is kept" if kept is not None else ", and with a `folder` it is resumed"
+        problem = f"the cluster of Dask was lost or restarted: make a new client and call again{kept_there}"
+        raise native.LatputError(problem) from error
+
+
+def _failure(future: Any) -> BaseException | None:
+    """The error of a task that has failed by itself; `None` where its result is there, or the cluster was lost."""
+    from distributed import KilledWorker
+
+    error = future.exception() if future.status == "error" else None
+    return None if isinstance(error, KilledWorker) else error
+
+
 def sweep(
     plan: native.Plan | str,
     client: Client,
@@ -53,10 +75,8 @@ def sweep(
 
     With `folder` each run is also kept there as a results file, and one that is there is not simulated again: the same call resumes a
     sweep that was cut short. A task of a lost worker is tried `retries` times. When the scheduler is lost or restarted, `LatputError` is
-    raised: the same call with a new client resumes. A plan that is wrong is refused here, before a task is made.
+    raised, as when every worker of a task is: the same call with a new client resumes. A plan that is wrong is refused here, before a task is made.
     """
-    from concurrent.futures import CancelledError
-
     from distributed import as_completed
 
     plan = plan if isinstance(plan, native.Plan) else native.Plan(plan)
@@ -64,9 +84,10 @@ def sweep(
     kept = Path(folder) if folder is not None else None
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-    done: Any = as_completed()  # type: ignore[no-untyped-call]
     waiting: dict[object, Point] = {}
-    threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]
+    with _asking(kept):
+        done: Any = as_completed()  # type: ignore[no-untyped-call]
+        threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]
     most = _TASKS_PER_THREAD * max(1, sum(threads.values()))
 
     def fill() -> Iterator[tuple[Point, Run]]:
@@ -75,21 +96,22 @@ def sweep(
             if kept is not None and (kept / point.file).exists():
                 yield point, open(kept / point.file).run()
                 continue
-            future = client.submit(_simulate, plan.text, point.system, point.seed, pure=False, retries=retries)
-            waiting[future.key] = point
-            done.add(future)
+            with _asking(kept):
+                future = client.submit(_simulate, plan.text, point.system, point.seed, pure=False, retries=retries)
+                waiting[future.key] = point
+                done.add(future)
 
     yield from fill()
     while waiting:
-        future = next(done)
-        point = waiting.pop(future.key)
-        try:
-            run = Run._from_bytes(future.result())
-        except CancelledError as error:
-            kept_there = f"; what is in {kept} is kept" if kept is not None else ", and with a `folder` it is resumed"
-            problem = f"the scheduler of Dask was lost or restarted: make a new client and call again{kept_there}"
-            raise native.LatputError(problem) from error
-        future.release()
+        with _asking(kept):
+            future = next(done)
+            point = waiting.pop(future.key)
+            failure = _failure(future)
+            simulated = future.result() if failure is None else b""
+            future.release()
+        if failure is not None:
+            raise failure
+        run = Run._from_bytes(simulated)
         if kept is not None:
             part = kept / f".{point.file}.part"
             part.unlink(missing_ok=True)

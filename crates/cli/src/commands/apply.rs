@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use latput_experiment::ResultsDb;
 use latput_experiment::broker;
-use latput_experiment::broker::command::{HostCommand, HostSet, HostVerb, check_interface};
+use latput_experiment::broker::command::{
+    HostCommand, HostSet, HostUndo, HostVerb, check_interface,
+};
 use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitted};
 use latput_experiment::broker::process::Process;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
@@ -26,7 +28,7 @@ use latput_units::Nanos;
 
 use crate::commands::ask::{AskEnding, Waiting, ask};
 use crate::commands::change;
-use crate::commands::export_settings::{nothing_recommended, tell_condition};
+use crate::commands::proven::{nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -392,8 +394,10 @@ fn confirm_all(context: &Context, parts: &[Part]) -> Result<(), CliError> {
         let mut words = format!("{:#}", failure.error);
         let mut code = Code::RolledBack;
         for (part, entry) in confirmed {
-            let undo =
-                HostCommand { interface: part.interface.clone(), verb: HostVerb::Undo { entry } };
+            let undo = HostCommand {
+                interface: part.interface.clone(),
+                verb: HostVerb::Undo(HostUndo { entry, ..HostUndo::default() }),
+            };
             let args = undo.args();
             let ended = part.ask(context, undo.verb, "");
             if ended.is_ok_and(|answer| answer.code == Some(0)) {

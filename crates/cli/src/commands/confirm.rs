@@ -41,8 +41,7 @@ impl Args {
             |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
         let late: Vec<_> =
             store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
-        let listed =
-            store.list().map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        let listed = store.list()?;
         let waiting: Vec<Checkpoint> = listed
             .into_iter()
             .flatten()

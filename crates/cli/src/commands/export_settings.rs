@@ -11,11 +11,11 @@ use latput_knobs::{
 };
 use latput_linux::confine::UsedFiles;
 use latput_linux::{Identity, LinuxKernel};
-use latput_model::Summary;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
@@ -34,7 +34,7 @@ Examples:
   latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o host_vars/web1/latput-eth0.yml
   latput export-settings eth0 --format ethtool -o restore-eth0.sh
 
-Of a results file it is the recommended setting; KNOB=VALUE names values, KNOB alone the value of
+Of a results file it is the recommended setting, where one is proven better than today's; KNOB=VALUE names values, KNOB alone the value of
 now, and an interface alone everything that can be set on it as it is now. Nothing is changed. What
 the format has no word for is listed, with the file and the line that have: in comments, and on
 stderr.")]
@@ -235,7 +235,7 @@ impl SourceArgs {
         }
         let setting = match &self.setting {
             Some(name) => setting_of(&results, name)?,
-            None => recommended(&results)?,
+            None => proven(&results)?,
         };
         let role = self.role.role();
         let labelled = &results.settings[setting];
@@ -318,42 +318,6 @@ fn not_empty(wanted: Wanted) -> Result<Wanted, CliError> {
         return Err(CliError::new(Code::Failed, message));
     }
     Ok(wanted)
-}
-
-/// Says what a recommendation holds beside, if other work was part of the case.
-pub(super) fn tell_condition(summary: &Summary) {
-    if let Some(words) = summary.fitness.beside_in_words() {
-        output::remark(&format!("latput: {words}"));
-    }
-}
-
-/// Why a run recommends nothing, and what to do.
-pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliError {
-    let why = match &results.goal {
-        None => "it has no goal",
-        Some(_) => summary.warnings.first().map_or("its goal cannot be judged", String::as_str),
-    };
-    let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
-    CliError::usage(format!(
-        "the run recommends nothing ({why}): name one of its settings with --setting: {}",
-        labels.join(", ")
-    ))
-}
-
-/// The recommended setting of a run.
-pub(super) fn recommended(results: &Results) -> Result<usize, CliError> {
-    let summary = Summary::of(results);
-    let Some(recommendation) = &summary.recommendation else {
-        return Err(nothing_recommended(results, &summary));
-    };
-    tell_condition(&summary);
-    if !recommendation.is_proven() {
-        output::remark(&format!(
-            "latput: nothing is proven better: {}",
-            recommendation.reason.join(" ")
-        ));
-    }
-    Ok(recommendation.setting)
 }
 
 fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {

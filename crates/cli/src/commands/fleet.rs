@@ -3,10 +3,12 @@
 mod confirm;
 mod crew;
 mod hosts;
+mod journal;
 mod look;
 mod pairs;
 mod rollout;
 mod table;
+mod tell;
 mod wanted;
 
 use std::path::PathBuf;
@@ -37,6 +39,9 @@ Examples:
   latput fleet verify -i inventory.toml --from latput-results.db
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 6min
+  latput fleet undo -i inventory.toml                       takes the newest rollout back
+  latput fleet keep -i inventory.toml                       keeps the values over a reboot
+  latput fleet log -i inventory.toml                        the changes of every host
   latput fleet confirm latput-results.db -i inventory.toml  is the winner one on every pair of hosts?
   latput fleet pairs pair1.db pair2.db pair3.db             the same of results that are there
 
@@ -64,6 +69,9 @@ enum Action {
     Drift(Show),
     /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
     Apply(rollout::Args),
+    Undo(journal::Undo),
+    Keep(journal::Keep),
+    Log(journal::Log),
     /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
     Pairs(pairs::Args),
     /// Measure what a run recommends on three pairs of hosts or more: is it a winner on all of them?
@@ -100,6 +108,9 @@ impl Args {
             Action::Verify(args) => args.run(context),
             Action::Drift(args) => args.run(context, "drift"),
             Action::Apply(args) => args.run(context),
+            Action::Undo(args) => args.run(context),
+            Action::Keep(args) => args.run(context),
+            Action::Log(args) => args.run(context),
             Action::Pairs(args) => args.run(context),
             Action::Confirm(args) => args.run(context),
             Action::Look(args) => args.run(),
@@ -118,7 +129,7 @@ impl Show {
         let looked = Looked::at(&fleet, asked, context);
         let (values, text) = if action == "drift" {
             let values = twins::drift(&looked.judged);
-            let text = table::drift(&values);
+            let text = table::drift(&values, &twins::compared(&looked.judged));
             (values, text)
         } else {
             let values = twins::values(&looked.judged);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::hosts::{self, HostCheck, HostFound};
 use latput_experiment::testbed::TestbedKind;
+use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::confine::UsedFiles;
 
 use crate::context::Context;
@@ -26,7 +27,7 @@ Examples:
   latput hosts eth0 --peer ssh://root@client          this host and another
   latput hosts ssh://a ssh://b --save rack.toml       and keep what was found
 
-Exit code 1 where a host cannot be used.")]
+Exit code 1 where a host cannot be used, 3 where only rights are missing.")]
 pub(crate) struct Args {
     /// A testbed file, `lab`, or one or two hosts: the system under test, and the one that makes the traffic.
     #[arg(required = true, num_args = 1..=2, value_name = "TESTBED")]
@@ -63,7 +64,13 @@ impl Args {
         if lost.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        Err(CliError::new(Code::Failed, format!("cannot be used: {}", lost.join(", "))))
+        let outcomes = checks.iter().filter_map(|check| check.found.as_ref().err());
+        let lacks_rights = |error: &latput_experiment::Error| {
+            error.outcome() == ChangeOutcome::Refused(Refusal::Permission)
+        };
+        let are_all_denied = outcomes.map(lacks_rights).all(|is_denied| is_denied);
+        let code = if are_all_denied { Code::Permission } else { Code::Failed };
+        Err(CliError::new(code, format!("cannot be used: {}", lost.join(", "))))
     }
 }
 

@@ -137,5 +137,6 @@ fn keep(results: &Results, results_db: &mut ResultsDb) -> Result<i64, CliError> 
         results_db.append(run, &header, row)?;
     }
     results_db.finish(run, &header)?;
+    results_db.settle()?;
     Ok(run)
 }

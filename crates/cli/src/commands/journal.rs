@@ -1,13 +1,14 @@
 //! The journal of committed changes, and what became of each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Standing};
-use latput_knobs::{self as knobs, Checkpoint, KernelRead, Whereabouts};
+use latput_knobs::{self as knobs, Checkpoint, KernelRead, Knob, Place, State, Whereabouts};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
-use crate::exit::{CliError, Code};
+use crate::exit::CliError;
 
 /// An entry of the journal.
 pub(super) struct JournalEntry {
@@ -16,6 +17,8 @@ pub(super) struct JournalEntry {
     pub(super) change: Checkpoint,
     /// The values that it changed, with those of now.
     pub(super) values: Vec<Standing>,
+    /// The places of those that a later change has written since, each with that change's number.
+    pub(super) superseded: BTreeMap<(Knob, Place), u64>,
     pub(super) state: ChangeState,
 }
 
@@ -32,6 +35,8 @@ pub(super) enum ChangeState {
     ChangedByOthers,
     /// What it wrote was not kept, because the disk was full.
     Unknown,
+    /// It was to be confirmed, and nobody did.
+    WentBack,
     BeforeBoot,
     Elsewhere,
     Gone,
@@ -50,9 +55,7 @@ impl Journal {
     pub(super) fn read() -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
-        let listed = FileCheckpoints::new(&host::checkpoints_dir()).journal().entries();
-        let listed =
-            listed.map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        let listed = FileCheckpoints::new(&host::checkpoints_dir()).journal().entries()?;
         let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
             match change {
@@ -86,8 +89,13 @@ fn entry(
         None => transaction::standing(kernel, &change),
         Some(_) => Vec::new(),
     };
-    let state = state.unwrap_or_else(|| standing(later, number, &change, &values));
-    JournalEntry { number, change, values, state }
+    let superseded = superseded(later, number, &change, &values);
+    let state = state.unwrap_or_else(|| standing(later, number, &values, &superseded));
+    let state = match (&change.went_back, state) {
+        (Some(_), ChangeState::BeforeBoot) | (None, _) => state,
+        (Some(_), _) => ChangeState::WentBack,
+    };
+    JournalEntry { number, change, values, superseded, state }
 }
 
 /// The present name of the interface of a change, or why it is not here.
@@ -108,38 +116,64 @@ fn whereabouts(
     }
 }
 
-fn standing(
+/// The places of `values` that a later change has written, each with the number of the last that did. An undo that
+/// takes back an undo stands for the change that was undone first: it has made those values again.
+fn superseded(
     later: &[JournalEntry],
     number: u64,
     change: &Checkpoint,
     values: &[Standing],
+) -> BTreeMap<(Knob, Place), u64> {
+    let undone_by = |entry: u64| {
+        if entry == number {
+            return change.undoes;
+        }
+        later.iter().find(|other| other.number == entry)?.change.undoes
+    };
+    let stands_for = |mut entry: u64| {
+        while let Some(first) = undone_by(entry).and_then(undone_by) {
+            entry = first;
+        }
+        entry
+    };
+    let last = |value: &Standing| {
+        let at = (value.knob, value.place);
+        let last = later.iter().find(|entry| entry.has_written(change, at))?;
+        (stands_for(last.number) != number).then_some((at, last.number))
+    };
+    values.iter().filter_map(last).collect()
+}
+
+fn standing(
+    later: &[JournalEntry],
+    number: u64,
+    values: &[Standing],
+    superseded: &BTreeMap<(Knob, Place), u64>,
 ) -> ChangeState {
-    if change.written.is_empty() {
+    if values.is_empty() {
         return ChangeState::Unknown;
     }
-    let in_force = values.iter().filter(|value| value.is_in_force()).count();
+    let is_own = |value: &&Standing| !superseded.contains_key(&(value.knob, value.place));
+    let in_force = values.iter().filter(is_own).filter(|value| value.is_in_force()).count();
     if in_force == values.len() {
         return ChangeState::InForce;
     }
     if in_force > 0 {
         return ChangeState::InPart;
     }
-    if let Some(by) = later.iter().find(|entry| entry.change.undoes == Some(number)) {
-        return ChangeState::UndoneBy(by.number);
+    let has_undone = |by: &&u64| {
+        later.iter().any(|entry| entry.number == **by && entry.change.undoes == Some(number))
+    };
+    if let Some(by) = superseded.values().find(has_undone) {
+        return ChangeState::UndoneBy(*by);
+    }
+    if let Some(by) = superseded.values().max() {
+        return ChangeState::ChangedBy(*by);
     }
     if values.iter().all(Standing::is_back) {
         return ChangeState::Back;
     }
-    let of = |value: &Standing| later.iter().find(|entry| entry.has_made(change, value));
-    let others = values.iter().filter(|value| !value.is_back());
-    match others
-        .map(of)
-        .collect::<Option<Vec<&JournalEntry>>>()
-        .and_then(|by| by.into_iter().next())
-    {
-        Some(by) => ChangeState::ChangedBy(by.number),
-        None => ChangeState::ChangedByOthers,
-    }
+    ChangeState::ChangedByOthers
 }
 
 impl JournalEntry {
@@ -149,6 +183,37 @@ impl JournalEntry {
         self.change.device.is(&earlier.device)
             && self.change.namespace == earlier.namespace
             && self.values.iter().find(is_same).is_some_and(Standing::is_in_force)
+    }
+
+    /// Whether this change wrote this place of the interface of `earlier`, or took it along.
+    fn has_written(&self, earlier: &Checkpoint, (knob, place): (Knob, Place)) -> bool {
+        let Checkpoint { device, namespace, boot_id, undo, written, along, went_back, .. } =
+            &self.change;
+        let is_of_interface = device.is(&earlier.device)
+            && *namespace == earlier.namespace
+            && *boot_id == earlier.boot_id;
+        let at = &(knob, place);
+        let moved = |from: &State, to: &State| match (from.0.get(at), to.0.get(at)) {
+            (Some(from), Some(to)) => !knob.spec().same(from, to),
+            _ => false,
+        };
+        is_of_interface
+            && went_back.is_none()
+            && (moved(undo, written) || moved(&along.before, &along.after))
+    }
+
+    /// The change without the values that a later change has made again: taking it back leaves those.
+    pub(super) fn own_part(&self) -> Checkpoint {
+        let mut own = self.change.clone();
+        let in_force = self.values.iter().filter(|value| value.is_in_force());
+        for value in in_force {
+            let at = (value.knob, value.place);
+            if self.superseded.contains_key(&at) {
+                own.undo.0.remove(&at);
+                own.written.0.remove(&at);
+            }
+        }
+        own
     }
 
     /// Who made it.
@@ -171,6 +236,7 @@ impl ChangeState {
             Self::ChangedBy(_) => "changed-since",
             Self::ChangedByOthers => "changed-by-others",
             Self::Unknown => "unknown",
+            Self::WentBack => "went-back",
             Self::BeforeBoot => "before-boot",
             Self::Elsewhere => "elsewhere",
             Self::Gone => "gone",
@@ -196,6 +262,7 @@ impl fmt::Display for ChangeState {
             Self::ChangedBy(number) => format!("changed since by {number}"),
             Self::ChangedByOthers => "changed since by somebody else".to_owned(),
             Self::Unknown => "what it wrote is not known".to_owned(),
+            Self::WentBack => "put back".to_owned(),
             Self::BeforeBoot => "before the last boot".to_owned(),
             Self::Elsewhere => "of another network namespace".to_owned(),
             Self::Gone => "interface gone".to_owned(),

@@ -5,7 +5,7 @@ mod diff;
 mod files;
 pub(crate) mod wanted;
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{BufRead, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,6 +21,9 @@ use crate::output;
 
 use self::choose::Choice;
 use self::files::{Record, Writing};
+
+/// Most that is read of values, bytes.
+const STDIN_BYTES_MOST: u64 = 1 << 20;
 
 /// Keep a setting over a reboot.
 ///
@@ -45,6 +48,9 @@ pub(crate) struct Args {
     /// Values for an interface; a knob without a value keeps its present one.
     #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove", conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
+    /// Read the values from stdin, one a line: a remote shell would split some.
+    #[arg(long, hide = true, conflicts_with_all = ["knobs", "remove"])]
+    stdin: bool,
     /// The configuration system; by default the one that manages the interface.
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
@@ -68,7 +74,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(mut self, context: &Context) -> Result<ExitCode, CliError> {
+        if self.stdin {
+            let mut text = String::new();
+            std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
+            self.knobs = text.lines().map(str::to_owned).collect();
+        }
         if !self.root.is_dir() {
             let message = format!("--root {}: there is no such folder", self.root.display());
             return Err(CliError::usage(message));

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_knobs::{Knob, Place, Value};
-use latput_units::text::utc;
+use latput_knobs::{Knob, Place, State, Value};
+use latput_linux::process::local_time;
 
 use crate::commands::journal::{Journal, JournalEntry};
 use crate::context::Context;
@@ -23,7 +23,7 @@ Examples:
   latput undo 7             takes back what it lists as 7
 
 The journal lies in the state folder (/run/latput), which a reboot empties as it ends the settings. It holds
-the newest 1000 changes.")]
+the newest 1000 changes, also those that went back because nobody confirmed them.")]
 pub(crate) struct Args {
     /// The interface, by its present name; by default all.
     #[arg(value_name = "IFACE")]
@@ -53,8 +53,8 @@ impl Args {
 /// The values of a change: those of now where they are known, else those of its checkpoint.
 fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
     let change = &entry.change;
-    let value = |((knob, place), written): (&(Knob, Place), &Value)| {
-        let before = change.undo.0.get(&(*knob, *place))?;
+    let value = |(along, before, ((knob, place), written)): Listed<'_>| {
+        let before = before.0.get(&(*knob, *place))?;
         let now = entry.values.iter().find(|value| (value.knob, value.place) == (*knob, *place));
         (!knob.spec().same(before, written)).then(|| LoggedValue {
             knob: knob.name().to_owned(),
@@ -62,10 +62,16 @@ fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
             before: before.to_string(),
             written: written.to_string(),
             now: now.and_then(|value| value.found.as_ref()).map(ToString::to_string),
+            along,
         })
     };
-    change.written.0.iter().filter_map(value).collect()
+    let own = change.written.0.iter().map(|at| (false, &change.undo, at));
+    let along = change.along.after.0.iter().map(|at| (true, &change.along.before, at));
+    own.chain(along).filter_map(value).collect()
 }
+
+/// A value that a change wrote, after whether it was only taken along, and the values before.
+type Listed<'a> = (bool, &'a State, (&'a (Knob, Place), &'a Value));
 
 fn logged(entry: &JournalEntry) -> LoggedChange {
     let change = &entry.change;
@@ -80,18 +86,21 @@ fn logged(entry: &JournalEntry) -> LoggedChange {
         undoes: change.undoes,
         state: entry.state.name().to_owned(),
         ended_by: entry.state.ended_by(),
+        went_back: change.went_back.clone(),
         values: values(entry),
     }
 }
 
 fn text(entry: &JournalEntry) -> String {
     let JournalEntry { number, change, state, .. } = entry;
-    let when = utc(change.created_unix_ms / 1000);
+    let when = local_time(change.created_unix_ms / 1000);
+    let why = change.went_back.as_ref().map_or(String::new(), |why| format!(": {why}"));
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
     let mut text =
-        format!("{number}  {when}  {}  {}{undoes}: {state}\n", change.interface, entry.by());
-    for LoggedValue { knob, place, before, written, .. } in values(entry) {
-        let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}");
+        format!("{number}  {when}  {}  {}{undoes}: {state}{why}\n", change.interface, entry.by());
+    for LoggedValue { knob, place, before, written, along, .. } in values(entry) {
+        let along = if along { ", along with it" } else { "" };
+        let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}{along}");
     }
     text
 }

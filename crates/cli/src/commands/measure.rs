@@ -23,7 +23,7 @@ use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
 use crate::quiet_args::QuietArgs;
-use crate::targets::HostArgs;
+use crate::targets::{self, HostArgs};
 
 /// Measure one workload now.
 ///
@@ -33,7 +33,8 @@ use crate::targets::HostArgs;
 #[command(after_help = after_help())]
 pub(crate) struct Args {
     /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, a testbed
-    /// file that names hosts, or the hosts themselves: `HOST,HOST`, the system under test first.
+    /// file that names hosts, or the hosts themselves: `HOST HOST` or `HOST,HOST`, the system under test first.
+    #[arg(value_name = "TARGET")]
     target: String,
     #[command(flatten)]
     hosts: HostArgs,
@@ -42,8 +43,8 @@ pub(crate) struct Args {
     workload: Option<String>,
     #[command(flatten)]
     own: CommandArgs,
-    /// Fields of the workload.
-    #[arg(value_name = "FIELD=VALUE")]
+    /// The second host, and fields of the workload.
+    #[arg(value_name = "HOST|FIELD=VALUE")]
     fields: Vec<String>,
     #[command(flatten)]
     factors: FactorArgs,
@@ -74,7 +75,7 @@ Examples:
   latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
   latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
-  latput measure ssh://root@server,ssh://root@client --workload tcp_rr
+  latput measure ssh://root@server ssh://root@client --workload tcp_rr
   latput measure eth0 --peer ssh://root@client --workload tcp_stream
   latput measure lab --workload tcp_rr --factor gro=on,off   does it matter: each figure's change
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
@@ -105,7 +106,8 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(mut self, context: &Context) -> Result<ExitCode, CliError> {
+        self.target = targets::take_hosts(self.target, &mut self.fields);
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;

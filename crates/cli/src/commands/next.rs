@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use latput_knobs::Setting;
+use latput_knobs::transaction::Change;
+use latput_knobs::{Place, Setting};
 use latput_report::shell_word;
 
 /// How to take back entry `number` of the journal.
@@ -18,4 +19,16 @@ pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
         let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
     }
     undo(number) + &keep + "\n"
+}
+
+/// The command that takes `changes` back without the journal, after a `: `; empty where a place is not the device.
+pub(super) fn set_again(interface: &str, changes: &[Change]) -> String {
+    if changes.iter().any(|change| change.place != Place::Device) {
+        return String::new();
+    }
+    let mut back = format!(": latput set {}", shell_word(interface));
+    for Change { knob, from, .. } in changes {
+        let _ = write!(back, " {}", shell_word(&format!("{knob}={from}")));
+    }
+    back
 }

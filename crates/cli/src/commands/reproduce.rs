@@ -19,6 +19,7 @@ use latput_sim::{Invalid, Profile};
 use crate::commands::run::read_text;
 use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
+use crate::parallel::JobProgress;
 use crate::{output, parallel};
 
 /// Seed of the claims. One run of each cell is enough, because claims rest on whole curves.
@@ -32,6 +33,7 @@ Examples:
   latput reproduce tcp_rr_aggregate binding_rr_single    these files
   latput reproduce A04 A05                           these tables
   latput reproduce coalescing_mtu                    the claims on receive delay and MTU
+  latput reproduce T006 T058                         these claims
   latput reproduce --report reproduce.html           and one HTML file with pictures
   latput reproduce --cells mine.csv -o predicted.csv any cells in the format of a published file
   latput reproduce --cells mine.csv --shard 3/16 -o part3.csv    one of 16 parts, on any machine
@@ -41,7 +43,7 @@ A published figure is printed beside its prediction and never used for it: predi
 profiles (data/systems) and the simulation. Rows of a machine that no profile stands for get no
 prediction but the reason, and the exit code is 6.")]
 pub(crate) struct Args {
-    /// Files or tables of published cells; by default all.
+    /// Files or tables of published cells, or claims; by default all.
     #[arg(value_name = "TABLE")]
     tables: Vec<String>,
     /// Predict the cells of this file instead.
@@ -175,12 +177,13 @@ impl Args {
                 files.push((name, file));
             }
         }
-        let has_claims =
-            self.tables.is_empty() || self.tables.iter().any(|table| table == delay_mtu::FILE);
+        let is_whole = |table: &String| table == delay_mtu::FILE;
+        let all_claims = self.tables.is_empty() || self.tables.iter().any(is_whole);
+        let has_claims = all_claims || self.tables.iter().any(|id| delay_mtu::has_row(id));
         if files.is_empty() && !has_claims {
             let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
             return Err(CliError::usage(format!(
-                "no published cells of {}; there are {}, {}, and their tables such as A04 or B2_agg",
+                "no published cells or claims of {}; there are {}, {}, their tables such as A04 or B2_agg, and claims such as T006",
                 self.tables.join(", "),
                 names.join(", "),
                 delay_mtu::FILE
@@ -196,7 +199,8 @@ impl Args {
         let provenance = Provenance::shipped(systems);
         let mut reproduction = published::compare(&compared, systems, &provenance);
         if has_claims {
-            reproduction.add_claims(claims(systems, &provenance, context)?);
+            let claims = claims(systems, &provenance, context)?;
+            reproduction.add_claims(if all_claims { claims } else { self.named(claims)? });
         }
         if let Some(path) = &self.report {
             output::write_file(path, &html::page(&reproduction))?;
@@ -208,6 +212,26 @@ impl Args {
             output::print(&in_words(&reproduction, every_cell, output::screen().columns))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Args {
+    /// The claims that are named. One that is not checked is refused.
+    fn named(
+        &self,
+        mut claims: Vec<delay_mtu::PublishedClaim>,
+    ) -> Result<Vec<delay_mtu::PublishedClaim>, CliError> {
+        let is_checked = |id: &String| claims.iter().any(|claim| claim.id == *id);
+        if let Some(id) = self.tables.iter().find(|id| delay_mtu::has_row(id) && !is_checked(id)) {
+            let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
+            return Err(CliError::usage(format!(
+                "{id} of {} is no claim that can be checked; those are {}",
+                delay_mtu::FILE,
+                ids.join(", ")
+            )));
+        }
+        claims.retain(|claim| self.tables.contains(&claim.id));
+        Ok(claims)
     }
 }
 
@@ -229,11 +253,9 @@ fn simulated<J: Sync, T: Send>(
     context: &Context,
     run: impl Fn(&J) -> Result<T, Invalid> + Sync,
 ) -> Result<Vec<T>, CliError> {
-    let bar = parallel::bar(jobs.len(), "runs");
-    let runs = parallel::map(jobs, &context.stop, bar.as_ref(), run);
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let progress = JobProgress::new(jobs.len(), "runs");
+    let runs = parallel::map(jobs, &context.stop, Some(&progress), run);
+    progress.end();
     let runs = runs.ok_or_else(|| CliError::new(Code::Failed, "stopped; nothing was written"))?;
     let runs: Result<Vec<T>, Invalid> = runs.into_iter().collect();
     runs.map_err(|invalid| CliError::usage(format!("a scenario is refused: {invalid}")))

@@ -163,9 +163,7 @@ fn forget(
         .flatten()
         .find(|kept| kept.slot().to_string() == id)
         .ok_or_else(|| CliError::usage(format!("there is no checkpoint `{id}`")))?;
-    store
-        .remove(kept.slot())
-        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+    store.remove(kept.slot())?;
     if context.json {
         let forgotten =
             serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use latput_knobs::Setting;
-use latput_knobs::transaction::{self, ApplyError, Change};
+use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_linux::{LinuxKernel, facts, interfaces};
 use latput_units::Nanos;
 
@@ -89,7 +89,7 @@ impl Args {
         if self.dry_run {
             let kernel = LinuxKernel::open()?;
             let changes = transaction::plan(&kernel, interface, &setting)?;
-            tell(context, interface, &changes, "would change", (None, &setting))?;
+            tell_planned(context, interface, &changes)?;
             transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
             return Ok(Code::Done.into());
         }
@@ -106,7 +106,9 @@ impl Args {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
         }
         kept.remark(interface);
-        tell(context, interface, &applied.changes, "changed", (kept.number, &setting))?;
+        applied_remark(interface, &applied);
+        let shown = kept.number.filter(|_| applied.unnoted.is_none());
+        tell(context, interface, &applied, (shown, &setting))?;
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
@@ -133,22 +135,54 @@ fn with_owner(failed: CliError, interface: &str) -> CliError {
     }
 }
 
+/// Tells what a dry run found.
+fn tell_planned(context: &Context, interface: &str, changes: &[Change]) -> Result<(), CliError> {
+    if !context.json {
+        return output::print(&changes_text(interface, changes, "would change"));
+    }
+    let changes = changes_json(interface, changes);
+    output::print_json(&serde_json::json!({ "schema": 1, "changes": changes, "journal": null }))
+}
+
 fn tell(
     context: &Context,
     interface: &str,
-    changes: &[Change],
-    verb: &str,
+    applied: &Applied,
     (number, setting): (Option<u64>, &Setting),
 ) -> Result<(), CliError> {
     if context.json {
-        let changes = changes_json(interface, changes);
-        output::print_json(
-            &serde_json::json!({ "schema": 1, "changes": changes, "journal": number }),
-        )
+        output::print_json(&serde_json::json!({
+            "schema": 1,
+            "changes": changes_json(interface, &applied.changes),
+            "along": changes_json(interface, &applied.along),
+            "journal": number,
+        }))
     } else {
         let lines = number.map_or(String::new(), |number| next::after(number, interface, setting));
-        output::print(&(changes_text(interface, changes, verb) + &lines))
+        output::print(&(applied_text(interface, applied, "changed") + &lines))
     }
+}
+
+/// Says on stderr where the journal does not know what a change has made.
+pub(super) fn applied_remark(interface: &str, applied: &Applied) {
+    if let Some(error) = &applied.unnoted {
+        let back = next::set_again(interface, &applied.changes);
+        output::remark(&format!(
+            "latput: `latput undo` cannot take this change back, because the journal does not have it: {error}{back}"
+        ));
+    }
+}
+
+/// All that a change has moved, one a line.
+pub(super) fn applied_text(interface: &str, applied: &Applied, verb: &str) -> String {
+    let mut text = changes_text(interface, &applied.changes, verb);
+    for Change { knob, place, from, to } in &applied.along {
+        let _ = writeln!(
+            text,
+            "{verb} {interface} {knob} ({place}) from {from} to {to}, along with it"
+        );
+    }
+    text
 }
 
 /// The changes as JSON.

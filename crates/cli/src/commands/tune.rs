@@ -159,7 +159,10 @@ impl Args {
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
-        if summary.headline.is_none() {
+        if ended.results.is_observed() {
+            let observed = "Observed only: nothing was compared, so nothing is recommended. Without --observe the settings take turns";
+            output::remark(observed);
+        } else if summary.headline.is_none() {
             output::remark(&format!(
                 "No answer: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
                  throughput, cpu, balanced)",

@@ -45,21 +45,26 @@ impl Args {
             output::remark(&format!("latput: left out: {problem}"));
         }
         let entry = self.chosen(&journal)?;
+        let own = entry.own_part();
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
             let kernel = LinuxKernel::open()?;
-            let (changes, others) = transaction::plan_undo(&kernel, &entry.change);
+            let (changes, others) = transaction::plan_undo(&kernel, &own);
             tell_others(&journal, entry, &others);
-            return tell(context, entry, &changes, &others, "would undo", None);
+            let text = set::changes_text(interface, &changes, "would undo");
+            return tell(context, entry, (&changes, &text), &others, None);
         }
         let mut changing = Changing::begin("undo", link_resets)?;
         changing.watch(interface, self.confirm_within)?;
-        let (applied, others) = changing.undo(entry.number, &entry.change)?;
+        let (applied, others) = changing.undo(entry.number, &own)?;
         let kept = changing.keep(context, &applied)?;
         kept.remark(interface);
         tell_others(&journal, entry, &others);
-        let told = tell(context, entry, &applied.changes, &others, "undid", kept.number)?;
+        set::applied_remark(interface, &applied);
+        let text = set::applied_text(interface, &applied, "undid");
+        let number = kept.number.filter(|_| applied.unnoted.is_none());
+        let told = tell(context, entry, (&applied.changes, &text), &others, number)?;
         kept.left.map_or(Ok(told), |error| Err(error.into()))
     }
 
@@ -87,6 +92,10 @@ impl Args {
                 "it is of another network namespace: run `latput undo` there".to_owned()
             }
             ChangeState::Gone => format!("its interface {} is gone", entry.change.interface),
+            ChangeState::WentBack => {
+                let why = entry.change.went_back.as_deref().unwrap_or_default();
+                format!("it was put back: {why}")
+            }
             ended => format!("nothing of it is in force: {ended}"),
         };
         Err(CliError::new(Code::Failed, format!("change {number} is not undone: {why}")))
@@ -95,6 +104,14 @@ impl Args {
 
 /// Names the values that stay, with who set them.
 fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
+    for value in entry.values.iter().filter(|value| value.is_in_force()) {
+        if let Some(later) = entry.superseded.get(&(value.knob, value.place)) {
+            output::remark(&format!(
+                "latput: {}: {} ({}) is {}, set again by change {later}; it stays",
+                entry.change.interface, value.knob, value.place, value.written
+            ));
+        }
+    }
     for other in others {
         let Foreign { knob, place, before, written, found } = other;
         let is_later = |later: &&JournalEntry| later.number > entry.number;
@@ -122,9 +139,8 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
 fn tell(
     context: &Context,
     entry: &JournalEntry,
-    changes: &[transaction::Change],
+    (changes, text): (&[transaction::Change], &str),
     others: &[Foreign],
-    verb: &str,
     number: Option<u64>,
 ) -> Result<ExitCode, CliError> {
     let interface = &entry.change.interface;
@@ -139,7 +155,7 @@ fn tell(
         }))?;
     } else {
         let again = number.map_or(String::new(), |number| format!("again: latput undo {number}\n"));
-        output::print(&(set::changes_text(interface, changes, verb) + &again))?;
+        output::print(&(text.to_owned() + &again))?;
     }
     Ok(ExitCode::SUCCESS)
 }

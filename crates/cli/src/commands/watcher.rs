@@ -335,10 +335,14 @@ impl ConfirmDeadline<'_> {
         let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
             Ok(Restored::InterfaceGone) => format!("{why}, and the interface was deleted"),
             Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+                log_ending(store, &kept, why);
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
                 format!("{why}, and everything was put back but what stays: {}", others.join("; "))
             }
-            Ok(_) => return true,
+            Ok(_) => {
+                log_ending(store, &kept, why);
+                return true;
+            }
             Err(error) => {
                 format!("{why}, and attempt {attempt} to put it back failed: {}", chain(&error))
             }
@@ -346,4 +350,10 @@ impl ConfirmDeadline<'_> {
         let _ = store.tell_late(&kept, &ending);
         store.kept(change.slot()).is_ok_and(|kept| kept.is_none())
     }
+}
+
+/// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
+fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
+    let ended = Checkpoint { went_back: Some(why.to_owned()), ..change.clone() };
+    let _ = store.journal().add(&ended);
 }

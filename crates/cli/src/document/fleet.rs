@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_fleet::FleetHost;
+use latput_fleet::journal::HostEntry;
 use latput_fleet::judge::{Difference, HostState, Judged};
 use latput_fleet::twins::TwinDrift;
 use latput_model::PairsSummary;
@@ -329,4 +331,101 @@ pub(crate) struct ConfirmPairPart {
     pub(crate) trials: usize,
     /// The ratio on it; `null` where it is not done, or is the only one.
     pub(crate) ratio: Option<PairRatio>,
+}
+
+/// The output of `latput fleet undo` and `keep`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetDoneDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// `undo` or `keep`.
+    pub(crate) action: String,
+    /// The rollout that was undone.
+    pub(crate) rollout: Option<String>,
+    /// What became of every host.
+    pub(crate) hosts: Vec<FleetDoneHost>,
+}
+
+/// A host of a fleet, and what became of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetDoneHost {
+    /// Its name.
+    name: String,
+    /// Its group.
+    group: String,
+    /// The interface.
+    interface: String,
+    /// `undone`, `would-undo`, `unchanged` (the rollout is not in force there); `kept`, `would-write`, `removed`;
+    /// `left-out`, `refused`, `lost` (it is not known) or `stranded`.
+    outcome: String,
+    /// Why, or which files; empty if the outcome says all.
+    why: String,
+}
+
+impl FleetDoneHost {
+    pub(crate) fn new(host: &FleetHost, outcome: &str, why: &str) -> Self {
+        let FleetHost { name, group, interface, .. } = host.clone();
+        Self { name, group, interface, outcome: outcome.to_owned(), why: why.to_owned() }
+    }
+}
+
+/// The output of `latput fleet log`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetLogDocument {
+    /// Version of this document's schema: 1.
+    pub(crate) schema: u32,
+    /// The hosts.
+    pub(crate) hosts: Vec<FleetLogHost>,
+}
+
+/// The journal of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetLogHost {
+    /// Its name.
+    name: String,
+    /// The interface.
+    interface: String,
+    /// Why its journal is not known; `null` if it is.
+    problem: Option<String>,
+    /// The changes, the newest first.
+    entries: Vec<FleetLogEntry>,
+}
+
+/// A change of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FleetLogEntry {
+    /// The number in the host's journal.
+    number: u64,
+    /// When it began, in milliseconds since 1970, on the host's clock.
+    at_unix_ms: u64,
+    /// The command, or the name of the rollout.
+    command: String,
+    /// Who made it.
+    user: String,
+    /// As in the document of `latput log`.
+    state: String,
+}
+
+impl FleetLogHost {
+    pub(crate) fn new(
+        host: &FleetHost,
+        journal: &Result<Vec<HostEntry>, String>,
+        newest: usize,
+    ) -> Self {
+        let entry = |entry: &HostEntry| FleetLogEntry {
+            number: entry.number,
+            at_unix_ms: entry.at_unix_ms,
+            command: entry.command.clone(),
+            user: entry.user.clone(),
+            state: entry.state.clone(),
+        };
+        let entries = journal.iter().flatten().take(newest).map(entry).collect();
+        let problem = journal.as_ref().err().cloned();
+        Self { name: host.name.clone(), interface: host.interface.clone(), problem, entries }
+    }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The files of a folder that `latput report -o X.flent.gz` has written.
+/// The files of a folder that `latput report -o X.flent` has written.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ManifestDocument {

@@ -24,7 +24,7 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
     );
     check_plan(
         "[[workload]]\nkind = \"tcp_rr\"\n[method]\nallow_link_reset = \"eth0\"",
-        &["plan.toml:6:", "boolean"],
+        &["plan.toml:6:", "`allow_link_reset` must be true or false"],
     );
     check_plan("goal = \"minimize latncy\"\n[[workload]]\nkind = \"tcp_rr\"", &["latncy"]);
     check_plan(

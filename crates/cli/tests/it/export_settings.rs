@@ -46,6 +46,37 @@ fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice()
     assert_eq!(document["elsewhere"][1]["knob"], "gro-flush-timeout");
 }
 
+/// Nothing is made to last that the run has not proven.
+#[test]
+fn a_run_without_an_answer_is_neither_kept_nor_written() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("root")).unwrap();
+    place.write("short.toml", &PLAN.replace("{ min = 5, max = 5 }", "{ min = 1, max = 1 }"));
+    place.write("aimless.toml", &PLAN.replace("goal", "#goal"));
+    place.write("worse.toml", &PLAN.replace(", [\"20us\", 100]", ""));
+    for (plan, why) in [
+        ("short", "the run has no answer: too few runs"),
+        ("aimless", "it has no goal"),
+        ("worse", "the run recommends to stay with"),
+    ] {
+        let (file, kept) = (format!("{plan}.toml"), format!("{plan}.db"));
+        place.run(&["run", &file, "--on", "sim:server-10g", "-o", &kept]).expect(0, &[]);
+        let of_file = [&kept, "--interface", "eth2"];
+        for command in [
+            &["keep", "--root", "root", "--yes"][..],
+            &["keep", "--root", "root", "--dry-run"],
+            &["export-settings", "--format", "ethtool"],
+            &["fleet", "verify", "--hosts-from", "echo lo", "--from"],
+        ] {
+            let args = [command, if command[0] == "fleet" { &of_file[..1] } else { &of_file }];
+            place.run(&args.concat()).expect(2, &[why, "with --setting: "]);
+        }
+        let named = ["keep", "--root", "root", "--dry-run", "--setting", "200us"];
+        place.run(&[&named[..], &of_file].concat()).expect(0, &["200000"]);
+    }
+    assert_eq!(std::fs::read_dir(place.path("root")).unwrap().count(), 0);
+}
+
 #[test]
 fn values_are_written_for_an_interface_that_need_not_be_here() {
     let place = Place::new();

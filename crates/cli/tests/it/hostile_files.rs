@@ -34,7 +34,7 @@ fn no_output_goes_through_a_planted_name() {
     let outputs = [
         ("html", "planted.html", "planted.html"),
         ("csv", "planted.csv", "planted.csv"),
-        ("flent", "planted.flent.gz", "planted.flent"),
+        ("flent", "planted.flent", "planted.flent"),
     ];
     for (format, output, name) in outputs {
         for (target, said) in [("victim", "symbolic link"), ("missing", "symbolic link")] {

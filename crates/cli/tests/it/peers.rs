@@ -255,9 +255,12 @@ fn several_settings_for_flent_are_a_folder_with_a_manifest_and_flent_reads_each(
     );
     place.write("plan.toml", &plan);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let remedy = ["the run has 4 such pairs", "`-o all.flent` makes a folder"];
+    place.run(&["report", "kept.db", "-o", "all.flent.gz"]).expect(2, &remedy);
+    assert!(!place.path("all.flent").exists() && !place.path("all.flent.gz").exists());
     for _again in 0..2 {
         place
-            .run(&["report", "kept.db", "-o", "all.flent.gz"])
+            .run(&["report", "kept.db", "-o", "all.flent"])
             .expect(0, &["all.flent", "manifest.json"]);
     }
     let manifest = std::fs::read_to_string(place.path("all.flent/manifest.json")).unwrap();

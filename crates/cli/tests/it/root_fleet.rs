@@ -17,6 +17,8 @@ use crate::{
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
 const APPLY: &str = include_str!("../../../../docs/schema/fleet-apply.json");
+const FLEET_DONE: &str = include_str!("../../../../docs/schema/fleet-done.json");
+const FLEET_LOG: &str = include_str!("../../../../docs/schema/fleet-log.json");
 /// Txqueuelen of a veth when it is made.
 const BEFORE: &str = "1000";
 
@@ -222,6 +224,10 @@ fn twins_that_differ_are_found_without_a_wanted_value() {
     ] }]);
     assert_eq!(found["values"], expected);
     rack.fleet(&["show", "txqueuelen"]).expect(0, &["123", "h1 h2 h4", "web: 4 hosts: 4 read"]);
+    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "1000"]);
+    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
+    let ran = rack.fleet(&["drift"]);
+    ran.expect(6, &["web: 4 hosts are alike, 1 host not compared", "unreachable  dead"]);
 }
 
 #[test]
@@ -250,6 +256,49 @@ fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
     rack.fleet(&args).expect(0, &["1 host to change, 5 as wanted", "confirmed    1 host"]);
     rack.fleet(&args).expect(0, &["0 hosts to change, 6 as wanted"]);
     assert!(rack.all_are("700"));
+}
+
+#[test]
+fn a_rollout_is_listed_kept_and_taken_back() {
+    let Some(rack) = Rack::up(3) else { return };
+    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
+    rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
+    rack.fleet(&["keep", "--dry-run"])
+        .expect(6, &["left-out     4 hosts", "gro is off, wanted on"]);
+    let ran = rack.fleet(&["apply", "--soak", "0s"]);
+    ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  latput fleet keep"]);
+    assert!(rack.all_are("700"), "{:?}", rack.lengths());
+    let undo = ran.out.lines().find_map(|line| line.strip_prefix("undo:  latput fleet undo "));
+    let rollout = undo.unwrap().split(' ').next().unwrap().to_owned();
+    let by = format!("{rollout} by ");
+    rack.fleet(&["log"]).expect(
+        6,
+        &["h1 eth0\n  ", &by, ": in-force", "txqueuelen: 1000 -> 700", "dead eth0\n  not known"],
+    );
+    let log = document(FLEET_LOG, &rack.fleet(&["log", "--json"]).expect(6, &[]).out);
+    assert_eq!(log["hosts"][0]["entries"][0]["command"], rollout);
+    // Each host would do what `latput keep` does there; this test's hosts have one folder of files.
+    rack.fleet(&["keep", "--dry-run"]).expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
+    rack.fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
+    // One host has gone on by itself.
+    ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
+    ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);
+    rack.fleet(&["undo", "--dry-run"])
+        .expect(6, &[&rollout, "would-undo   2 hosts", "left-out     1 host"]);
+    assert_eq!(length_of("h1"), "700", "a dry run changes nothing");
+    let undone = rack.fleet(&["undo", "--json"]);
+    let undone = document(FLEET_DONE, &undone.expect(6, &[]).out);
+    assert_eq!(undone["rollout"], rollout);
+    let outcomes = by_host(&undone, "outcome");
+    let outcome = |host: &str| outcomes[host].as_str();
+    assert_eq!(
+        ["h1", "h2", "h3", "dead"].map(outcome),
+        ["undone", "unchanged", "undone", "left-out"]
+    );
+    assert_eq!(["h1", "h2", "h3"].map(length_of), [BEFORE, "650", BEFORE]);
+    rack.inventory("");
+    rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
+    rack.fleet(&["undo", "fleet-none"]).expect(2, &["no host has a change of fleet-none"]);
 }
 
 /// Checks that the process that reads the answers has no capability, while a host is silent.

@@ -68,7 +68,16 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
         &["2 settings", "about 14 s to 60 s", "guards: tcp_rtt_ns_p99", "nothing was set"],
     );
     assert_eq!(lab.knobs(), before);
-    let ran = place.run(&words(&["--live", "--observe", "--port", "7000"]));
+    // A slice each would tell nothing of any setting.
+    let short = place.run(&words(&["--live", "--budget", "2s"]));
+    short.expect(2, &["2 settings take at least 3s", "`--budget 3s`"]);
+    place.run(&words(&["--live", "--budget", "2s", "--check"])).expect(2, &["take at least 3s"]);
+    let goal = ["--goal", "minimize tcp_rtt_ns_p50"];
+    let ran = place.run(&words(&[&["--live", "--observe", "--port", "7000"], &goal[..]].concat()));
+    ran.expect(0, &["Observed only"]);
+    assert!(!ran.out.contains("Recommended") && !ran.err.contains("No answer"), "{ran:#?}");
+    let report = place.report("live.db");
+    assert!(report["headline"].is_null() && report["recommendation"].is_null(), "{report:#}");
     ran.expect(
         0,
         &["tcp_rtt_ns_p99: two slices of today differ by", "could be proven in 1 min", "20 runs"],

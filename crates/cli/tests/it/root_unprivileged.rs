@@ -1,5 +1,6 @@
 //! A user without any privilege: what can be read is shown, and what is missing is said once.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use latput_testkit::{isolate, needs_root};
@@ -39,6 +40,51 @@ fn nobody_sees_all_that_can_be_read_and_is_told_once_what_is_missing() {
     let measured = nobody(&[&["measure", "loopback"][..], &args].concat());
     measured.expect(0, &["rate", "latency", "CPU"]);
     assert_eq!(measured.out.matches("CAP_BPF").count(), 1, "{}", measured.out);
+}
+
+/// One rule for every command: exit code 3, what is missing, and no advice to remove what knows the way back.
+#[test]
+fn a_command_without_rights_ends_with_3_and_harms_nothing() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    ip("link add lat0 type veth peer name lat1");
+    let place = Place::new();
+    place.write("kept.db", "");
+    std::fs::set_permissions(place.path("kept.db"), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::create_dir_all("/run/netns").unwrap();
+    ip("netns add far");
+    place.run(&["set", "lat0", "gro=on"]).expect(0, &[]);
+    std::fs::set_permissions(place.path("state"), PermissionsExt::from_mode(0o700)).unwrap();
+    for args in [
+        vec!["set", "lat0", "gro=off"],
+        vec!["log"],
+        vec!["undo"],
+        vec!["undo", "1", "--dry-run"],
+        vec!["restore"],
+        vec!["restore", "--dry-run"],
+        vec!["restore", "--forget", "1-2"],
+        vec!["confirm"],
+        vec!["confirm", "lat0"],
+        vec!["keep", "lat0", "mtu=1400", "--yes"],
+        vec!["moderate", "lat0"],
+        vec!["lab", "up"],
+        vec!["lab", "down"],
+        vec!["lab", "exec", "netns://far", "--", "true"],
+        vec!["hosts", "lab"],
+        vec!["hosts", "netns://far", "netns://far"],
+        vec!["report", "kept.db"],
+        vec!["apply", "kept.db"],
+        vec!["measure", "loopback", "--workload", "tcp_rr", "-o", "kept.db"],
+    ] {
+        let ran = place.run_without_root(&args);
+        assert_eq!(ran.code, Some(3), "{args:?}: {ran:#?}");
+        for advice in ["remove", "delete", "rm "] {
+            assert!(!ran.err.contains(advice) || args[1..].contains(&"down"), "{args:?}: {ran:#?}");
+        }
+    }
+    place.run(&["undo"]).expect(0, &["undid lat0 gro"]);
 }
 
 #[test]

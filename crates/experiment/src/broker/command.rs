@@ -34,10 +34,33 @@ pub enum HostVerb {
         made_by: Option<String>,
     },
     /// Undo an entry of the host's journal.
-    Undo {
-        /// Its number; `None`: the newest.
-        entry: Option<u64>,
-    },
+    Undo(HostUndo),
+    /// List the host's journal.
+    Log,
+    /// Keep the values that its stdin names over a reboot.
+    Keep(HostKeep),
+}
+
+/// How an entry of the journal is undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostUndo {
+    /// Its number; `None`: the newest.
+    pub entry: Option<u64>,
+    /// Whether the link may go down and up.
+    pub allow_link_reset: bool,
+    /// Whether the answer is JSON.
+    pub json: bool,
+}
+
+/// How values are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostKeep {
+    /// Whether what was installed is taken out.
+    pub remove: bool,
+    /// Whether the files are only told.
+    pub dry_run: bool,
 }
 
 /// How values are set.
@@ -69,13 +92,24 @@ impl HostCommand {
             HostVerb::Set(set) => set.say(interface, &mut say),
             HostVerb::Confirm { .. } => say(&["confirm", interface, "--json"]),
             HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
-            HostVerb::Undo { .. } => say(&["undo"]),
+            HostVerb::Undo(_) => say(&["undo"]),
+            HostVerb::Log => say(&["log", interface, "--json"]),
+            HostVerb::Keep(HostKeep { remove: true, .. }) => {
+                say(&["keep", "--remove", interface, "--yes", "--json"]);
+            }
+            HostVerb::Keep(_) => say(&["keep", interface, "--stdin", "--yes", "--json"]),
         }
         match &self.verb {
             HostVerb::Confirm { made_by: Some(by) } | HostVerb::Restore { made_by: Some(by) } => {
                 say(&[&format!("--made-by={by}")]);
             }
-            HostVerb::Undo { entry: Some(number) } => say(&[&number.to_string()]),
+            HostVerb::Undo(HostUndo { entry, allow_link_reset, json }) => {
+                let number = entry.map(|number| number.to_string());
+                number.iter().for_each(|number| say(&[number]));
+                let flags = [("--allow-link-reset", allow_link_reset), ("--json", json)];
+                flags.iter().filter(|(_, is_given)| **is_given).for_each(|(flag, _)| say(&[flag]));
+            }
+            HostVerb::Keep(HostKeep { dry_run: true, .. }) => say(&["--dry-run"]),
             _ => {}
         }
         args
@@ -83,7 +117,13 @@ impl HostCommand {
 
     /// Whether it may change the host.
     pub(super) const fn is_change(&self) -> bool {
-        !matches!(self.verb, HostVerb::Look | HostVerb::Set(HostSet { dry_run: true, .. }))
+        !matches!(
+            self.verb,
+            HostVerb::Look
+                | HostVerb::Log
+                | HostVerb::Set(HostSet { dry_run: true, .. })
+                | HostVerb::Keep(HostKeep { dry_run: true, .. })
+        )
     }
 
     /// Refuses a command that a shell on the way, or latput there, could take for another one.
@@ -94,7 +134,7 @@ impl HostCommand {
     pub fn check(&self) -> Result<(), String> {
         check_interface(&self.interface)?;
         let words: Vec<&String> = match &self.verb {
-            HostVerb::Look | HostVerb::Undo { .. } => Vec::new(),
+            HostVerb::Look | HostVerb::Undo(_) | HostVerb::Log | HostVerb::Keep(_) => Vec::new(),
             HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
                 made_by.iter().collect()
             }
@@ -162,11 +202,18 @@ mod tests {
     fn every_command_is_words_of_latput() {
         let command = |verb| HostCommand { interface: "eth0".to_owned(), verb };
         let by = || Some("fleet-1".to_owned());
+        let undo =
+            |entry, more| HostVerb::Undo(HostUndo { entry, allow_link_reset: more, json: more });
+        let keep = |remove, dry_run| HostVerb::Keep(HostKeep { remove, dry_run });
         for (command, words) in [
             (command(HostVerb::Look), "fleet look eth0 --json"),
             (command(HostVerb::Confirm { made_by: None }), "confirm eth0 --json"),
             (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
-            (command(HostVerb::Undo { entry: Some(7) }), "undo 7"),
+            (command(undo(Some(7), false)), "undo 7"),
+            (command(undo(None, true)), "undo --allow-link-reset --json"),
+            (command(HostVerb::Log), "log eth0 --json"),
+            (command(keep(false, false)), "keep eth0 --stdin --yes --json"),
+            (command(keep(true, true)), "keep --remove eth0 --yes --json --dry-run"),
             (
                 set(|set| {
                     (set.within_ns, set.json) = (Some(5), true);

@@ -69,6 +69,7 @@ impl Process {
         Self::start(spec, call).and_then(with_pipes).map_err(|error| Error::Agent {
             host: spec.name.clone(),
             problem: format!("cannot start `{}`: {error}", spec.words(&call.args()).join(" ")),
+            permission: false,
         })
     }
 

@@ -266,7 +266,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use super::super::command::{HostCommand, HostSet, HostVerb};
+    use super::super::command::{HostCommand, HostSet, HostUndo, HostVerb};
     use super::super::message::HostsOfResults;
     use super::*;
     use crate::passing::pair;
@@ -346,7 +346,11 @@ mod tests {
             command(&["env"], "eth0", HostVerb::Look),
             command(&["true"], "eth0", set),
             command(&["true"], "eth0", HostVerb::Restore { made_by: None }),
-            command(&["true"], "eth0", HostVerb::Undo { entry: Some(1) }),
+            command(
+                &["true"],
+                "eth0",
+                HostVerb::Undo(HostUndo { entry: Some(1), ..HostUndo::default() }),
+            ),
             guard(&["true", "h2"]),
             guard(&["true"]),
             guard(&[]),

@@ -22,6 +22,8 @@ use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
 
+/// The exit code of a latput that lacked a privilege.
+const PERMISSION: i32 = 3;
 /// Lines of an agent's stderr in an error.
 const STDERR_LINES: usize = 8;
 /// Bytes kept of a line of stderr.
@@ -44,13 +46,27 @@ pub(super) struct AgentLine {
     limit: Arc<AtomicUsize>,
     stderr: Arc<Mutex<LastLines>>,
     /// The reason why no more answers come.
-    broken: Option<String>,
+    broken: Option<Broken>,
     /// Whether the agent has confirmed that its host is as it was.
     is_put_back: bool,
     /// The failure that the agent reported last.
     refusal: Option<String>,
     /// Whether the line has ended and all answers are read.
     is_heard_out: bool,
+}
+
+/// Why no more answers come.
+#[derive(Debug)]
+struct Broken {
+    problem: String,
+    /// Whether the agent lacked a privilege.
+    permission: bool,
+}
+
+impl From<String> for Broken {
+    fn from(problem: String) -> Self {
+        Self { problem, permission: false }
+    }
 }
 
 impl AgentLine {
@@ -112,8 +128,8 @@ impl AgentLine {
 
     /// The next answer, if it comes within `wait`.
     pub(super) fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
-        if let Some(problem) = &self.broken {
-            return Err(self.error(problem.clone()));
+        if let Some(broken) = &self.broken {
+            return Err(self.error(broken));
         }
         match self.answers.recv_timeout(wait) {
             Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
@@ -126,7 +142,7 @@ impl AgentLine {
                 self.is_put_back = true;
                 let said: Vec<String> = std::iter::once(why).chain(left).collect();
                 let said = said.join("; ");
-                Err(self.breaks(format!("its agent put the host back and ended: {said}")))
+                Err(self.breaks(format!("its agent put the host back and ended: {said}").into()))
             }
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(error)) => Err(self.line_error(&error)),
@@ -139,14 +155,14 @@ impl AgentLine {
     /// late itself, so an answer that came meanwhile counts.
     pub(super) fn last_look(&mut self, within: Duration) -> Result<Answer, Error> {
         let problem = format!("its agent did not answer within {} s", within.as_secs());
-        self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.error(problem))
+        self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.error(&problem.into()))
     }
 
     /// The error for an answer that does not belong to its request.
     pub(super) fn unexpected(&self, answer: Answer) -> Error {
         let name = format!("{answer:?}");
         let name = name.split([' ', '(', '{']).next().unwrap_or_default();
-        self.error(format!("its agent answered `{name}` out of turn"))
+        self.error(&format!("its agent answered `{name}` out of turn").into())
     }
 
     /// Tells the agent to stop its traffic, put its host back and end.
@@ -209,14 +225,17 @@ impl AgentLine {
                 Ok(Some(_)) => {}
             }
         }
-        self.error("its agent takes no more requests".to_owned())
+        self.error(&"its agent takes no more requests".to_owned().into())
     }
 
     /// The error of a broken line, with the process's exit status and its last messages.
     fn line_error(&mut self, error: &LineError) -> Error {
         let command = &self.command;
         let problem = match error {
-            LineError::Closed => self.closed(),
+            LineError::Closed => {
+                let (problem, permission) = self.closed();
+                return self.breaks(Broken { problem, permission });
+            }
             LineError::OtherVersion { .. } => {
                 format!("its agent (`{command}`) sent {error}: install the same version on both")
             }
@@ -225,10 +244,11 @@ impl AgentLine {
             ),
             _ => format!("its agent (`{command}`) sent {}", crate::host::chain(error)),
         };
-        self.breaks(problem)
+        self.breaks(problem.into())
     }
 
-    fn closed(&self) -> String {
+    /// How the agent ended, and whether it lacked a privilege.
+    fn closed(&self) -> (String, bool) {
         let deadline = Instant::now() + Duration::from_secs(1);
         while !self.process.has_ended() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
@@ -245,21 +265,23 @@ impl AgentLine {
         let started = format!("it was started by `{}`", self.command);
         if let Some((error, lines)) = LastLines::error(&self.stderr) {
             let said = if lines.is_empty() { lines } else { format!("; it said before: {lines}") };
-            return format!("{error} ({ended}; {started}{said})");
+            let permission = self.process.exit_code() == Some(PERMISSION);
+            return (format!("{error} ({ended}; {started}{said})"), permission);
         }
         let lines = LastLines::said(&self.stderr);
         let said = if lines.is_empty() { lines } else { format!("; it said: {lines}") };
-        format!("{ended}; {started}{said}")
+        (format!("{ended}; {started}{said}"), false)
     }
 
     /// Keeps the reason why no more answers come, so that every later call returns the same error.
-    fn breaks(&mut self, problem: String) -> Error {
-        self.broken = Some(problem.clone());
-        self.error(problem)
+    fn breaks(&mut self, broken: Broken) -> Error {
+        let error = self.error(&broken);
+        self.broken = Some(broken);
+        error
     }
 
-    fn error(&self, problem: String) -> Error {
-        Error::Agent { host: self.host.clone(), problem }
+    fn error(&self, Broken { problem, permission }: &Broken) -> Error {
+        Error::Agent { host: self.host.clone(), problem: problem.clone(), permission: *permission }
     }
 }
 

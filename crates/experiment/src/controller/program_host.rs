@@ -267,7 +267,7 @@ impl ProgramHost {
     }
 
     fn error(&self, problem: &str) -> Error {
-        Error::Agent { host: self.host.clone(), problem: problem.to_owned() }
+        Error::Agent { host: self.host.clone(), problem: problem.to_owned(), permission: false }
     }
 
     /// Closes the line, whereupon all programs are ended.

@@ -67,6 +67,7 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
         return Err(Error::ResultsDb {
             path: merge.output.to_owned(),
             problem: problem.to_owned(),
+            permission: false,
         });
     }
     let scratch = Scratch::new(merge.output)?;
@@ -93,11 +94,17 @@ struct Head {
 
 /// The lock of whoever writes to the output.
 fn lock(output: &Path) -> Result<FileLock, Error> {
-    let refused = |problem: String| Error::ResultsDb { path: output.to_owned(), problem };
+    let refused = |problem: String, permission| Error::ResultsDb {
+        path: output.to_owned(),
+        problem,
+        permission,
+    };
     let mut name = output.as_os_str().to_owned();
     name.push(LOCK);
-    FileLock::take(Path::new(&name)).map_err(|error| refused(error.problem))?.map_err(|_| {
-        refused("another latput is writing to this file: wait for it, or name another".to_owned())
+    let taken = FileLock::take(Path::new(&name));
+    taken.map_err(|error| refused(error.problem, error.permission))?.map_err(|_| {
+        let busy = "another latput is writing to this file: wait for it, or name another";
+        refused(busy.to_owned(), false)
     })
 }
 
@@ -107,7 +114,7 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
         Ok(meta) if meta.is_file() => meta.len(),
         Ok(_) => {
             let problem = "not a regular file: name another with -o".to_owned();
-            return Err(Error::ResultsDb { path: output.to_owned(), problem });
+            return Err(Error::ResultsDb { path: output.to_owned(), problem, permission: false });
         }
         Err(_) => return Ok(None),
     };
@@ -151,8 +158,8 @@ impl Scratch {
             return Ok(scratch);
         }
         let path = scratch.path.clone();
-        let problem = "it is in the way and cannot be removed: remove it".to_owned();
-        Err(Error::ResultsDb { path, problem })
+        let problem = "it is in the way and cannot be removed: move it away".to_owned();
+        Err(Error::ResultsDb { path, problem, permission: false })
     }
 
     fn remove(&self) {
@@ -164,7 +171,8 @@ impl Scratch {
     fn take_name_of(self, output: &Path) -> Result<(), Error> {
         let failed = |doing: &str, error: std::io::Error| {
             let problem = format!("cannot {doing}: {error}");
-            Error::ResultsDb { path: output.to_owned(), problem }
+            let permission = error.kind() == std::io::ErrorKind::PermissionDenied;
+            Error::ResultsDb { path: output.to_owned(), problem, permission }
         };
         fs::rename(&self.path, output).map_err(|error| failed("give it its name", error))?;
         let folder = match output.parent() {
@@ -216,17 +224,26 @@ fn fill(
         drop(replaced);
         if beside(&output, "-wal").exists() {
             let problem = "another program has it open: wait for it, or name another file with -o";
-            return Err(Error::ResultsDb { path: output, problem: problem.to_owned() });
+            return Err(Error::ResultsDb {
+                path: output,
+                problem: problem.to_owned(),
+                permission: false,
+            });
         }
     }
     if missing.is_empty() && !head.is_least && head.block.is_none() {
         into.finish(run, &header)?;
     }
     // The last to close a database moves its log into it (SQLite: Write-Ahead Logging, 2.2).
+    into.settle()?;
     drop(into);
     if beside(path, "-wal").exists() {
         let problem = "another program has opened it: repeat the command without that program";
-        return Err(Error::ResultsDb { path: path.to_owned(), problem: problem.to_owned() });
+        return Err(Error::ResultsDb {
+            path: path.to_owned(),
+            problem: problem.to_owned(),
+            permission: false,
+        });
     }
     Ok(trials)
 }

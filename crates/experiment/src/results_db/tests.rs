@@ -21,6 +21,45 @@ fn what_is_appended_is_read_back_by_another_reader_at_once() {
     assert_eq!(reader.load(reader.newest().unwrap()).unwrap().rows, [row]);
 }
 
+/// With SQLite alone, which knows nothing of latput.
+#[test]
+fn views_have_names_beside_the_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.db");
+    let header = header();
+    let mut results_db = ResultsDb::create(&path).unwrap();
+    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
+    for place in [(0, 0, 0), (0, 1, 0)] {
+        results_db.append(run, &header, &row(place.0, place.1, place.2)).unwrap();
+    }
+    drop(results_db);
+    let drop_views = "DROP VIEW wide_trial; DROP VIEW named_figure; DROP VIEW named_trial;";
+    Connection::open(&path).unwrap().execute_batch(drop_views).unwrap();
+    drop(ResultsDb::create(&path).unwrap());
+    let db = Connection::open(&path).unwrap();
+    let texts = |query: &str| -> Vec<String> {
+        let mut statement = db.prepare(query).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let labels: Vec<&str> = header.settings[..2].iter().map(|one| one.label.as_str()).collect();
+    assert_eq!(texts("SELECT setting FROM named_trial ORDER BY trial"), labels);
+    let workload = &header.workloads[0].name;
+    assert_eq!(texts("SELECT DISTINCT workload FROM named_figure"), [workload.as_str()]);
+    let figures =
+        "SELECT metric || ' ' || setting || ' ' || value FROM named_figure ORDER BY trial, metric";
+    let figures = texts(figures);
+    assert!(figures.len() > 2, "{figures:?}");
+    for metric in texts("SELECT DISTINCT metric FROM figure") {
+        let wide = format!(
+            "SELECT '{metric} ' || setting || ' ' || {metric} FROM wide_trial ORDER BY trial"
+        );
+        let long: Vec<&String> =
+            figures.iter().filter(|figure| figure.starts_with(&format!("{metric} "))).collect();
+        assert_eq!(texts(&wide).iter().collect::<Vec<_>>(), long);
+    }
+}
+
 #[test]
 fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
     let folder = tempfile::tempdir().unwrap();

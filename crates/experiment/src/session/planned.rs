@@ -12,6 +12,7 @@ use latput_units::Nanos;
 
 use super::{search_budget, slices, trial_time};
 use crate::error::Error;
+use crate::live::Guard;
 use crate::refusal::plan_search;
 
 /// What a plan comes to.
@@ -119,6 +120,10 @@ impl PlannedRuns {
         let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
         let pairs = others.saturating_mul(plan.method.repetitions_min.into());
         let block = super::live::block_length(live);
+        let needs_noise = plan.goal.is_some()
+            || live.guards.iter().any(|text| Guard::parse(text).is_ok_and(|it| it.is_of_today));
+        // Every setting has its fewest blocks, after those that tell the noise.
+        let least = if live.observe { 0 } else { pairs + if needs_noise { noise } else { 0 } };
         let shortest = block.saturating_mul(noise + pairs);
         let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
         let longest = if live.observe { shortest } else { budget.max(shortest) };
@@ -127,7 +132,7 @@ impl PlannedRuns {
             settings: if live.observe { 1 } else { settings as u64 },
             trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
             time: (shortest, longest),
-            least_budget: Nanos::ZERO,
+            least_budget: block.saturating_mul(least),
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Applied {
     /// it: without values that were lost on the way and written again, and without places that the
     /// change created.
     pub changes: Vec<Change>,
+    /// What moved with it without having been asked for.
+    pub along: Vec<Change>,
     /// What the device keeps instead of what was asked for, within what its knob allows: from the
     /// value that was written to the one that is read.
     pub rounded: Vec<Change>,
@@ -24,6 +26,8 @@ pub struct Applied {
     pub found: State,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
+    /// Why the store does not know what the change has made: then it cannot be undone from the journal.
+    pub unnoted: Option<StoreError>,
 }
 
 impl Applied {

@@ -8,7 +8,9 @@ use latput_units::IntoMap;
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+use crate::checkpoint::{
+    Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
+};
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelWrite};
 use crate::setting::{Setting, State};
@@ -194,10 +196,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
         let found = State(steps::values(found).into_map());
-        if !planned.changes.is_empty() {
-            self.note_written(&found);
-        }
-        Ok(Applied { changes: planned.changes, rounded, found, undo: self.checkpoint.clone() })
+        let changes = planned.changes;
+        let unnoted = if changes.is_empty() { None } else { self.note_written(&found).err() };
+        let (along, undo) = (Vec::new(), self.checkpoint.clone());
+        Ok(Applied { changes, along, rounded, found, undo, unnoted })
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -311,13 +313,21 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
 
     /// Keeps what the change made of the values to put back. Where that fails they go back whatever they are
     /// then, as after a crash in the middle of a change.
-    fn note_written(&mut self, found: &State) {
+    fn note_written(&mut self, found: &State) -> Result<(), StoreError> {
         let mut noted = self.checkpoint.clone();
         noted.written = found.clone();
         noted.written.0.retain(|place, _| noted.undo.0.contains_key(place));
-        if self.store.save(&noted).is_ok() {
-            self.checkpoint = noted;
-        }
+        self.store.save(&noted)?;
+        self.checkpoint = noted;
+        Ok(())
+    }
+
+    /// Keeps what the change took along.
+    pub(super) fn note_along(&mut self, along: Along) -> Result<(), StoreError> {
+        let noted = Checkpoint { along, ..self.checkpoint.clone() };
+        self.store.save(&noted)?;
+        self.checkpoint = noted;
+        Ok(())
     }
 
     /// Writes what differs and verifies all of it; stops at the first failure.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use latput_calibrate::{Effort, Fixed, Free, Generators, Parameter};
 use latput_sim::Profile;
-use latput_sim::profile::read_toml;
+use latput_sim::profile::{TextError, read_toml};
 use latput_sim::vector::Throttle;
 use serde::Deserialize;
 
@@ -74,7 +74,7 @@ pub enum PlanError {
         /// The file.
         file: String,
         /// The parser's error.
-        error: toml::de::Error,
+        error: TextError,
     },
     /// A key has an invalid value.
     #[error("{file}, profile `{profile}`: `{key}` is {found}, must be {wanted}")]

@@ -41,6 +41,12 @@ fn verdict(
     Verdict { id, wanted: wanted.into(), seen: seen.into(), holds }
 }
 
+/// Whether the published file has a row of this id.
+pub(super) fn has_row(id: &str) -> bool {
+    let Published(table) = Published::read();
+    (0..table.rows.len()).any(|idx| CsvRow::new(&table, idx).text("claim_id") == id)
+}
+
 /// The published file by claims.
 struct Published(CsvTable);
 

@@ -1,6 +1,7 @@
 //! Profiles as texts: shipped ones and users' own. Each is checked as a whole.
 
 use latput_trial::{Traffic, Workload};
+use latput_units::file_words::problem_of;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::de::DeserializeOwned;
 
@@ -49,12 +50,15 @@ impl Profile {
 /// Reads a document of TOML. An error of syntax names its line, one of a value its key.
 ///
 /// The value is read from the parsed table: `toml::from_str` compiles three readers of each struct.
-pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
-    toml::from_str::<toml::Table>(text)?.try_into()
+pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, TextError> {
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error| TextError(error.to_string().trim_end().to_owned()))?;
+    let read = table.try_into();
+    read.map_err(|error: toml::de::Error| TextError(problem_of(&error.to_string(), "", None, &[])))
 }
 
 fn parse(text: &str) -> Result<Profile, String> {
-    let profile: Profile = read_toml(text).map_err(|error| error.to_string())?;
+    let profile: Profile = read_toml(text).map_err(|TextError(problem)| problem)?;
     let is_word = |name: &str| (1..=40).contains(&name.len()) && !name.contains(char::is_control);
     if !is_word(&profile.name) {
         return Err(String::from("name must have 1 to 40 printable characters"));
@@ -118,6 +122,17 @@ mod tests {
         check("schema = 1", "schema = ", "line 3");
         check("schema = 1", "schema = 1\ngenerators = 2", "network.switch_buffer_bytes is absent");
         check("schema = 1", "schema = 1\ngenerators = 0", "generators is 0, must be 1 to 64");
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_in_words_of_the_profile() {
+        for (name, text) in SHIPPED {
+            let whole: toml::Table = text.parse().unwrap();
+            let refused = latput_testkit::check_wrong_values(&whole, |text| {
+                Profile::parse(text).err().map(|error| error.to_string())
+            });
+            assert!(refused > 200, "{name}: {refused}");
+        }
     }
 
     #[track_caller]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use latput_knobs::{Knob, Tier, Value};
+use latput_units::file_words::{line_of, problem_of};
 use latput_units::{Nanos, text};
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
@@ -23,6 +24,15 @@ const SCHEMA: i64 = 1;
 const MAX_LIST: usize = 1_000;
 /// Most bytes of a plan file.
 const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// What the keys take whose values are tables, lists, or one of two forms.
+const WANTED: [(&str, &str); 5] = [
+    ("goal", "a text such as \"latency\", or a table such as `{ minimize = \"latency_ns_p99\" }`"),
+    ("factors", "a table: `[factors]`, and below it lines such as `mtu = [1500, 9000]`"),
+    ("workload", "tables: `[[workload]]`, and below each lines such as `kind = \"tcp_rr\"`"),
+    ("method", "a table: `[method]`, and below it lines such as `duration = \"2s\"`"),
+    ("repetitions", "a table such as `{ min = 5, max = 30 }`"),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,7 +108,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn error(&self, span: Range<usize>, problem: impl Into<String>) -> PlanError {
         let start = span.start.min(self.text.len());
-        let line = self.text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+        let line = line_of(self.text, start);
         PlanError { file: self.file.to_owned(), line, problem: problem.into() }
     }
 }
@@ -108,8 +118,11 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(source.error(0..0, "the file is longer than 1 MiB: this is not a plan"));
     }
-    let parsed: File = toml::from_str(text)
-        .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message()))?;
+    let parsed: File = toml::from_str(text).map_err(|error| {
+        let span = error.span();
+        let at = span.as_ref().map(|span| span.start);
+        source.error(span.unwrap_or(0..0), problem_of(error.message(), text, at, &WANTED))
+    })?;
     if *parsed.schema.get_ref() != SCHEMA {
         let problem = format!(
             "this latput reads plans of schema {SCHEMA}, not {}: set `schema = {SCHEMA}`",
@@ -611,6 +624,51 @@ mod tests {
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
         check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "no role");
+    }
+
+    /// A plan with every key.
+    const WHOLE: &str = r#"
+        schema = 1
+        name = "whole"
+        goal = { minimize = "latency_ns_p99", where = ["throughput_bps >= 0.95 today"] }
+        factors = { mtu = [1500, 9000], "gro-flush-timeout + napi-defer-hard-irqs" = [["20us", 100]] }
+        workload = [{ kind = "tcp_rr", burst = 16, connections = [1, 8] }, { kind = "live", port = 80 }]
+        [method]
+        design = "blocks"
+        on_unsupported = "skip"
+        lacking = "skip"
+        repetitions = { min = 5, max = 30 }
+        warmup = "1s"
+        duration = "2s"
+        confidence = "99%"
+        half_width = "2.5%"
+        seed = 7
+        budget = "20min"
+        allow_link_reset = true
+        "#;
+
+    #[test]
+    fn every_wrong_value_is_told_in_words_of_the_plan() {
+        let whole: toml::Table = WHOLE.parse().unwrap();
+        for (section, known) in
+            [("", whole.clone()), ("[method]\n", whole["method"].as_table().unwrap().clone())]
+        {
+            let error =
+                Plan::parse("", &format!("schema = 1\n{section}no-such-key = 1")).unwrap_err();
+            let keys = error.problem.split('`').skip(3).step_by(2);
+            for key in keys {
+                assert!(known.contains_key(key), "`{key}` is not in the whole plan");
+            }
+        }
+        let refused = latput_testkit::check_wrong_values(&whole, |text| {
+            Plan::parse("plan.toml", text).err().map(|error| error.problem)
+        });
+        assert!(refused > 150, "{refused}");
+        check(
+            "[method]\nrepetitions = 5",
+            4,
+            "`repetitions` must be a table such as `{ min = 5, max = 30 }`, not 5",
+        );
     }
 
     #[test]

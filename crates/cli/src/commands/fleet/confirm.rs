@@ -21,7 +21,7 @@ use latput_trial::{Plan, Results};
 use self::measure::{Confirming, PairRun};
 use self::verdict::Judgement;
 use self::words::{NamedPair, named_pairs};
-use super::wanted::proven;
+use crate::commands::proven::proven;
 use crate::commands::report::{file_of, setting_of};
 use crate::context::Context;
 use crate::document::fleet::ConfirmDocument;

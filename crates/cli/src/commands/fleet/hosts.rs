@@ -148,6 +148,23 @@ impl FleetArgs {
         Ok((source, hosts))
     }
 
+    /// These options as words of a command line, as far as they say which hosts.
+    pub(super) fn words(&self) -> String {
+        let path = |path: &PathBuf| path.display().to_string();
+        let options = [
+            ("-i", self.inventory.as_ref().map(path)),
+            ("--hosts-from", self.hosts_from.clone()),
+            ("--interface", self.interface.clone()),
+            ("--bring", self.bring.as_ref().map(path)),
+        ];
+        let groups = self.group.iter().map(|group| ("--group", Some(group.clone())));
+        let given = options.into_iter().chain(groups);
+        let word = |(name, value): (&str, Option<String>)| {
+            Some(format!(" {name} {}", latput_report::shell_word(&value?)))
+        };
+        given.filter_map(word).collect()
+    }
+
     /// Most time of one answer.
     pub(super) const fn timeout(&self) -> Nanos {
         self.timeout

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use latput_fleet::judge::{HostState, Judged};
-use latput_fleet::twins::TwinDrift;
+use latput_fleet::twins::{Compared, TwinDrift};
 
 /// Most names of hosts in a line of the table of values.
 const NAMES_MOST: usize = 8;
@@ -62,9 +62,31 @@ pub(super) fn values(found: &[TwinDrift]) -> String {
     text
 }
 
-/// The knobs in which hosts of a group differ.
-pub(super) fn drift(found: &[TwinDrift]) -> String {
-    if found.is_empty() { "the hosts of each group are alike\n".to_owned() } else { values(found) }
+/// The knobs in which hosts of a group differ, and how many were compared where that is not all of them.
+pub(super) fn drift(found: &[TwinDrift], compared: &[Compared]) -> String {
+    let mut text = values(found);
+    let is_whole = |group: &Compared| group.compared == group.hosts && group.compared > 1;
+    if found.is_empty() && compared.iter().all(is_whole) {
+        return "the hosts of each group are alike\n".to_owned();
+    }
+    for Compared { group, hosts, compared } in compared {
+        let differ = found.iter().any(|knob| knob.group == *group);
+        let line = match (*compared, *hosts - *compared) {
+            (0 | 1, _) => {
+                format!("nothing to compare, {compared} of {} was read", hosts_in_words(*hosts))
+            }
+            (compared, left) => {
+                let left = match left {
+                    0 => String::new(),
+                    left => format!(", {} not compared", hosts_in_words(left)),
+                };
+                let verdict = if differ { "differ" } else { "are alike" };
+                format!("{} {verdict}{left}", hosts_in_words(compared))
+            }
+        };
+        let _ = writeln!(text, "{group}: {line}");
+    }
+    text
 }
 
 fn names(hosts: &[String]) -> String {
@@ -72,5 +94,26 @@ fn names(hosts: &[String]) -> String {
     match hosts.len().saturating_sub(NAMES_MOST) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_alike_where_all_were_compared() {
+        let of = |group: &str, hosts, compared| Compared { group: group.into(), hosts, compared };
+        assert_eq!(drift(&[], &[of("a", 2, 2)]), "the hosts of each group are alike\n");
+        for (group, said) in [
+            (of("a", 3, 2), "2 hosts are alike, 1 host not compared"),
+            (of("a", 4, 2), "2 hosts are alike, 2 hosts not compared"),
+            (of("a", 3, 1), "nothing to compare, 1 of 3 hosts was read"),
+            (of("a", 3, 0), "nothing to compare, 0 of 3 hosts was read"),
+            (of("a", 1, 1), "nothing to compare, 1 of 1 host was read"),
+        ] {
+            let whole = of("b", 2, 2);
+            assert_eq!(drift(&[], &[group, whole]), format!("a: {said}\nb: 2 hosts are alike\n"));
+        }
     }
 }

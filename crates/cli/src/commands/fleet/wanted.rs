@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use latput_experiment::ResultsDb;
 use latput_fleet::FleetHost;
 use latput_knobs::Setting;
-use latput_model::Summary;
-use latput_trial::Results;
 
 use crate::commands::change;
-use crate::commands::export_settings::{ExportedRole, nothing_recommended, tell_condition};
+use crate::commands::export_settings::ExportedRole;
+use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::exit::CliError;
 use crate::output;
@@ -60,6 +59,23 @@ impl WantedArgs {
         change::setting_of(&self.wanted).map(drop)
     }
 
+    /// These options as words of a command line.
+    pub(super) fn words(&self) -> String {
+        let role = (self.role != ExportedRole::Sut).then(|| "generator".to_owned());
+        let options = [
+            ("--from", self.from.as_ref().map(|path| path.display().to_string())),
+            ("--setting", self.setting.clone()),
+            ("--run", self.run.map(|run| run.to_string())),
+            ("--role", role),
+        ];
+        let word = |(name, value): (&str, Option<String>)| {
+            Some(format!(" {name} {}", latput_report::shell_word(&value?)))
+        };
+        let values =
+            self.wanted.iter().map(|value| format!(" {}", latput_report::shell_word(value)));
+        options.into_iter().filter_map(word).chain(values).collect()
+    }
+
     /// The results file, if one is named.
     pub(super) fn results(&self) -> Option<&Path> {
         self.from.as_deref()
@@ -104,23 +120,3 @@ impl WantedArgs {
 
 /// The fact of a host that names its driver.
 const DRIVER: &str = "driver";
-
-/// The recommended setting, if it is proven better than today's.
-pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
-    let summary = Summary::of(results);
-    let Some(advice) = &summary.recommendation else {
-        return Err(nothing_recommended(results, &summary));
-    };
-    if advice.is_proven() && advice.setting != 0 {
-        tell_condition(&summary);
-        return Ok(advice.setting);
-    }
-    let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
-    Err(CliError::usage(format!(
-        "nothing is wanted: no setting is proven better, the run recommends `{}`: {}: name one of its settings with \
-         --setting: {}",
-        labels[advice.setting],
-        advice.reason.join(" "),
-        labels.join(", ")
-    )))
-}

@@ -225,7 +225,7 @@ impl Record {
         let Some(text) = read(file)? else { return Ok(None) };
         let record: Self = serde_json::from_slice(text.as_bytes()).map_err(|error| {
             let message = format!(
-                "{}: no record of this version of latput: {error}: take the files out by hand, and delete it",
+                "{}: no record of this version of latput: {error}: take the files out by hand, and move it away",
                 file.display()
             );
             CliError::new(Code::Failed, message)

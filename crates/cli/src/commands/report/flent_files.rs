@@ -1,4 +1,4 @@
-//! Data files for flent: one for a run of one setting under one workload, else a folder of them with a manifest.
+//! Data files for flent: one for a run of one setting under one workload, or a folder of them with a manifest.
 //!
 //! flent compares files, as in `flent -i A -i B -p ping_cdf`. Settings as series of one file would be wrong there:
 //! flent adds all `TCP upload::*` of a file up.
@@ -12,7 +12,7 @@ use latput_formats::gzip;
 use latput_linux::files;
 use latput_trial::Results;
 
-use super::format::FLENT;
+use super::format::{FLENT, FLENT_FOLDER};
 use crate::document::flent::{ManifestDocument, ManifestFile};
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -28,18 +28,28 @@ pub(super) fn write(results: &Results, output: Option<&Path>) -> Result<ExitCode
         CliError::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
     })?;
     let name = path.to_string_lossy();
-    let stem = name.strip_suffix(FLENT).ok_or_else(|| {
-        CliError::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
-    })?;
     let files = flent::write(results);
-    match files.as_slice() {
-        [] => return Err(CliError::new(Code::Failed, "the run has no finished trial to write")),
-        [file] => {
-            files::replace(path, &gzip::pack(&file.text))?;
-            output::remark(&format!("{name}: {}", file.title()));
-        }
-        several => write_folder(Path::new(&format!("{stem}.flent")), several)?,
+    if files.is_empty() {
+        return Err(CliError::new(Code::Failed, "the run has no finished trial to write"));
     }
+    if name.ends_with(FLENT_FOLDER) {
+        write_folder(path, &files)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stem = name.strip_suffix(FLENT).ok_or_else(|| {
+        CliError::usage(format!(
+            "{name}: flent opens only files whose names end in {FLENT}; a folder of them ends in {FLENT_FOLDER}"
+        ))
+    })?;
+    let [file] = files.as_slice() else {
+        let count = files.len();
+        return Err(CliError::usage(format!(
+            "{name}: flent's file has one setting and one workload, and the run has {count} such pairs: \
+             `-o {stem}{FLENT_FOLDER}` makes a folder with a file for each"
+        )));
+    };
+    files::replace(path, &gzip::pack(&file.text))?;
+    output::remark(&format!("{name}: {}", file.title()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -21,15 +21,18 @@ pub(super) enum ReportFormat {
 
 /// The suffix of flent's data files.
 pub(super) const FLENT: &str = ".flent.gz";
+/// The suffix of a folder of them.
+pub(super) const FLENT_FOLDER: &str = ".flent";
 
 /// What each suffix stands for.
-const SUFFIXES: [(&str, ReportFormat); 8] = [
+const SUFFIXES: [(&str, ReportFormat); 9] = [
     (".txt", ReportFormat::Table),
     (".html", ReportFormat::Html),
     (".csv", ReportFormat::Csv),
     (".json", ReportFormat::Json),
     (".md", ReportFormat::Markdown),
     (FLENT, ReportFormat::Flent),
+    (FLENT_FOLDER, ReportFormat::Flent),
     (".xml", ReportFormat::Junit),
     (".ktap", ReportFormat::Ktap),
 ];
@@ -66,6 +69,7 @@ mod tests {
         let of = |name: &str| chosen(None, Some(Path::new(name)), false);
         assert_eq!(of("a.b/x.html").unwrap(), ReportFormat::Html);
         assert_eq!(of("x.flent.gz").unwrap(), ReportFormat::Flent);
+        assert_eq!(of("x.flent").unwrap(), ReportFormat::Flent);
         assert_eq!(chosen(None, None, false).unwrap(), ReportFormat::Table);
         assert_eq!(chosen(None, Some(Path::new("x")), true).unwrap(), ReportFormat::Json);
         let named = chosen(Some(ReportFormat::Csv), Some(Path::new("x.pdf")), false);

@@ -7,10 +7,10 @@ use latput_fleet::Answered;
 use latput_fleet::judge::differences;
 use latput_units::Nanos;
 
-use super::super::hosts::{Fleet, InPlace, Member, last_line};
-use super::super::look::{self, FarError, said_by_latput};
+use super::super::hosts::{Fleet, InPlace, Member};
+use super::super::look::{self, FarError};
+use super::super::tell::{Heard, tell};
 use super::{HostPhase, Lease, Rollout, RolloutHost, Until, unix_ms};
-use crate::commands::ask::AskEnding;
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.
@@ -38,16 +38,6 @@ pub(super) enum SettingEnded {
     Lost(String),
 }
 
-/// What a latput at the far end answered.
-enum Heard {
-    /// It did what it was told, and printed this.
-    Done(serde_json::Value),
-    /// It refused.
-    Refused(FarError),
-    /// It was not heard of.
-    Lost(String),
-}
-
 impl HostChange<'_> {
     /// Sets the host's values; they go back at the end of the lease.
     pub(super) fn set(
@@ -64,20 +54,20 @@ impl HostChange<'_> {
         });
         let values = member.host.setting_lines();
         let ends_at = Instant::now() + self.within.as_duration();
-        let heard = tell(self.fleet, member, &verb, &values, waiting);
+        let heard = told(self.fleet, member, &verb, &values, waiting);
         let latest = self.within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
         let lease = Lease { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) };
         let ended = match heard {
-            Heard::Done(document) => match document["changes"].as_array() {
+            HostReply::Done(document) => match document["changes"].as_array() {
                 Some(changes) if changes.is_empty() => SettingEnded::Nothing,
                 Some(_) => SettingEnded::Done,
                 None => SettingEnded::Lost("its answer has no list of changes".to_owned()),
             },
-            Heard::Refused(FarError { message, kind }) if kind == "stranded" => {
+            HostReply::Refused(FarError { message, kind }) if kind == "stranded" => {
                 SettingEnded::Stranded(message)
             }
-            Heard::Refused(FarError { message, .. }) => SettingEnded::Refused(message),
-            Heard::Lost(why) => SettingEnded::Lost(why),
+            HostReply::Refused(FarError { message, .. }) => SettingEnded::Refused(message),
+            HostReply::Lost(why) => SettingEnded::Lost(why),
         };
         (lease, ended)
     }
@@ -99,18 +89,20 @@ impl Rollout<'_> {
     fn confirm_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let verb = HostVerb::Confirm { made_by: Some(self.name.clone()) };
-        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
-        if matches!(heard, Heard::Lost(_)) {
-            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
+        let mut heard = told(&self.fleet, &part.member, &verb, "", waiting);
+        if matches!(heard, HostReply::Lost(_)) {
+            heard = told(&self.fleet, &part.member, &verb, "", waiting);
         }
         let why = match heard {
-            Heard::Done(document) => return HostPhase::Confirmed(document["journal"][0].as_u64()),
-            Heard::Refused(FarError { message, kind }) => match kind.as_str() {
+            HostReply::Done(document) => {
+                return HostPhase::Confirmed(document["journal"][0].as_u64());
+            }
+            HostReply::Refused(FarError { message, kind }) => match kind.as_str() {
                 "rolled_back" => return HostPhase::PutBack(message),
                 "stranded" => return HostPhase::Stranded(message),
                 _ => message,
             },
-            Heard::Lost(why) => why,
+            HostReply::Lost(why) => why,
         };
         // The first answer may be what was lost.
         match look::one(&self.fleet, &part.member, None, waiting) {
@@ -140,16 +132,16 @@ impl Rollout<'_> {
     fn put_back_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let verb = HostVerb::Restore { made_by: Some(self.name.clone()) };
-        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
-        if matches!(heard, Heard::Lost(_)) {
-            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
+        let mut heard = told(&self.fleet, &part.member, &verb, "", waiting);
+        if matches!(heard, HostReply::Lost(_)) {
+            heard = told(&self.fleet, &part.member, &verb, "", waiting);
         }
         match heard {
-            Heard::Done(_) => self.as_before(part, lease, waiting),
-            Heard::Refused(FarError { message, kind }) if kind == "stranded" => {
+            HostReply::Done(_) => self.as_before(part, lease, waiting),
+            HostReply::Refused(FarError { message, kind }) if kind == "stranded" => {
                 HostPhase::Stranded(message)
             }
-            Heard::Refused(FarError { message, .. }) | Heard::Lost(message) => {
+            HostReply::Refused(FarError { message, .. }) | HostReply::Lost(message) => {
                 HostPhase::GoesBack(message, lease)
             }
         }
@@ -192,29 +184,27 @@ impl Rollout<'_> {
     }
 }
 
-/// Runs a command of the host's latput that answers in JSON.
-fn tell(
+/// Runs a command of the host's latput, and reads its answer.
+fn told(
     fleet: &Fleet,
     member: &Member,
     verb: &HostVerb,
     input: &str,
     waiting: &mut InPlace<'_, '_>,
-) -> Heard {
-    let ending = match member.ask(verb, input, fleet.timeout, waiting) {
-        Ok(ending) => ending,
-        Err(error) => return Heard::Lost(format!("cannot start the way there: {error}")),
-    };
-    match ending {
-        AskEnding::Stopped => Heard::Lost("it was not waited for".to_owned()),
-        AskEnding::TimedOut => Heard::Lost(format!("it has not answered within {}", fleet.timeout)),
-        AskEnding::TooLong => Heard::Lost("its answer does not end".to_owned()),
-        AskEnding::Ended { code: Some(0), out, .. } => match serde_json::from_slice(&out) {
-            Ok(document) => Heard::Done(document),
-            Err(_) => Heard::Lost("its answer is not what latput says".to_owned()),
+) -> HostReply {
+    match tell(fleet, member, verb, input, waiting) {
+        Heard::Done(out) => match serde_json::from_slice(&out) {
+            Ok(document) => HostReply::Done(document),
+            Err(_) => HostReply::Lost("its answer is not what latput says".to_owned()),
         },
-        AskEnding::Ended { err, .. } => match said_by_latput(&err) {
-            Some(error) => Heard::Refused(error),
-            None => Heard::Lost(last_line(&err)),
-        },
+        Heard::Refused(error) => HostReply::Refused(error),
+        Heard::Lost(why) => HostReply::Lost(why),
     }
+}
+
+/// What a latput at the far end answered, as a document.
+enum HostReply {
+    Done(serde_json::Value),
+    Refused(FarError),
+    Lost(String),
 }

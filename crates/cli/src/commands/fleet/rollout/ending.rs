@@ -132,7 +132,18 @@ impl Rollout<'_> {
                 }
             }
         }
-        text
+        text + &self.next(ended)
+    }
+
+    /// How to take the rollout back, and how to keep it over a reboot.
+    fn next(&self, ended: &RolloutEnded) -> String {
+        let is_confirmed = |phase: &HostPhase| matches!(phase, HostPhase::Confirmed(_));
+        if *ended != RolloutEnded::Confirmed || self.in_phase(is_confirmed).is_empty() {
+            return String::new();
+        }
+        let (hosts, wanted) = (self.args.fleet.words(), self.args.wanted.words());
+        let name = &self.name;
+        format!("undo:  latput fleet undo {name}{hosts}\nkeep:  latput fleet keep{hosts}{wanted}\n")
     }
 
     fn why(part: &RolloutHost, ended: &RolloutEnded) -> String {

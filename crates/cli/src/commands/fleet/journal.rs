@@ -1,0 +1,330 @@
+//! `latput fleet log`, `undo` and `keep`: what hosts have changed, back again, and over a reboot.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use latput_experiment::broker::command::{HostKeep, HostUndo, HostVerb};
+use latput_fleet::journal::{HostEntry, newest_rollout};
+use latput_fleet::judge;
+use latput_fleet::judge::{HostState, Judged};
+use latput_linux::confine::UsedFiles;
+use latput_linux::process::local_time;
+
+use super::crew;
+use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
+use super::look;
+use super::table::hosts_in_words;
+use super::tell::{Heard, tell};
+use super::wanted::{FleetWish, WantedArgs};
+use crate::context::Context;
+use crate::document::fleet::{FleetDoneDocument, FleetDoneHost, FleetLogDocument, FleetLogHost};
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// List the changes that were made on the hosts, the newest first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet log -i inventory.toml
+  latput fleet log -i inventory.toml --group web --newest 1
+
+Each is an entry of the host's own journal, as `latput log` lists it there. What `latput fleet apply` has made has the name of
+its rollout, which `latput fleet undo` takes.")]
+pub(super) struct Log {
+    /// Entries of each host.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    newest: usize,
+    #[command(flatten)]
+    fleet: FleetArgs,
+}
+
+/// Take a rollout back on every host: by default the newest that is in force.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet undo -i inventory.toml --dry-run              which hosts have it
+  latput fleet undo -i inventory.toml                        the newest rollout
+  latput fleet undo fleet-1a21f0015cc-7fbf -i inventory.toml    as `latput fleet apply` has called it
+
+On each host it is an undo of the entry of its journal: all or nothing there, and values that somebody else has set since
+stay. Exit code 6 where a host could not be asked, or refused: the same command again takes the rest.")]
+pub(super) struct Undo {
+    /// The name of the rollout.
+    #[arg(value_name = "ROLLOUT")]
+    rollout: Option<String>,
+    /// Show which hosts have it.
+    #[arg(long)]
+    dry_run: bool,
+    /// Allow changes that take the link down and up, unless it carries the connection to the host.
+    #[arg(long)]
+    allow_link_reset: bool,
+    #[command(flatten)]
+    fleet: FleetArgs,
+}
+
+/// Keep the wanted values over a reboot on every host that has them, in its own configuration system.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput fleet keep -i inventory.toml --dry-run
+  latput fleet keep -i inventory.toml
+  latput fleet keep -i inventory.toml --from latput-results.db
+  latput fleet keep -i inventory.toml --remove       the files are again as they were
+
+Each host does what `latput keep` does there. A host that has not the wanted values is left out (exit code 6):
+`latput fleet apply` comes first.")]
+pub(super) struct Keep {
+    #[command(flatten)]
+    wanted: WantedArgs,
+    /// Show what would be written.
+    #[arg(long)]
+    dry_run: bool,
+    /// Take out what was installed.
+    #[arg(long, conflicts_with_all = ["wanted", "from"])]
+    remove: bool,
+    #[command(flatten)]
+    fleet: FleetArgs,
+}
+
+impl Log {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let wish = || Ok(FleetWish::default());
+        let fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
+        let journals = journals(&fleet, context);
+        let is_whole = journals.iter().all(Result::is_ok);
+        if context.json {
+            let hosts = fleet.members.iter().zip(&journals);
+            let hosts = hosts
+                .map(|(member, journal)| FleetLogHost::new(&member.host, journal, self.newest));
+            output::print_json(&FleetLogDocument { schema: 1, hosts: hosts.collect() })?;
+        } else {
+            let mut text = String::new();
+            for (member, journal) in fleet.members.iter().zip(&journals) {
+                let _ = writeln!(text, "{} {}", member.host.name, member.host.interface);
+                text += &journal_text(journal, self.newest);
+            }
+            output::print(&text)?;
+        }
+        Ok(if is_whole { Code::Done } else { Code::Partial }.into())
+    }
+}
+
+fn journal_text(journal: &Result<Vec<HostEntry>, String>, newest: usize) -> String {
+    match journal {
+        Err(why) => format!("  not known: {why}\n"),
+        Ok(entries) if entries.is_empty() => "  no change was made\n".to_owned(),
+        Ok(entries) => entries.iter().take(newest).map(entry_text).collect(),
+    }
+}
+
+fn entry_text(entry: &HostEntry) -> String {
+    let HostEntry { number, command, user, state, .. } = entry;
+    let when = local_time(entry.at_unix_ms / 1000);
+    let mut text = format!("  {number}  {when}  {command} by {user}: {state}\n");
+    for value in &entry.values {
+        let _ = writeln!(text, "     {}: {} -> {}", value.knob, value.before, value.written);
+    }
+    text
+}
+
+impl Undo {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let rights = FleetRights { changes: !self.dry_run, ..FleetRights::default() };
+        let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
+        let journals = journals(&fleet, context);
+        let name = match &self.rollout {
+            Some(name) => name.clone(),
+            None => newest_rollout(journals.iter().flatten().flatten()).ok_or_else(|| {
+                let problem =
+                    "no rollout is in force on these hosts: `latput fleet log` lists their changes";
+                CliError::new(Code::Failed, problem)
+            })?,
+        };
+        let mut done = Done::new("undo", &fleet);
+        let mut planned = BTreeMap::new();
+        for (at, journal) in journals.iter().enumerate() {
+            let of_rollout = |entry: &&HostEntry| entry.is_of_rollout(Some(&name));
+            match journal {
+                Err(why) => done.say(at, "left-out", why.clone()),
+                Ok(entries) => match entries.iter().find(of_rollout) {
+                    Some(entry) if entry.is_in_force() => drop(planned.insert(at, entry.number)),
+                    Some(entry) => done.say(
+                        at,
+                        "unchanged",
+                        format!("entry {} is {}", entry.number, entry.state),
+                    ),
+                    None => done.say(at, "unchanged", "it was not changed by it".to_owned()),
+                },
+            }
+        }
+        let is_known =
+            journals.iter().flatten().flatten().any(|entry| entry.is_of_rollout(Some(&name)));
+        if !is_known && journals.iter().all(Result::is_ok) {
+            let problem =
+                format!("no host has a change of {name}: `latput fleet log` lists their changes");
+            return Err(CliError::usage(problem));
+        }
+        if self.dry_run {
+            planned
+                .iter()
+                .for_each(|(at, entry)| done.say(*at, "would-undo", format!("entry {entry}")));
+        } else {
+            let verb = |at: &usize| {
+                HostVerb::Undo(HostUndo {
+                    entry: Some(planned[at]),
+                    allow_link_reset: self.allow_link_reset,
+                    json: true,
+                })
+            };
+            let which: Vec<usize> = planned.keys().copied().collect();
+            done.tell(&which, context, ("hosts put back", "undone"), verb, |_| String::new());
+        }
+        done.end(context, Some(name))
+    }
+}
+
+impl Keep {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        self.wanted.check()?;
+        let files = UsedFiles::of(self.wanted.results(), []);
+        let rights = FleetRights { changes: !self.dry_run, files, ..FleetRights::default() };
+        let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
+        let mut done = Done::new("keep", &fleet);
+        let mut which: Vec<usize> = (0..fleet.members.len()).collect();
+        if !self.remove {
+            fleet.must_want()?;
+            let answers = look::all(&fleet, None, context);
+            let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
+            for (at, Judged { state, look, .. }) in judge(&hosts, answers).into_iter().enumerate() {
+                let waits = look.is_some_and(|look| look.waiting.is_some());
+                let why = match state {
+                    HostState::Same if waits => "its change waits to be confirmed".to_owned(),
+                    HostState::Same => continue,
+                    state => format!("{}: {}", state.name(), state.why()),
+                };
+                done.say(at, "left-out", why);
+                which.retain(|other| *other != at);
+            }
+        }
+        let (remove, dry_run) = (self.remove, self.dry_run);
+        let verb = |_: &usize| HostVerb::Keep(HostKeep { remove, dry_run });
+        let outcome = match (dry_run, remove) {
+            (true, _) => "would-write",
+            (false, false) => "kept",
+            (false, true) => "removed",
+        };
+        done.tell(&which, context, ("hosts", outcome), verb, |document| {
+            let files = document["files"].as_array().into_iter().flatten();
+            let files = files.filter_map(|file| file.as_str()).map(latput_report::printable);
+            files.collect::<Vec<_>>().join(" ")
+        });
+        done.end(context, None)
+    }
+}
+
+/// The journal of each host, or why it is not known.
+fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, String>> {
+    let is_over = || context.stop.is_raised();
+    let one = |member: &Member, place: &mut crew::HostSlot<'_>| {
+        let mut waiting = InPlace { place, until: Until::Stop(&context.stop) };
+        match tell(fleet, member, &HostVerb::Log, "", &mut waiting) {
+            Heard::Done(out) => HostEntry::read(&out, &member.host.interface),
+            Heard::Refused(error) => Err(error.message),
+            Heard::Lost(why) => Err(why),
+        }
+    };
+    let answers = crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", one);
+    let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not asked".to_owned()));
+    answers.into_iter().map(asked).collect()
+}
+
+/// What became of each host.
+struct Done<'a> {
+    action: &'static str,
+    fleet: &'a Fleet,
+    outcomes: BTreeMap<usize, (&'static str, String)>,
+}
+
+impl<'a> Done<'a> {
+    fn new(action: &'static str, fleet: &'a Fleet) -> Self {
+        Self { action, fleet, outcomes: BTreeMap::new() }
+    }
+
+    fn say(&mut self, at: usize, outcome: &'static str, why: String) {
+        self.outcomes.insert(at, (outcome, why));
+    }
+
+    /// Tells these hosts to do something, side by side; those that do have `outcome`, and what `said` makes of their answer.
+    fn tell(
+        &mut self,
+        which: &[usize],
+        context: &Context,
+        (what, outcome): (&'static str, &'static str),
+        verb: impl Fn(&usize) -> HostVerb + Sync,
+        said: impl Fn(&serde_json::Value) -> String + Sync,
+    ) {
+        let fleet = self.fleet;
+        let until = Until::SecondStop(&context.stop);
+        let one = |at: &usize, place: &mut crew::HostSlot<'_>| {
+            let member = &fleet.members[*at];
+            let mut waiting = InPlace { place, until };
+            match tell(fleet, member, &verb(at), &member.host.setting_lines(), &mut waiting) {
+                Heard::Done(out) => match serde_json::from_slice(&out) {
+                    Ok(document) => (outcome, said(&document)),
+                    Err(_) => ("lost", "its answer is not what latput says".to_owned()),
+                },
+                Heard::Refused(error) if error.kind == "stranded" => ("stranded", error.message),
+                Heard::Refused(error) => ("refused", error.message),
+                Heard::Lost(why) => ("lost", why),
+            }
+        };
+        let is_over = || until.is_over();
+        let results = crew::side_by_side(which, fleet.parallel, is_over, what, one);
+        for (at, result) in which.iter().zip(results) {
+            let (outcome, why) = result.unwrap_or(("left-out", "it was not asked".to_owned()));
+            self.say(*at, outcome, why);
+        }
+    }
+
+    /// Prints what became of every host, and gives the exit code.
+    fn end(self, context: &Context, rollout: Option<String>) -> Result<ExitCode, CliError> {
+        let of_outcome =
+            |name: &str| self.outcomes.values().filter(|(outcome, _)| *outcome == name).count();
+        if context.json {
+            let hosts = self.outcomes.iter().map(|(at, (outcome, why))| {
+                FleetDoneHost::new(&self.fleet.members[*at].host, outcome, why)
+            });
+            let hosts = hosts.collect();
+            let action = self.action.to_owned();
+            output::print_json(&FleetDoneDocument { schema: 1, action, rollout, hosts })?;
+        } else {
+            let mut text = rollout.map_or(String::new(), |name| format!("{name}\n"));
+            let mut names: Vec<&str> =
+                self.outcomes.values().map(|(outcome, _)| *outcome).collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                let _ = writeln!(text, "{name:<12} {}", hosts_in_words(of_outcome(name)));
+                let hosts = self
+                    .outcomes
+                    .iter()
+                    .filter(|(_, (outcome, why))| *outcome == name && !why.is_empty());
+                for (at, (_, why)) in hosts {
+                    let host = &self.fleet.members[*at].host;
+                    let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
+                }
+            }
+            output::print(&text)?;
+        }
+        let is_any = |names: &[&str]| names.iter().any(|name| of_outcome(name) > 0);
+        let code = if is_any(&["stranded"]) {
+            Code::Stranded
+        } else if is_any(&["left-out", "refused", "lost"]) {
+            Code::Partial
+        } else {
+            Code::Done
+        };
+        Ok(code.into())
+    }
+}

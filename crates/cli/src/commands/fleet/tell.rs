@@ -1,0 +1,41 @@
+//! Tells a host's latput to do something, and hears how that went.
+
+use latput_experiment::broker::command::HostVerb;
+
+use super::hosts::{Fleet, InPlace, Member, last_line};
+use super::look::{FarError, said_by_latput};
+use crate::commands::ask::AskEnding;
+
+/// What a latput at the far end answered.
+pub(super) enum Heard {
+    /// It did what it was told, and printed this.
+    Done(Vec<u8>),
+    /// It refused.
+    Refused(FarError),
+    /// It was not heard of.
+    Lost(String),
+}
+
+/// Runs a command of the host's latput that answers in JSON.
+pub(super) fn tell(
+    fleet: &Fleet,
+    member: &Member,
+    verb: &HostVerb,
+    input: &str,
+    waiting: &mut InPlace<'_, '_>,
+) -> Heard {
+    let ending = match member.ask(verb, input, fleet.timeout, waiting) {
+        Ok(ending) => ending,
+        Err(error) => return Heard::Lost(format!("cannot start the way there: {error}")),
+    };
+    match ending {
+        AskEnding::Stopped => Heard::Lost("it was not waited for".to_owned()),
+        AskEnding::TimedOut => Heard::Lost(format!("it has not answered within {}", fleet.timeout)),
+        AskEnding::TooLong => Heard::Lost("its answer does not end".to_owned()),
+        AskEnding::Ended { code: Some(0), out, .. } => Heard::Done(out),
+        AskEnding::Ended { err, .. } => match said_by_latput(&err) {
+            Some(error) => Heard::Refused(error),
+            None => Heard::Lost(last_line(&err)),
+        },
+    }
+}

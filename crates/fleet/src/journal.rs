@@ -1,0 +1,143 @@
+//! What a host says of its journal: the changes of an interface, the newest first.
+
+use serde::Deserialize;
+
+/// How the names of rollouts begin: the journal's name of what `latput fleet apply` has made.
+pub const ROLLOUT: &str = "fleet-";
+/// Most entries of an answer: a journal holds as many.
+const ENTRIES_MOST: usize = 1000;
+/// Most bytes of a text in it.
+const TEXT_BYTES_MOST: usize = 16 << 10;
+
+/// A change of a host's journal, as `latput log --json` tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct HostEntry {
+    /// Its number there.
+    pub number: u64,
+    /// When it began, in milliseconds since 1970, on the host's clock.
+    pub at_unix_ms: u64,
+    /// The interface.
+    pub interface: String,
+    /// The command that made it; of a rollout its name.
+    pub command: String,
+    /// Who made it.
+    pub user: String,
+    /// Its state: `in-force`, `undone` ...
+    pub state: String,
+    /// The values that it changed.
+    pub values: Vec<EntryValue>,
+}
+
+/// A value that a change replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct EntryValue {
+    /// The knob.
+    pub knob: String,
+    /// The value before.
+    pub before: String,
+    /// The value after.
+    pub written: String,
+}
+
+#[derive(Deserialize)]
+struct JournalAnswer {
+    schema: u32,
+    entries: Vec<HostEntry>,
+}
+
+impl HostEntry {
+    /// Reads the answer to a question about the journal of `interface`. The error says what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// An answer that no latput gives.
+    pub fn read(bytes: &[u8], interface: &str) -> Result<Vec<Self>, String> {
+        let answer: JournalAnswer = serde_json::from_slice(bytes)
+            .map_err(|error| format!("its answer is not what latput says: {error}"))?;
+        let JournalAnswer { schema, mut entries } = answer;
+        if schema != 1 || entries.len() > ENTRIES_MOST {
+            return Err("its journal is not what latput says".to_owned());
+        }
+        let is_strange =
+            |text: &String| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control);
+        if entries.iter().any(|entry| entry.texts().any(is_strange)) {
+            return Err("its journal has a text that no latput sends".to_owned());
+        }
+        if entries.iter().any(|entry| entry.interface != interface) {
+            return Err(format!("it was asked for {interface} and answers for another"));
+        }
+        // Of another namespace of the host, where an interface may have the same name.
+        entries.retain(|entry| entry.state != "elsewhere");
+        Ok(entries)
+    }
+
+    /// Whether some of its values are in force.
+    pub fn is_in_force(&self) -> bool {
+        matches!(self.state.as_str(), "in-force" | "in-part")
+    }
+
+    /// Whether it is of a rollout; with a name, of that one.
+    pub fn is_of_rollout(&self, name: Option<&str>) -> bool {
+        self.command.starts_with(ROLLOUT) && name.is_none_or(|name| self.command == name)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let own = [&self.interface, &self.command, &self.user, &self.state];
+        let of_values =
+            self.values.iter().flat_map(|value| [&value.knob, &value.before, &value.written]);
+        own.into_iter().chain(of_values)
+    }
+}
+
+/// The name of the newest rollout that is in force on any of these hosts.
+pub fn newest_rollout<'a>(entries: impl IntoIterator<Item = &'a HostEntry>) -> Option<String> {
+    let of_rollouts =
+        entries.into_iter().filter(|entry| entry.is_in_force() && entry.is_of_rollout(None));
+    of_rollouts.max_by_key(|entry| entry.at_unix_ms).map(|entry| entry.command.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(command: &str, state: &str, at: u64) -> String {
+        format!(
+            r#"{{"number":{at},"at_unix_ms":{at},"interface":"eth0","command":"{command}","user":"ann","state":"{state}",
+                "more":1,"values":[{{"knob":"mtu","place":"device","before":"1500","written":"1400"}}]}}"#
+        )
+    }
+
+    fn read(entries: &[String]) -> Result<Vec<HostEntry>, String> {
+        let answer = format!(r#"{{"schema":1,"entries":[{}],"damaged":[]}}"#, entries.join(","));
+        HostEntry::read(answer.as_bytes(), "eth0")
+    }
+
+    #[test]
+    fn the_newest_rollout_in_force_is_the_one_to_undo() {
+        let entries = read(&[
+            text("set", "in-force", 9),
+            text("fleet-3", "undone", 8),
+            text("fleet-2", "in-part", 7),
+            text("fleet-1", "in-force", 6),
+        ]);
+        let entries = entries.unwrap();
+        assert_eq!(newest_rollout(&entries).as_deref(), Some("fleet-2"));
+        assert_eq!(newest_rollout(&entries[..2]), None);
+        assert!(
+            entries[3].is_of_rollout(Some("fleet-1")) && !entries[3].is_of_rollout(Some("fleet-2"))
+        );
+    }
+
+    #[test]
+    fn a_journal_that_no_latput_sends_is_refused() {
+        assert!(
+            read(&[text("se\\u001bt", "in-force", 1)]).unwrap_err().contains("no latput sends")
+        );
+        assert!(read(&vec![text("set", "undone", 1); 1001]).is_err());
+        let other = text("set", "undone", 1).replace("eth0", "eth1");
+        assert!(read(&[other]).unwrap_err().contains("answers for another"));
+        for text in ["", "[]", "{}", "null"] {
+            assert!(HostEntry::read(text.as_bytes(), "eth0").is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Values that move with a change although it does not name them: `tx-checksum=off` takes `tso` off.
+
+use std::collections::BTreeSet;
+
+use latput_units::IntoMap;
+
+use super::outcome::{Applied, ApplyError, Change};
+use super::session::Session;
+use super::steps;
+use crate::catalogue::Knob;
+use crate::checkpoint::{Along, CheckpointStore};
+use crate::kernel::{KernelRead, KernelWrite};
+use crate::setting::State;
+use crate::spec::Group;
+
+/// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is
+/// more likely somebody else's.
+const MOVING: [Group; 3] = [Group::Queues, Group::Link, Group::Offloads];
+
+impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
+    /// Makes a change, and finds the values that it takes along. The checkpoint keeps them for the journal.
+    pub(super) fn with_along<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T, ApplyError>,
+        applied: impl FnOnce(&mut T) -> &mut Applied,
+    ) -> Result<T, ApplyError> {
+        let before = moving(self.kernel(), &self.checkpoint().interface);
+        let mut ended = change(self)?;
+        let applied = applied(&mut ended);
+        if applied.changes.is_empty() {
+            return Ok(ended);
+        }
+        let after = moving(self.kernel(), &self.checkpoint().interface);
+        let own = applied.undo.undo.0.keys().map(|(knob, _)| *knob).collect();
+        let along = moved(&before, &after, &own);
+        if !along.before.is_empty() {
+            applied.along = along.changes();
+            applied.unnoted = self.note_along(along).err().or(applied.unnoted.take());
+            applied.undo = self.checkpoint().clone();
+        }
+        Ok(ended)
+    }
+}
+
+/// The present values of the knobs that may move with others.
+fn moving(kernel: &dyn KernelRead, interface: &str) -> State {
+    let may_move = |knob: &&Knob| {
+        let spec = knob.spec();
+        MOVING.contains(&spec.group) && spec.overruled_by.is_none() && !spec.is_negotiated
+    };
+    let knobs: Vec<Knob> = Knob::ALL.iter().filter(may_move).copied().collect();
+    State(steps::values(steps::read_many(kernel, interface, &knobs)).into_map())
+}
+
+/// The values that are not what they were, but for those of the change's own knobs and of places that came or went.
+fn moved(before: &State, after: &State, own: &BTreeSet<Knob>) -> Along {
+    let mut along = Along::default();
+    for ((knob, place), was) in &before.0 {
+        let Some(is) = after.0.get(&(*knob, *place)) else { continue };
+        if !own.contains(knob) && !knob.spec().same(was, is) {
+            along.before.0.insert((*knob, *place), was.clone());
+            along.after.0.insert((*knob, *place), is.clone());
+        }
+    }
+    along
+}
+
+impl Along {
+    /// The values, one by one.
+    pub fn changes(&self) -> Vec<Change> {
+        let pairs =
+            self.before.0.iter().filter_map(|(at, from)| Some((at, from, self.after.0.get(at)?)));
+        let change = |((knob, place), from, to): (&(Knob, _), &_, &_)| Change {
+            knob: *knob,
+            place: *place,
+            from: Clone::clone(from),
+            to: Clone::clone(to),
+        };
+        pairs.map(change).collect()
+    }
+}
