@@ -188,6 +188,16 @@ pub trait CheckpointStore {
     /// change left. Claiming again from the same store is harmless. The name is for whoever is refused.
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
 
+    /// Like [`claim`](Self::claim), for whoever puts a change back: a lock that cannot be made, because the disk is
+    /// full, read-only or broken, must not keep a host from being put back. Nobody else can make it then either.
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        self.claim(slot, interface)
+    }
+
     /// Keeps `checkpoint` for its interface, which has been claimed.
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError>;
 
@@ -206,6 +216,14 @@ pub trait CheckpointStore {
 impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         (**self).claim(slot, interface)
+    }
+
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        (**self).claim_to_restore(slot, interface)
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {

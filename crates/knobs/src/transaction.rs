@@ -174,7 +174,7 @@ pub fn restore(
     check_origin(kernel, context, checkpoint)?;
     let interface = &checkpoint.interface;
     let kept = store
-        .claim(checkpoint.slot(), interface)
+        .claim_to_restore(checkpoint.slot(), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
     let Some(kept) = kept else {
         forget(store, checkpoint)?;
@@ -186,7 +186,7 @@ pub fn restore(
         return finish(kernel, store, &kept, is_namespace_gone);
     }
     store
-        .claim(Slot::host(kept.namespace), interface)
+        .claim_to_restore(Slot::host(kept.namespace), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
     let ended = finish(kernel, store, &kept, is_namespace_gone);
     release_host(store, &kept)

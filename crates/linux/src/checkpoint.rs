@@ -25,13 +25,27 @@ use crate::process;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
-    locks: BTreeMap<Slot, FileLock>,
+    locks: BTreeMap<Slot, Claim>,
+}
+
+/// The right to act on an interface.
+#[derive(Debug)]
+enum Claim {
+    /// Its lock is held.
+    Locked(#[expect(dead_code, reason = "it is held")] FileLock),
+    /// No lock can be made, by anybody.
+    Unlockable,
 }
 
 impl FileCheckpoints {
     /// A store in `folder`, which is made when the first interface is claimed.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), locks: BTreeMap::new() }
+    }
+
+    /// The folder that it is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The committed changes.
@@ -95,13 +109,26 @@ impl FileCheckpoints {
         Ok(Some(checkpoint))
     }
 
-    fn lock(&self, slot: Slot, interface: &str) -> Result<FileLock, StoreError> {
+    fn lock(&self, slot: Slot, interface: &str) -> Result<Claim, StoreError> {
         let taken =
             FileLock::take(&self.file(slot, "lock")).map_err(|error| file_error(error, "lock"))?;
-        taken.map_err(|holder| StoreError::Locked {
-            interface: interface.to_owned(),
-            pid: holder.parse().unwrap_or(0),
-        })
+        taken.map(Claim::Locked).map_err(|holder| locked(interface, &holder))
+    }
+
+    /// The same where going back matters more than the lock.
+    fn lock_if_possible(&self, slot: Slot, interface: &str) -> Result<Claim, StoreError> {
+        // What cannot be made is not there, or will be told when its file cannot be made either.
+        let _made = self.make_folder();
+        match FileLock::take(&self.file(slot, "lock")) {
+            Ok(taken) => taken.map(Claim::Locked).map_err(|holder| locked(interface, &holder)),
+            Err(error) if error.errno.is_some_and(is_lasting) => Ok(Claim::Unlockable),
+            Err(error) => Err(file_error(error, "lock")),
+        }
+    }
+
+    fn make_folder(&self) -> Result<(), StoreError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| store_error(&self.folder, "create the folder of", &error))
     }
 
     /// Makes what was renamed or removed in the folder last.
@@ -116,16 +143,24 @@ impl CheckpointStore for FileCheckpoints {
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         let path = self.file(slot, "json");
         if !self.locks.contains_key(&slot) {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&self.folder)
-                .map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
+            self.make_folder()?;
             let lock = self.lock(slot, interface)?;
             self.locks.insert(slot, lock);
             files::remove_abandoned_parts(&self.folder);
         }
         self.read(&path)
+    }
+
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        if !self.locks.contains_key(&slot) {
+            let claim = self.lock_if_possible(slot, interface)?;
+            self.locks.insert(slot, claim);
+        }
+        self.read(&self.file(slot, "json"))
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -225,6 +260,15 @@ fn user() -> String {
     let is_name =
         |name: &String| !name.is_empty() && name.len() <= 64 && !name.chars().any(char::is_control);
     caller.filter(is_name).unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+}
+
+fn locked(interface: &str, holder: &str) -> StoreError {
+    StoreError::Locked { interface: interface.to_owned(), pid: holder.parse().unwrap_or(0) }
+}
+
+/// Whether a file cannot be made for a reason that holds for everybody and does not end by itself.
+const fn is_lasting(errno: i32) -> bool {
+    matches!(errno, libc::ENOSPC | libc::EDQUOT | libc::EROFS | libc::EIO | libc::ENOENT)
 }
 
 fn file_error(error: FileError, operation: &'static str) -> StoreError {

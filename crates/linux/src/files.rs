@@ -41,19 +41,23 @@ pub struct FileError {
     pub permission: bool,
     /// The operating system's words, where it has refused.
     pub(crate) cause: Option<String>,
+    /// The operating system's number for it.
+    pub(crate) errno: Option<i32>,
 }
 
 impl FileError {
     fn new(path: &Path, problem: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), problem: problem.into(), permission: false, cause: None }
+        let (path, problem) = (path.to_owned(), problem.into());
+        Self { path, problem, permission: false, cause: None, errno: None }
     }
 
     fn io(path: &Path, doing: &str, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let permission = error.kind() == io::ErrorKind::PermissionDenied;
+        let errno = error.raw_os_error();
         let cause = error.to_string();
         let problem = format!("cannot {doing}: {cause}");
-        Self { path: path.to_owned(), problem, permission, cause: Some(cause) }
+        Self { path: path.to_owned(), problem, permission, cause: Some(cause), errno }
     }
 }
 
@@ -328,15 +332,7 @@ impl FileLock {
         let failed = |error: io::Error| FileError::io(path, "lock", error);
         loop {
             check_target(path)?;
-            let opened = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(PRIVATE)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                .open(path);
-            let mut file = opened.map_err(failed)?;
+            let mut file = open_lock(path).map_err(failed)?;
             let meta = file.metadata().map_err(failed)?;
             check_owner(path, &meta)?;
             if meta.mode() & OTHERS != 0 {
@@ -368,6 +364,19 @@ impl Drop for FileLock {
         // While it is still locked: who opened it before sees that it is gone.
         let _gone = fs::remove_file(&self.path);
         let _unlocked = self.file.unlock();
+    }
+}
+
+/// Opens the file of a lock, and makes it. On a read-only file system one that is there does as well.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let made = options.clone().write(true).create(true).truncate(false).mode(PRIVATE).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            options.open(path).map_err(|_| error)
+        }
+        made => made,
     }
 }
 

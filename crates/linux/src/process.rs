@@ -75,6 +75,15 @@ pub(crate) fn cpu_time_of(pid: u32) -> Option<Nanos> {
     Some(Nanos::from_s(seconds) + Nanos::from_ns(u64::try_from(time.tv_nsec).ok()?))
 }
 
+/// When a process was started, in clock ticks since the boot (`proc_pid_stat(5)`): with its id it names one process
+/// of this boot. `None` when there is none such.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold blanks and parentheses.
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// The CPUs that are online.
 pub fn online_cpus() -> Result<CpuSet, Error> {
     cpu_list("/sys/devices/system/cpu/online")
@@ -266,6 +275,13 @@ mod tests {
         assert!(seen > before, "{seen} {before}");
         assert_eq!(cpu_time_of(0), None);
         assert_eq!(cpu_time_of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_has_a_start_and_a_missing_one_none() {
+        let ours = start_time(std::process::id()).unwrap();
+        assert!(ours >= start_time(1).unwrap() && ours > 0);
+        assert_eq!(start_time(u32::MAX), None);
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
+mod root_watchers;
 mod search;
 mod shards;
 mod shared_report;
