@@ -676,3 +676,36 @@ fn check_match(matched: &Match, format: Format, words: &str) {
     let text = export(format, &target, &setting(&["mtu=1400"]), "test").text;
     assert!(text.contains(words), "{text}");
 }
+
+#[test]
+fn origin_with_other_characters_stays_one_comment() {
+    let target = Target::new("eth0", Match::Name).unwrap();
+    let setting = Setting::new();
+    for end in ["\u{2028}", "\u{2029}", "\u{85}", "\n", "\r", "\u{feff}", "é"] {
+        let origin = format!("label{end}network: {{}}");
+        for format in FORMATS {
+            let text = export(format, &target, &setting, &origin).text;
+            assert!(text.contains("# label?network: {}\n"), "{format}: {text}");
+            assert!(text.is_ascii(), "{format}: {text}");
+        }
+    }
+}
+
+#[test]
+fn link_file_names_interface_as_the_displaced_one() {
+    let target = Target::new("eth0", Match::Name).unwrap();
+    let setting = [(Knob::Mtu, Value::Count(9000))].into();
+    let link = |target: &Target| export(Format::SystemdLink, target, &setting, "").text;
+    let policies = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("Policy=")).map(str::to_owned).collect()
+    };
+    assert_eq!(policies(&link(&target)).len(), 3, "the default's");
+    let masked = target.clone().in_place_of(None);
+    assert!(policies(&link(&masked)).is_empty(), "nothing renames it, and nothing is to");
+    assert!(link(&masked).contains("[Link]\nMTUBytes=9000"));
+    let displaced = "[Match]\nKind=bridge\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy = none\nMTUBytes=1\n";
+    let copied = link(&target.clone().in_place_of(Some(displaced)));
+    assert_eq!(policies(&copied), ["NamePolicy=keep kernel", "MACAddressPolicy=none"]);
+    let hostile = "[Link]\nNamePolicy=keep\u{2028}x\n[Match]\nNamePolicy=mac\n";
+    assert!(policies(&link(&target.in_place_of(Some(hostile)))).is_empty());
+}
