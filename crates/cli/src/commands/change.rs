@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
-use latput_knobs::{self as knobs, Checkpoint, LinkResets, Maker, Setting, parse_assignment};
+use latput_knobs::{self as knobs, Checkpoint, LinkResets, Setting, parse_assignment};
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
@@ -94,7 +94,7 @@ impl Changing {
     /// Gets ready; `command` is what the journal will name.
     pub(super) fn begin(command: &str, link_resets: LinkResets) -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
-        let by = Maker { command: command.to_owned(), ..origin.by };
+        let by = origin.by.clone().with_command(command);
         Ok(Self {
             kernel: LinuxKernel::open()?,
             store: FileCheckpoints::new(&host::checkpoints_dir()),

@@ -7,7 +7,7 @@ use latput_knobs::{Checkpoint, CheckpointStore, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 
 use crate::commands::next;
-use crate::commands::restore::{is_made_by, with_its_name_of_now};
+use crate::commands::restore::{is_made_by, waiting_words, waits_for_other, with_its_name_of_now};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -28,8 +28,11 @@ pub(crate) struct Args {
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
     /// Only a change that this command has made, as `latput set --made-by` named it.
-    #[arg(long, hide = true, value_name = "COMMAND")]
+    #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]
     made_by: Option<String>,
+    /// A change of this user; without it, only your own.
+    #[arg(long, value_name = "USER")]
+    of: Option<String>,
 }
 
 impl Args {
@@ -52,6 +55,17 @@ impl Args {
             .filter(|kept| self.interface.is_some() || kept.confirm_by.is_some())
             .filter(|kept| is_made_by(kept, self.made_by.as_deref()))
             .collect();
+        let is_other = |kept: &Checkpoint| {
+            self.made_by.is_none() && waits_for_other(kept, &origin, self.of.as_deref())
+        };
+        let (others, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_other);
+        if waiting.is_empty() && !others.is_empty() {
+            let others: Vec<String> = others.iter().map(waiting_words).collect();
+            return Err(CliError::new(Code::Failed, others.join("; ")));
+        }
+        for other in &others {
+            output::remark(&format!("latput: {}", waiting_words(other)));
+        }
         let mut worst = None;
         let mut confirmed = Vec::new();
         for change in &waiting {
