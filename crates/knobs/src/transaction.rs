@@ -180,6 +180,10 @@ pub fn restore(
         forget(store, checkpoint)?;
         return Ok(Restored::NothingToDo);
     };
+    if !kept.is_of_the_change(checkpoint) {
+        // That one has ended, and somebody else's has begun: its lock ends with the store.
+        return Ok(Restored::NothingToDo);
+    }
     check_origin(kernel, context, &kept)?;
     let is_namespace_gone = kept.is_of_namespace(context).is_none() && !kept.device.is_hardware();
     if !kept.holds_host_knobs() {

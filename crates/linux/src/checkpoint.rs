@@ -249,7 +249,7 @@ pub fn context() -> Result<Context, Error> {
         pid: std::process::id(),
         now_unix_ms: process::unix_ms(),
         link_resets: LinkResets::Refused,
-        by: Maker { command: String::new(), user: user() },
+        by: Maker { command: String::new(), user: user(), run: None },
         undoes: None,
     })
 }

@@ -8,6 +8,7 @@
 mod device;
 mod failure;
 mod features;
+mod followers;
 mod load_time;
 mod qdisc;
 mod read;
@@ -35,6 +36,7 @@ use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
+use crate::ethtool::parameters::Table;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::route::Route;
@@ -308,6 +310,33 @@ impl KernelRead for LinuxKernel {
         knobs.iter().map(|knob| read_through(&reading, *knob)).collect()
     }
 
+    fn read_followers(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        let reading = Reading::of(self, interface);
+        let followers = |knob: &Knob| match self.followers_of(&reading, *knob) {
+            // The knob itself says that there is no interface, or no such knob.
+            Err(failure)
+                if matches!(
+                    failure.kind,
+                    KernelErrorKind::NoInterface | KernelErrorKind::Unsupported
+                ) =>
+            {
+                Ok(Values::new())
+            }
+            found => found.map_err(|failure| {
+                failure.into_error(interface, Some(*knob), "read what follows it".to_owned())
+            }),
+        };
+        knobs.iter().map(followers).collect()
+    }
+
+    fn is_up(&self, interface: &str) -> bool {
+        self.route.link(interface).is_ok_and(|link| link.is_up)
+    }
+
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.capability_through(&Reading::of(self, interface), knob)
     }
@@ -353,6 +382,21 @@ impl KernelWrite for LinuxKernel {
         value: &Value,
     ) -> Result<(), KernelError> {
         self.write_through(&Reading::of(self, interface), knob, place, value)
+    }
+
+    /// `sfc` starts with a delay of each direction that it refuses to take again: its channels are shared.
+    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        if !matches!(source_of(knob), Source::Number(number) if number.table == Table::Coalesce) {
+            return Ok(());
+        }
+        match self.ioctl.rewrite_coalescing(interface).map_err(Failure::from) {
+            // The old way of asking names more than some drivers can set; what they cannot, netlink will say.
+            Err(failure) if failure.kind == KernelErrorKind::Unsupported => Ok(()),
+            written => written.map_err(|failure| {
+                let what = "write the present values again, so that they could not be put back";
+                failure.into_error(interface, Some(knob), what.to_owned())
+            }),
+        }
     }
 
     /// Where a knob has many places (NAPIs, queues) one look at the interface serves all of them: writing

@@ -142,6 +142,57 @@ pub(crate) fn set_affinity(pid: Option<u32>, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(pid, &set)?)
 }
 
+/// The CPUs that a thread may run on; `None` when there is none such.
+pub(crate) fn affinity_of(pid: u32) -> Option<CpuSet> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)?;
+    let allowed = rustix::thread::sched_getaffinity(Some(pid)).ok()?;
+    let largest = u32::try_from(rustix::thread::CpuSet::MAX_CPU).ok()?;
+    Some((0..largest).filter(|&cpu| allowed.is_set(cpu as usize)).map(CpuId).collect())
+}
+
+/// How the scheduler treats a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// `SCHED_OTHER`, `SCHED_FIFO` ...
+    pub(crate) policy: i32,
+    /// From 1 with a real-time policy.
+    pub(crate) priority: i32,
+    /// From -20 to 19 with another.
+    pub(crate) nice: i32,
+}
+
+/// How the scheduler treats a thread; `None` when there is none such.
+pub(crate) fn schedule_of(pid: u32) -> Option<Schedule> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call takes a number and gives one.
+    let policy = unsafe { libc::sched_getscheduler(pid) };
+    // SAFETY: `parameters` is live and writable.
+    if policy < 0 || unsafe { libc::sched_getparam(pid, &raw mut parameters) } != 0 {
+        return None;
+    }
+    let of = rustix::process::Pid::from_raw(pid);
+    let nice = rustix::process::getpriority_process(of).ok()?;
+    Some(Schedule { policy, priority: parameters.sched_priority, nice })
+}
+
+/// Has the scheduler treat a thread so.
+pub(crate) fn set_schedule(pid: u32, schedule: Schedule) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::system("set the policy of a NAPI thread", error);
+    let of = libc::pid_t::try_from(pid).map_err(|_| failed(io::ErrorKind::NotFound.into()))?;
+    let parameters = libc::sched_param { sched_priority: schedule.priority };
+    // SAFETY: `parameters` is live; the call takes two numbers beside it.
+    if unsafe { libc::sched_setscheduler(of, schedule.policy, &raw const parameters) } != 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    if schedule.priority == 0 {
+        let of = rustix::process::Pid::from_raw(of);
+        rustix::process::setpriority_process(of, schedule.nice)
+            .map_err(|errno| failed(errno.into()))?;
+    }
+    Ok(())
+}
+
 /// Makes a command end, by SIGKILL, with the thread that starts it, however that ends.
 pub fn end_with_this_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec it makes one system call and allocates nothing.

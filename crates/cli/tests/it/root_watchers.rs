@@ -26,12 +26,16 @@ fn watchers_without_descriptors_put_back_later() {
     let before = link(&place);
     lab.b(&SHORT).expect(0, &["changed"]);
     // The kernel says EMFILE to each open.
-    watchers(&place).into_iter().for_each(|watcher| limit_files(watcher, 3));
+    for watcher in watchers(&place) {
+        limit_files(watcher, 3);
+    }
     thread::sleep(PAST_THE_DEADLINE);
     let left = watchers(&place);
     assert_eq!(left.len(), 2, "none has given up");
     assert_ne!(link(&place), before, "the test does not test");
-    left.into_iter().for_each(|watcher| limit_files(watcher, 1024));
+    for watcher in left {
+        limit_files(watcher, 1024);
+    }
     wait_until("the values to go back", || link(&place) == before);
     wait_until("the watchers to end", || watchers(&place).is_empty());
     lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
@@ -59,7 +63,9 @@ fn full_inode_table_stops_neither_watchers_nor_restore() {
         if change == &SHORT {
             lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
         }
-        filler.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+        for file in filler {
+            std::fs::remove_file(file).unwrap();
+        }
     }
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }

@@ -31,6 +31,9 @@ pub fn confirm(
         store.remove(change.slot()).map_err(failed)?; // lets go of the lock
         return Err(ConfirmError::Nothing { interface: interface.to_owned() });
     };
+    if !kept.is_of_the_change(change) {
+        return Err(ConfirmError::Nothing { interface: interface.to_owned() });
+    }
     if kept.boot_id != context.boot_id {
         return Err(ConfirmError::OtherBoot { interface: interface.clone(), slot: change.slot() });
     }

@@ -193,10 +193,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
-        let found = State(steps::values(found).into_map());
+        let mut found = State(steps::values(found).into_map());
         if !planned.changes.is_empty() {
             self.note_written(&found);
         }
+        found.0.retain(|(_, place), _| !place.is_follower());
         Ok(Applied { changes: planned.changes, rounded, found, undo: self.checkpoint.clone() })
     }
 
@@ -372,6 +373,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
         let interface = &self.checkpoint.interface;
+        if !self.proven.contains(&knob) {
+            self.kernel.rewrite(interface, knob).inspect_err(|_| *writes_done += 1)?;
+        }
         Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)
     }
 

@@ -155,6 +155,9 @@ impl LinuxKernel {
             Some(libc::EIO) => Failure::refused(format!(
                 "interrupt {irq} is managed by the kernel, which alone places it ({error})"
             )),
+            Some(libc::ENOSPC) => Failure::refused(format!(
+                "CPU {cpus} has no free interrupt vector: take another CPU ({error})"
+            )),
             _ => error.into(),
         })
     }
