@@ -45,6 +45,49 @@ fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
     assert_ne!(changed, before);
 }
 
+/// A driver that starts with values which it does not take (`sfc`: unequal delays on shared channels).
+#[test]
+fn knob_whose_present_value_is_refused_stays() {
+    let mut world = World::new(FakeInterface::old(1));
+    let before = world.kernel.state("eth0");
+    world.kernel.fault(Knob::RxUsecs, Fault::RefusePresent);
+    let error = world.apply("rx-usecs=0us").unwrap_err();
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{}", full(&error));
+    assert_eq!(world.kernel.state("eth0"), before);
+    assert!(world.kernel.written().is_empty(), "not even once: {:?}", world.kernel.written());
+    assert!(world.store.is_clear());
+}
+
+/// What another has begun since is neither put back nor confirmed in its place.
+#[test]
+fn another_change_than_the_listed_one_is_left() {
+    let mut world = World::new(FakeInterface::old(1));
+    let listed = world.apply("mtu=9000").unwrap().undo;
+    world.store.claim(slot(), "eth0").unwrap();
+    await_confirmation(&mut world.store, &listed, Nanos::from_s(10)).unwrap();
+    let changed = world.kernel.state("eth0");
+    let stale = Checkpoint { created_unix_ms: listed.created_unix_ms - 1, ..listed };
+    let restored = restore(&mut world.kernel, &mut world.store, &context(), &stale);
+    assert_eq!(restored, Ok(Restored::NothingToDo));
+    assert_eq!(world.kernel.state("eth0"), changed);
+    check_confirm(&mut world, &stale, 9, "eth0: no change waits to be confirmed");
+    assert!(world.store.kept("eth0").is_some());
+}
+
+#[test]
+fn moderation_resets_its_delays() {
+    for (knob, delay) in [
+        (Knob::AdaptiveRx, Knob::RxUsecs),
+        (Knob::AdaptiveTx, Knob::TxFrames),
+        (Knob::CqeModeRx, Knob::RxFrames),
+        (Knob::CqeModeTx, Knob::TxUsecs),
+        (Knob::RxRing, Knob::SmpAffinity),
+        (Knob::Mtu, Knob::SmpAffinity),
+    ] {
+        assert!(knob.spec().resets.contains(&delay), "{knob}");
+    }
+}
+
 #[test]
 fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
     let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());

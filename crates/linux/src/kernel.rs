@@ -257,11 +257,28 @@ fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError
     })
 }
 
+/// Most memory that one knob may have the kernel take for all queues of an interface, bytes.
+const MEMORY_MOST: u64 = 1 << 30;
+/// Memory of `pfifo_fast` for each packet of its length: a pointer in each of three bands.
+const PFIFO_FAST_BYTES: u64 = 24;
+/// Memory of RPS for each flow (`struct rps_dev_flow`).
+const RPS_FLOW_BYTES: u64 = 16;
+const RPS_FLOW_CNT: &str = "rps_flow_cnt";
+
+/// The largest number of which each queue takes so many bytes.
+fn of_queues(queues: u32, bytes: u64) -> Limits {
+    Limits { min: None, max: Some(MEMORY_MOST / bytes / u64::from(queues.max(1))) }
+}
+
 fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
     Ok(match source_of(knob) {
         Source::Mtu => {
             let (min, max) = reading.link()?.mtu_range;
             Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
+        }
+        Source::Txqueuelen => of_queues(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
+        Source::Queue(file) if file.name == RPS_FLOW_CNT => {
+            of_queues(reading.link()?.rx_queues, RPS_FLOW_BYTES)
         }
         Source::Number(number) => {
             let max = match number.max {
@@ -489,6 +506,14 @@ mod tests {
             let error = kernel.read(name, Knob::Mtu).unwrap_err();
             assert_eq!((error.kind, error.knob), (KernelErrorKind::NoInterface, None), "{error}");
         }
+    }
+
+    #[test]
+    fn memory_of_all_queues_is_bounded() {
+        assert_eq!(of_queues(1, PFIFO_FAST_BYTES).max, Some(44_739_242));
+        assert_eq!(of_queues(128, PFIFO_FAST_BYTES).max, Some(349_525));
+        assert_eq!(of_queues(128, RPS_FLOW_BYTES).max, Some(1 << 19));
+        assert_eq!(of_queues(0, RPS_FLOW_BYTES).max, Some(1 << 26));
     }
 
     /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.

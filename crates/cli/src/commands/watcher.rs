@@ -167,6 +167,8 @@ impl Args {
         let maker =
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };
+        // From now on its deletion is noticed, so that nobody waits for an interface that is no more.
+        let _gone_already = kernel.device(&self.interface);
         let change = Checkpoint::new(&maker, &self.interface, device);
         let maker = if self.is_late {
             Maker::of_start(self.pid, self.pid_start)

@@ -54,6 +54,7 @@ mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
 mod root_watchers;
+mod root_whole;
 mod search;
 mod shards;
 mod shared_report;

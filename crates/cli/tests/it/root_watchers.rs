@@ -101,7 +101,9 @@ fn state_folder_that_is_gone_still_goes_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = link(&place);
-    lab.b(&SHORT).expect(0, &["changed"]);
+    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
+    // Both have seen it.
+    thread::sleep(Duration::from_secs(2));
     let folder = place.path("state/lab-up/checkpoints");
     std::fs::rename(&folder, place.path("elsewhere")).unwrap();
     wait_until("the values to go back", || link(&place) == before);

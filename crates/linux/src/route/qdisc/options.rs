@@ -445,6 +445,29 @@ mod tests {
         put(&mut options, uapi::TCA_NETEM_REORDER, &[1, 0, 0, 0, 0, 0, 0, 0]);
         assert!(decode("netem", &options).unwrap().is_opaque());
         assert!(decode("cake", &[1, 2, 3]).unwrap().is_opaque());
+        // Attributes that latput does not know, unless they hold what a new discipline has.
+        let with = |text: &str, attribute: u16, payload: &[u8]| {
+            let qdisc: Qdisc = text.parse().unwrap();
+            let mut options = encode(&qdisc).unwrap().unwrap_or_default();
+            put(&mut options, attribute, payload);
+            decode(qdisc.kind(), &options).unwrap().is_opaque()
+        };
+        let weights: Vec<u8> = FQ_WEIGHTS.iter().flat_map(|weight| weight.to_ne_bytes()).collect();
+        assert!(!with("fq", uapi::TCA_FQ_WEIGHTS, &weights));
+        assert!(with("fq", uapi::TCA_FQ_WEIGHTS, &[1; 12]));
+        assert!(!with("fq", uapi::TCA_FQ_PRIOMAP, &fq_priomap()));
+        assert!(with("fq", uapi::TCA_FQ_PRIOMAP, &[2; 20]));
+        let selector = uapi::TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR;
+        assert!(!with("fq_codel", selector, &[0]) && with("fq_codel", selector, &[1]));
+        assert!(!with("codel", 99, &[0; 4]) && with("codel", 99, &[0, 1]));
+        // struct tc_ratespec: linklayer at 1, overhead at 2.
+        let tbf = |at: usize, byte: u8| {
+            let qdisc: Qdisc = "tbf rate=100Mbps burst=32000 limit=64000".parse().unwrap();
+            let mut options = encode(&qdisc).unwrap().unwrap();
+            options[4 + at] = byte;
+            decode("tbf", &options).unwrap().is_opaque()
+        };
+        assert!(!tbf(1, 1) && tbf(1, 2) && tbf(2, 24) && tbf(6, 64) && tbf(13, 2) && tbf(14, 4));
         assert!(encode(&Qdisc::of_kind("cake")).is_err());
     }
 
