@@ -201,7 +201,7 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     };
     // Some readers end a line, and a comment with it, at more characters than the control characters (YAML 1.1: U+2028).
     let is_printable = |c: &char| matches!(c, ' '..='~');
-    let origin: String = origin.chars().map(|c| if is_printable(&c) { c } else { '?' }).collect();
+    let origin: String = origin.chars().map(|c| if is_printable(&c) { c } else { ' ' }).collect();
     let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
     Exported { text, file, elsewhere, is_empty: words.is_empty() }
 }

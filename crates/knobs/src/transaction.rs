@@ -9,7 +9,7 @@ mod outcome;
 mod session;
 mod steps;
 
-pub use confirm::{ConfirmError, await_confirmation, confirm};
+pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
     Standing,
@@ -180,11 +180,11 @@ pub fn restore(
         forget(store, checkpoint)?;
         return Ok(Restored::NothingToDo);
     };
+    check_origin(kernel, context, &kept)?;
     if !kept.is_of_the_change(checkpoint) {
         // That one has ended, and somebody else's has begun: its lock ends with the store.
         return Ok(Restored::NothingToDo);
     }
-    check_origin(kernel, context, &kept)?;
     let is_namespace_gone = kept.is_of_namespace(context).is_none() && !kept.device.is_hardware();
     if !kept.holds_host_knobs() {
         return finish(kernel, store, &kept, is_namespace_gone);
