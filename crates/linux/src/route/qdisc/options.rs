@@ -291,7 +291,12 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
         let attribute = attribute?;
         is_opaque |= !matches!(
             attribute.kind,
-            uapi::TCA_TBF_PARMS | uapi::TCA_TBF_RATE64 | uapi::TCA_TBF_PRATE64 | uapi::TCA_TBF_PAD
+            uapi::TCA_TBF_PARMS
+                | uapi::TCA_TBF_BURST
+                | uapi::TCA_TBF_PBURST
+                | uapi::TCA_TBF_RATE64
+                | uapi::TCA_TBF_PRATE64
+                | uapi::TCA_TBF_PAD
         ) && !is_default("tbf", attribute);
     }
     let wide = |kind| -> Result<Option<u64>, Malformed> {
