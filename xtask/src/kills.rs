@@ -9,7 +9,7 @@ mod faults;
 pub mod pair;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -92,17 +92,20 @@ pub struct Options {
     /// No kills: every pair of knobs with each of their values, there and back.
     #[arg(long)]
     pairs: bool,
+    /// The latput to kill, in the place of a release build.
+    #[arg(long, value_name = "FILE")]
+    pub latput: Option<PathBuf>,
 }
 
 impl Options {
     /// The same of faults.
     pub const fn sample_of_faults() -> Self {
-        Self { kills: 60, faults: true, ..Self::sample() }
+        Self { kills: 60, seed: 7, jobs: 8, faults: true, pairs: false, latput: None }
     }
 
     /// What CI has time for.
     pub const fn sample() -> Self {
-        Self { kills: 250, seed: 7, jobs: 8, faults: false, pairs: false }
+        Self { kills: 250, seed: 7, jobs: 8, faults: false, pairs: false, latput: None }
     }
 }
 
