@@ -25,12 +25,12 @@ use crate::process;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
-    locks: BTreeMap<Slot, Claim>,
+    locks: BTreeMap<Slot, SlotClaim>,
 }
 
 /// The right to act on an interface.
 #[derive(Debug)]
-enum Claim {
+enum SlotClaim {
     /// Its lock is held.
     Locked(#[expect(dead_code, reason = "it is held")] FileLock),
     /// No lock can be made, by anybody.
@@ -109,19 +109,19 @@ impl FileCheckpoints {
         Ok(Some(checkpoint))
     }
 
-    fn lock(&self, slot: Slot, interface: &str) -> Result<Claim, StoreError> {
+    fn lock(&self, slot: Slot, interface: &str) -> Result<SlotClaim, StoreError> {
         let taken =
             FileLock::take(&self.file(slot, "lock")).map_err(|error| file_error(error, "lock"))?;
-        taken.map(Claim::Locked).map_err(|holder| locked(interface, &holder))
+        taken.map(SlotClaim::Locked).map_err(|holder| locked(interface, &holder))
     }
 
     /// The same where going back matters more than the lock.
-    fn lock_if_possible(&self, slot: Slot, interface: &str) -> Result<Claim, StoreError> {
+    fn lock_if_possible(&self, slot: Slot, interface: &str) -> Result<SlotClaim, StoreError> {
         // What cannot be made is not there, or will be told when its file cannot be made either.
         let _made = self.make_folder();
         match FileLock::take(&self.file(slot, "lock")) {
-            Ok(taken) => taken.map(Claim::Locked).map_err(|holder| locked(interface, &holder)),
-            Err(error) if error.errno.is_some_and(is_lasting) => Ok(Claim::Unlockable),
+            Ok(taken) => taken.map(SlotClaim::Locked).map_err(|holder| locked(interface, &holder)),
+            Err(error) if error.errno.is_some_and(is_lasting) => Ok(SlotClaim::Unlockable),
             Err(error) => Err(file_error(error, "lock")),
         }
     }

@@ -152,7 +152,7 @@ pub(crate) fn affinity_of(pid: u32) -> Option<CpuSet> {
 
 /// How the scheduler treats a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Schedule {
+pub(crate) struct ThreadSchedule {
     /// `SCHED_OTHER`, `SCHED_FIFO` ...
     pub(crate) policy: i32,
     /// From 1 with a real-time policy.
@@ -162,7 +162,7 @@ pub(crate) struct Schedule {
 }
 
 /// How the scheduler treats a thread; `None` when there is none such.
-pub(crate) fn schedule_of(pid: u32) -> Option<Schedule> {
+pub(crate) fn schedule_of(pid: u32) -> Option<ThreadSchedule> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call takes a number and gives one.
@@ -173,11 +173,11 @@ pub(crate) fn schedule_of(pid: u32) -> Option<Schedule> {
     }
     let of = rustix::process::Pid::from_raw(pid);
     let nice = rustix::process::getpriority_process(of).ok()?;
-    Some(Schedule { policy, priority: parameters.sched_priority, nice })
+    Some(ThreadSchedule { policy, priority: parameters.sched_priority, nice })
 }
 
 /// Has the scheduler treat a thread so.
-pub(crate) fn set_schedule(pid: u32, schedule: Schedule) -> Result<(), Error> {
+pub(crate) fn set_schedule(pid: u32, schedule: ThreadSchedule) -> Result<(), Error> {
     let failed = |error: io::Error| Error::system("set the policy of a NAPI thread", error);
     let of = libc::pid_t::try_from(pid).map_err(|_| failed(io::ErrorKind::NotFound.into()))?;
     let parameters = libc::sched_param { sched_priority: schedule.priority };

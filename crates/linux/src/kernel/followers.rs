@@ -14,7 +14,7 @@ use super::LinuxKernel;
 use super::failure::Failure;
 use super::read::{Reading, Values};
 use super::source::{Source, source_of};
-use crate::process::{self, Schedule};
+use crate::process::{self, ThreadSchedule};
 use crate::route::Link;
 
 /// Thousands in the number that stands for a policy with its priority.
@@ -166,19 +166,19 @@ fn ipv6_mtu(name: &str) -> String {
     format!("sys/net/ipv6/conf/{name}/mtu")
 }
 
-fn number_of(schedule: Schedule) -> u64 {
-    let Schedule { policy, priority, nice } = schedule;
+fn number_of(schedule: ThreadSchedule) -> u64 {
+    let ThreadSchedule { policy, priority, nice } = schedule;
     let level = if priority > 0 { priority } else { nice + NICE_ZERO };
     u64::try_from(policy).unwrap_or(0) * POLICY + u64::try_from(level).unwrap_or(0)
 }
 
-fn schedule(number: u64) -> Result<Schedule, Failure> {
+fn schedule(number: u64) -> Result<ThreadSchedule, Failure> {
     let narrow =
         |number: u64| i32::try_from(number).map_err(|_| Failure::refused("no such policy"));
     let (policy, level) = (narrow(number / POLICY)?, narrow(number % POLICY)?);
     Ok(match policy {
-        libc::SCHED_FIFO | libc::SCHED_RR => Schedule { policy, priority: level, nice: 0 },
-        _ => Schedule { policy, priority: 0, nice: level - NICE_ZERO },
+        libc::SCHED_FIFO | libc::SCHED_RR => ThreadSchedule { policy, priority: level, nice: 0 },
+        _ => ThreadSchedule { policy, priority: 0, nice: level - NICE_ZERO },
     })
 }
 
@@ -196,7 +196,7 @@ mod tests {
             (libc::SCHED_RR, 99, 0),
             (libc::SCHED_BATCH, 0, 5),
         ] {
-            let wanted = Schedule { policy, priority, nice };
+            let wanted = ThreadSchedule { policy, priority, nice };
             assert_eq!(schedule(number_of(wanted)).unwrap(), wanted);
         }
         assert!(schedule(u64::MAX).is_err());
