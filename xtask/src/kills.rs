@@ -3,12 +3,13 @@
 //! `ip`, `ethtool`, `tc`, sysfs and raw netlink say what is there, never latput. Who is killed: the maker of a change, what
 //! watches it, a restore, a confirmation, the daemon, an agent, a controller, its broker. Moments are uniform over time, or a system
 //! call by its number. After `latput restore` every value is as before, unless the change was committed: then
-//! making it again changes nothing.
+//! making it again changes nothing. `--faults` has system calls fail in the place of kills.
 
+mod faults;
 pub mod pair;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +29,10 @@ const BASELINES: &[&str] = &[
      echo 2 > /sys/class/net/v0/queues/rx-0/rps_cpus; echo 64 > /sys/class/net/v0/queues/rx-1/rps_flow_cnt",
     "echo 1 > /sys/class/net/v0/threaded; echo 1 > /sys/class/net/v0/queues/tx-0/xps_cpus",
     "ethtool -K v0 gro off rx-gro-list on",
+    "ip link set v0 mtu 9000; ip link add m0 link v0 type macvlan; echo 4000 > /proc/sys/net/ipv6/conf/v0/mtu",
+    "tc qdisc add dev v0 root handle 1: mq; \
+     tc qdisc add dev v0 parent 1:2 handle 12: tbf rate 100mbit burst 32k limit 64k",
+    "ethtool -K v0 sg off; echo 1 > /sys/class/net/v0/threaded",
 ];
 
 /// Every knob that a veth has, each with two values.
@@ -81,15 +86,26 @@ pub struct Options {
     /// How many at a time, each on a pair of interfaces of its own. A kill mostly waits.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
+    /// Faults in the place of kills.
+    #[arg(long)]
+    faults: bool,
     /// No kills: every pair of knobs with each of their values, there and back.
     #[arg(long)]
     pairs: bool,
+    /// The latput to kill, in the place of a release build.
+    #[arg(long, value_name = "FILE")]
+    pub latput: Option<PathBuf>,
 }
 
 impl Options {
+    /// The same of faults.
+    pub const fn sample_of_faults() -> Self {
+        Self { kills: 60, seed: 7, jobs: 8, faults: true, pairs: false, latput: None }
+    }
+
     /// What CI has time for.
     pub const fn sample() -> Self {
-        Self { kills: 250, seed: 7, jobs: 8, pairs: false }
+        Self { kills: 250, seed: 7, jobs: 8, faults: false, pairs: false, latput: None }
     }
 }
 
@@ -106,6 +122,10 @@ enum Victim {
     Controller,
     Broker,
     Agent,
+    /// A set and its watchers.
+    SetFault,
+    RestoreFault,
+    ConfirmFault,
 }
 
 /// Of a hundred kills, who.
@@ -121,6 +141,10 @@ const SHARES: &[(Victim, usize)] = &[
     (Victim::Broker, 2),
     (Victim::Agent, 2),
 ];
+
+/// The same of a hundred faults.
+const FAULT_SHARES: &[(Victim, usize)] =
+    &[(Victim::SetFault, 60), (Victim::RestoreFault, 25), (Victim::ConfirmFault, 15)];
 
 /// What came of the kills of one kind of victim.
 #[derive(Clone, Copy, Debug)]
@@ -199,11 +223,15 @@ fn kill_all(
         if has_failed.load(Ordering::Relaxed) {
             break;
         }
-        let case = Case::draw(&mut rng);
+        let case = Case::draw(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
         let count = counts.entry(case.victim).or_default();
-        bench
-            .kill_one(&case, &mut rng, count)
-            .with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+        let ended = if options.faults {
+            count.kills += 1;
+            bench.fault_one(&case, &mut rng, count)
+        } else {
+            bench.kill_one(&case, &mut rng, count)
+        };
+        ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
     }
     Ok(counts)
 }
@@ -230,10 +258,10 @@ struct Case {
 }
 
 impl Case {
-    fn draw(rng: &mut Rng) -> Self {
+    fn draw(rng: &mut Rng, shares: &[(Victim, usize)]) -> Self {
         let mut left = rng.below(100);
         let mut victim = Victim::Set;
-        for (who, share) in SHARES {
+        for (who, share) in shares {
             victim = *who;
             if left < *share {
                 break;
@@ -323,6 +351,9 @@ impl Bench {
             }
             Victim::Controller | Victim::Broker | Victim::Agent => {
                 self.kill_run(case.victim, rng)?;
+            }
+            Victim::SetFault | Victim::RestoreFault | Victim::ConfirmFault => {
+                anyhow::bail!("a fault is no kill")
             }
         }
         count.in_the_middle += u64::from(self.pair.has_checkpoint());

@@ -119,8 +119,10 @@ fn main() -> ExitCode {
             scale_bench::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
-        Task::BenchKills(options) => workspace
-            .build_latput()
+        Task::BenchKills(options) => options
+            .latput
+            .clone()
+            .map_or_else(|| workspace.build_latput(), Ok)
             .and_then(|latput| kills::run(&workspace, &latput, &options))
             .map(|()| ExitCode::SUCCESS),
         Task::BenchLive(options) => live::run(&workspace, &options).map(|()| ExitCode::SUCCESS),

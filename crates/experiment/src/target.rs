@@ -242,10 +242,10 @@ fn ssh(text: &str) -> Result<Reach, &'static str> {
                 .ok_or("its port is no number from 1 to 65535")
         })
         .transpose()?;
-    // What begins with `-` would be an option of ssh.
-    let is_bad = |text: &str| {
-        text.is_empty() || text.starts_with('-') || text.contains([' ', '/', '\'', '"'])
-    };
+    // What begins with `-` would be an option of ssh, and a shell runs ssh's `ProxyCommand` with the name in it.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:%-".contains(c);
+    let is_bad =
+        |text: &str| text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain);
     if is_bad(host) || user.is_some_and(is_bad) {
         return Err("it names no host");
     }
@@ -349,6 +349,12 @@ mod tests {
             ("ssh://", "names no host"),
             ("ssh://-oProxyCommand=x", "names no host"),
             ("ssh://a b", "names no host"),
+            ("ssh://`id`", "names no host"),
+            ("ssh://$(id)", "names no host"),
+            ("ssh://a;id", "names no host"),
+            ("ssh://a|id", "names no host"),
+            ("ssh://$USER@a", "names no host"),
+            ("ssh://a\u{2028}b", "names no host"),
             ("ssh://@host", "names no host"),
             ("ssh://host:0", "port"),
             ("ssh://host:99999", "port"),

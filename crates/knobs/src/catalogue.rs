@@ -86,23 +86,23 @@ knobs! {
     RxJumboRing = "rx-jumbo-ring", RINGS, "256": ring(),
     /// size of a receive buffer
     RxBufLen = "rx-buf-len", RINGS, "2048":
-        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_OPEN).group(Group::Queues),
     /// size of a completion queue entry
     CqeSize = "cqe-size", RINGS, "64":
-        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_OPEN).group(Group::Queues),
     /// push descriptors to the NIC instead of letting it fetch them
-    TxPush = "tx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
+    TxPush = "tx-push", RINGS, "off": switch().disruptive(PER_OPEN).group(Group::Queues),
     /// the same for receive descriptors
-    RxPush = "rx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
+    RxPush = "rx-push", RINGS, "off": switch().disruptive(PER_OPEN).group(Group::Queues),
     /// how much of a packet may be pushed with its descriptor
     TxPushBufLen = "tx-push-buf-len", RINGS, "96":
-        count(BYTE, MANY).disruptive(PER_NAPI).group(Group::Queues),
+        count(BYTE, MANY).disruptive(PER_OPEN).group(Group::Queues),
     // IPv4 would allow 68, but below 1280 (RFC 8200, section 5) the kernel removes the interface's IPv6
     // addresses, and no checkpoint brings those back. The largest is the loopback interface's; IFLA_MAX_MTU
     // of others is less. Many drivers close and open their queues for a new MTU.
     /// largest packet of the interface
     Mtu = "mtu", "rtnetlink IFLA_MTU", "1500":
-        count(BYTE, 65_536).min(1280).disruptive(PER_NAPI).group(Group::Link),
+        count(BYTE, 65_536).min(1280).disruptive(PER_OPEN).group(Group::Link),
     /// negotiate flow control (802.3x) with the other end
     PauseAutoneg = "pause-autoneg", PAUSE, "on": link_switch().negotiated(),
     /// obey PAUSE frames of the other end
@@ -117,7 +117,7 @@ knobs! {
     EeeTxLpiTimer = "eee-tx-lpi-timer", EEE, "20us":
         time("us", SECOND_US)
             .rounding(Rounding::Quarter)
-            .disruptive(PER_NAPI)
+            .disruptive(PER_OPEN)
             .group(Group::Link)
             .negotiated(),
     /// the NIC checks checksums of received packets
@@ -213,10 +213,15 @@ knobs! {
     /// packets that a CPU's backlog holds before it drops
     NetdevMaxBacklog = "netdev-max-backlog", "sysctl net.core.netdev_max_backlog", "1000":
         count("packet", 10_000_000).host_wide(),
+    // mlx5 writes its own delays when one of these four toggles (`mlx5e_reset_rx_moderation`).
     /// the driver moves the receive delay itself and overrules rx-usecs
-    AdaptiveRx = "adaptive-rx", COALESCE, "off": coalescing_switch(),
+    AdaptiveRx = "adaptive-rx", COALESCE, "off": coalescing_switch().resets(RX_DELAY),
     /// the driver moves the transmit delay itself and overrules tx-usecs
-    AdaptiveTx = "adaptive-tx", COALESCE, "off": coalescing_switch(),
+    AdaptiveTx = "adaptive-tx", COALESCE, "off": coalescing_switch().resets(TX_DELAY),
+    /// the receive timer starts anew with each completion
+    CqeModeRx = "cqe-mode-rx", COALESCE, "off": coalescing_switch().resets(RX_DELAY),
+    /// the transmit timer starts anew with each completion
+    CqeModeTx = "cqe-mode-tx", COALESCE, "off": coalescing_switch().resets(TX_DELAY),
     /// receive interrupt: delay; small values are modes of some drivers
     RxUsecs = "rx-usecs", COALESCE, "50us": coalescing_delay().overruled_by(Knob::AdaptiveRx),
     /// receive interrupt: packets that raise it at once
@@ -259,10 +264,6 @@ knobs! {
     TxFramesHigh = "tx-frames-high", COALESCE, "32": count("packet", MANY).coalescing(),
     /// how often the packet rate is sampled, while adaptive
     SampleInterval = "sample-interval", COALESCE, "1s": time("s", 3600).group(Group::Coalescing),
-    /// the receive timer starts anew with each completion
-    CqeModeRx = "cqe-mode-rx", COALESCE, "off": coalescing_switch(),
-    /// the transmit timer starts anew with each completion
-    CqeModeTx = "cqe-mode-tx", COALESCE, "off": coalescing_switch(),
     /// most bytes of an aggregate of sent packets
     TxAggrMaxBytes = "tx-aggr-max-bytes", COALESCE, "4096": count(BYTE, MANY).coalescing(),
     /// most packets of an aggregate of sent packets
@@ -300,9 +301,24 @@ const COALESCE: &str = "ethtool netlink COALESCE";
 const PAUSE: &str = "ethtool netlink PAUSE";
 const EEE: &str = "ethtool netlink EEE";
 
+/// The values that some drivers set anew when the way of moderating changes.
+const RX_DELAY: &[Knob] = &[Knob::RxUsecs, Knob::RxFrames];
+const TX_DELAY: &[Knob] = &[Knob::TxUsecs, Knob::TxFrames];
+
 /// The values that belong to a NAPI instance, and so are lost with it.
 const PER_NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
+
+/// The values that are lost where a driver closes and opens its queues: it makes the NAPIs anew and asks for its
+/// interrupts again.
+const PER_OPEN: &[Knob] = &[
+    Knob::SmpAffinity,
+    Knob::XpsCpus,
+    Knob::Threaded,
+    Knob::NapiDeferHardIrqs,
+    Knob::GroFlushTimeout,
+    Knob::IrqSuspendTimeout,
+];
 
 /// The values that belong to a queue or its interrupt: another number of channels makes new ones.
 const PER_QUEUE: &[Knob] = &[
@@ -362,13 +378,13 @@ const fn channels() -> KnobSpec {
 const fn ring() -> KnobSpec {
     count("descriptor", MANY)
         .rounding(Rounding::PowerOfTwo)
-        .disruptive(PER_NAPI)
+        .disruptive(PER_OPEN)
         .named(Named::Max)
         .group(Group::Queues)
 }
 
 const fn link_switch() -> KnobSpec {
-    switch().disruptive(PER_NAPI).group(Group::Link)
+    switch().disruptive(PER_OPEN).group(Group::Link)
 }
 
 const fn offload() -> KnobSpec {
@@ -417,7 +433,7 @@ impl KnobSpec {
 
     const fn resets_link(mut self) -> Self {
         self.resets_link = true;
-        self.resets(PER_NAPI)
+        self.resets(PER_OPEN)
     }
 
     const fn disruptive(mut self, resets: &'static [Knob]) -> Self {

@@ -45,6 +45,26 @@ pub struct Maker {
     pub command: String,
     /// The name of who called sudo or logged in, or of the user; its number (`uid 7`) where it has no name.
     pub user: String,
+    /// Which run of the command, where several may wait on one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+impl Maker {
+    /// The same user by another command: `apply`, or `apply/RUN`.
+    pub fn with_command(self, command: &str) -> Self {
+        let (command, run) = match command.split_once('/') {
+            Some((command, run)) => (command, Some(run.to_owned())),
+            None => (command, None),
+        };
+        Self { command: command.to_owned(), run, ..self }
+    }
+
+    /// Whether it is what such a text names.
+    pub fn is_command(&self, command: &str) -> bool {
+        let named = Self::default().with_command(command);
+        (&named.command, &named.run) == (&self.command, &self.run)
+    }
 }
 
 /// How to put one interface back.
@@ -145,6 +165,18 @@ impl Checkpoint {
         maker(self) == maker(other) && self.boot_id == other.boot_id && self.slot() == other.slot()
     }
 
+    /// Whose change it is: `alice (latput set, process 77)`.
+    pub fn owner(&self) -> String {
+        let Self { by, pid, .. } = self;
+        match by {
+            Some(by) if !by.command.is_empty() => {
+                format!("{} (latput {}, process {pid})", by.user, by.command)
+            }
+            Some(by) => format!("{} (process {pid})", by.user),
+            None => format!("process {pid}"),
+        }
+    }
+
     /// Whether it was made in this boot and in the namespace of `context`; `None` if the namespace is gone,
     /// because another has its number.
     pub fn is_of_namespace(&self, context: &Context) -> Option<bool> {
@@ -213,6 +245,16 @@ pub trait CheckpointStore {
     /// change left. Claiming again from the same store is harmless. The name is for whoever is refused.
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
 
+    /// Like [`claim`](Self::claim), for whoever puts a change back: a lock that cannot be made, because the disk is
+    /// full, read-only or broken, must not keep a host from being put back. Nobody else can make it then either.
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        self.claim(slot, interface)
+    }
+
     /// Keeps `checkpoint` for its interface, which has been claimed.
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError>;
 
@@ -231,6 +273,14 @@ pub trait CheckpointStore {
 impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         (**self).claim(slot, interface)
+    }
+
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        (**self).claim_to_restore(slot, interface)
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -331,6 +381,22 @@ mod tests {
     }
 
     #[test]
+    fn maker_is_named_by_command_and_run() {
+        let alice = Maker { user: "alice".into(), ..Maker::default() };
+        let run = alice.clone().with_command("apply/1a");
+        assert!(run.is_command("apply/1a") && run.user == "alice");
+        for other in ["apply", "apply/1b", "set", "set/1a", ""] {
+            assert!(!run.is_command(other), "{other}");
+        }
+        let checkpoint = Checkpoint { by: Some(run), ..sample() };
+        assert_eq!(checkpoint.owner(), "alice (latput apply, process 7)");
+        let text = serde_json::to_string(&checkpoint).unwrap();
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
+        assert!(!serde_json::to_string(&sample()).unwrap().contains("\"run\""), "as before");
+        assert_eq!(Checkpoint { by: None, ..checkpoint }.owner(), "process 7");
+    }
+
+    #[test]
     fn what_is_not_a_checkpoint_of_this_schema_is_refused() {
         let text = serde_json::to_string(&sample()).unwrap();
         check_refused(&text.replace("\"schema\":2", "\"schema\":1"), "schema is 1");
@@ -386,7 +452,7 @@ mod tests {
             pid: 7,
             now_unix_ms: 1,
             link_resets: LinkResets::Allowed,
-            by: Maker { command: "set".into(), user: "uid 0".into() },
+            by: Maker { command: "set".into(), user: "uid 0".into(), run: None },
             undoes: None,
         };
         let mut checkpoint =

@@ -55,6 +55,8 @@ const NAME_BYTES_MAX: usize = 15;
 pub struct Target {
     interface: String,
     matched: Match,
+    /// The lines of a .link file that name it; `None`: as systemd does by default.
+    link_policies: Option<Vec<String>>,
 }
 
 /// How a configuration knows an interface before anybody has named it.
@@ -103,7 +105,10 @@ impl Target {
             return Err(TargetError::new("the interface name", interface, mend));
         }
         let (what, text, allowed) = match &matched {
-            Match::Name => return Ok(Self { interface: interface.to_owned(), matched }),
+            Match::Name => {
+                let interface = interface.to_owned();
+                return Ok(Self { interface, matched, link_policies: None });
+            }
             Match::Mac(mac) => ("the address", mac, ":"),
             Match::Path(path) => ("the path", path, ":._-"),
             Match::Driver(driver) => ("the driver", driver, "_-"),
@@ -111,7 +116,14 @@ impl Target {
         if !is_plain(text, allowed) {
             return Err(TargetError::new(what, text, "match the interface by its name"));
         }
-        Ok(Self { interface: interface.to_owned(), matched })
+        Ok(Self { interface: interface.to_owned(), matched, link_policies: None })
+    }
+
+    /// The same where the .link file that is in force now is known: its text, or `None` where there is none. A file
+    /// of ours takes its place, and must name the interface as that does.
+    pub fn in_place_of(self, link_file: Option<&str>) -> Self {
+        let policies = systemd::policies(link_file.unwrap_or_default());
+        Self { link_policies: Some(policies), ..self }
     }
 
     /// The interface.
@@ -188,7 +200,9 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::CloudInit => "#cloud-config\n",
         _ => "",
     };
-    let origin: String = origin.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // Some readers end a line, and a comment with it, at more characters than the control characters (YAML 1.1: U+2028).
+    let is_printable = |c: &char| matches!(c, ' '..='~');
+    let origin: String = origin.chars().map(|c| if is_printable(&c) { c } else { ' ' }).collect();
     let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
     Exported { text, file, elsewhere, is_empty: words.is_empty() }
 }

@@ -26,6 +26,23 @@ pub trait KernelRead {
         knobs.iter().map(|knob| self.read(interface, *knob)).collect()
     }
 
+    /// The values that a write of each of these knobs moves along ([`Place::is_follower`]), in ascending order of
+    /// place.
+    fn read_followers(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        let _ = interface;
+        knobs.iter().map(|_| Ok(Vec::new())).collect()
+    }
+
+    /// Whether the interface is up. While it is down, queues and NAPIs may be missing that come back with it.
+    fn is_up(&self, interface: &str) -> bool {
+        let _ = interface;
+        true
+    }
+
     /// Whether `knob` could be set here, and through what; decided without changing anything and without
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
@@ -80,6 +97,12 @@ pub trait KernelWrite: KernelRead {
         value: &Value,
     ) -> Result<(), KernelError>;
 
+    /// Writes the present values of a knob's table again, where that may tell that they could not be put back.
+    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        let _ = (interface, knob);
+        Ok(())
+    }
+
     /// Writes values of one knob in their order up to the first that fails, and adds those that did not to
     /// `done`.
     fn write_many(
@@ -108,6 +131,18 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         knobs: &[Knob],
     ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
         (**self).read_many(interface, knobs)
+    }
+
+    fn read_followers(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        (**self).read_followers(interface, knobs)
+    }
+
+    fn is_up(&self, interface: &str) -> bool {
+        (**self).is_up(interface)
     }
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
@@ -150,6 +185,10 @@ impl<K: KernelWrite + ?Sized> KernelWrite for &mut K {
         value: &Value,
     ) -> Result<(), KernelError> {
         (**self).write(interface, knob, place, value)
+    }
+
+    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        (**self).rewrite(interface, knob)
     }
 
     fn write_many(

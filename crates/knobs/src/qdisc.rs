@@ -221,8 +221,12 @@ impl Qdisc {
         if self.is_opaque || other.is_opaque {
             return self == other;
         }
-        if self.kind.is_empty() || other.kind.is_empty() || (self.is_default && other.is_default) {
+        // A wanted default may be any; one that was read is the one that the kernel attached then.
+        if self.kind.is_empty() || other.kind.is_empty() {
             return self.is_default && other.is_default;
+        }
+        if self.is_default && other.is_default {
+            return self.kind == other.kind;
         }
         // The kernel's own have handle 0.
         let handle = |one: &Self| if one.is_default { Some(0) } else { one.handle };
@@ -458,7 +462,7 @@ mod tests {
         check_same("fq_codel target=5ms", "fq_codel target=6ms", false);
         check_same("fq", "fq_codel", false);
         check_same("default", "default pfifo_fast", true);
-        check_same("default fq_codel", "default pfifo_fast", true);
+        check_same("default fq_codel", "default pfifo_fast", false);
         check_same("default", "fq_codel", false);
         check_same("fq_codel limit=5", "default fq_codel limit=5", true);
         check_same("fq_codel limit=5", "default fq_codel limit=6", false);

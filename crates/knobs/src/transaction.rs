@@ -10,7 +10,7 @@ mod outcome;
 mod session;
 mod steps;
 
-pub use confirm::{ConfirmError, await_confirmation, confirm};
+pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
     Standing,
@@ -175,19 +175,23 @@ pub fn restore(
     check_origin(kernel, context, checkpoint)?;
     let interface = &checkpoint.interface;
     let kept = store
-        .claim(checkpoint.slot(), interface)
+        .claim_to_restore(checkpoint.slot(), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
     let Some(kept) = kept else {
         forget(store, checkpoint)?;
         return Ok(Restored::NothingToDo);
     };
     check_origin(kernel, context, &kept)?;
+    if !kept.is_of_the_change(checkpoint) {
+        // That one has ended, and somebody else's has begun: its lock ends with the store.
+        return Ok(Restored::NothingToDo);
+    }
     let is_namespace_gone = kept.is_of_namespace(context).is_none() && !kept.device.is_hardware();
     if !kept.holds_host_knobs() {
         return finish(kernel, store, &kept, is_namespace_gone);
     }
     store
-        .claim(Slot::host(kept.namespace), interface)
+        .claim_to_restore(Slot::host(kept.namespace), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
     let ended = finish(kernel, store, &kept, is_namespace_gone);
     release_host(store, &kept)

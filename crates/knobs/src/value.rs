@@ -144,6 +144,38 @@ pub enum Place {
     Interrupt(u32),
     /// The NAPI instance that serves this receive queue.
     Napi(u32),
+    /// The interface of this number, which lies on this one or belongs to it: its MTU follows.
+    Linked(u32),
+    /// IPv6 on the interface.
+    Ipv6,
+    /// IPv6 on the interface of this number.
+    LinkedIpv6(u32),
+    /// The n-th of the features that a switch stands for, as it is wanted: the kernel may hold it back.
+    Wanted(u32),
+    /// The CPUs of the thread that polls for this receive queue.
+    Thread(u32),
+    /// Its scheduling: the policy's number times 1000, and the priority, or 20 more than the nice value.
+    ThreadPolicy(u32),
+}
+
+impl Place {
+    /// Whether nobody sets it: a write at another place of its knob moves it along, and going back writes it again.
+    pub const fn is_follower(self) -> bool {
+        match self {
+            Self::Device
+            | Self::Host
+            | Self::RxQueue(_)
+            | Self::TxQueue(_)
+            | Self::Interrupt(_)
+            | Self::Napi(_) => false,
+            Self::Linked(_)
+            | Self::Ipv6
+            | Self::LinkedIpv6(_)
+            | Self::Wanted(_)
+            | Self::Thread(_)
+            | Self::ThreadPolicy(_) => true,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -155,6 +187,12 @@ impl fmt::Display for Place {
             Self::TxQueue(queue) => f.pad(&format!("tx-{queue}")),
             Self::Interrupt(rank) => f.pad(&format!("interrupt {rank}")),
             Self::Napi(queue) => f.pad(&format!("napi of rx-{queue}")),
+            Self::Linked(index) => f.pad(&format!("interface {index}")),
+            Self::Ipv6 => f.pad("IPv6"),
+            Self::LinkedIpv6(index) => f.pad(&format!("IPv6 of interface {index}")),
+            Self::Wanted(nth) => f.pad(&format!("wanted {nth}")),
+            Self::Thread(queue) => f.pad(&format!("CPUs of the thread of rx-{queue}")),
+            Self::ThreadPolicy(queue) => f.pad(&format!("scheduling of the thread of rx-{queue}")),
         }
     }
 }

@@ -4,7 +4,7 @@ use latput_knobs::KernelRead as _;
 use latput_knobs::{
     Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, CheckpointStore, ConfirmError, Context,
     KernelErrorKind, KernelWrite, Knob, LinkResets, Place, Refusal, RestoreError, Restored,
-    Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm,
+    Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm, extend,
     parse_assignment, plan, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context, slot};
@@ -43,6 +43,65 @@ fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
     assert!(world.store.is_clear());
     assert_eq!(world.kernel.state("eth0"), changed);
     assert_ne!(changed, before);
+}
+
+/// A driver that starts with values which it does not take (`sfc`: unequal delays on shared channels).
+#[test]
+fn knob_whose_present_value_is_refused_stays() {
+    let mut world = World::new(FakeInterface::old(1));
+    let before = world.kernel.state("eth0");
+    world.kernel.fault(Knob::RxUsecs, Fault::RefusePresent);
+    let error = world.apply("rx-usecs=50us").unwrap_err();
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{}", full(&error));
+    assert_eq!(world.kernel.state("eth0"), before);
+    assert!(world.kernel.written().is_empty(), "not even once: {:?}", world.kernel.written());
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn waiting_change_gets_more_time_and_never_less() {
+    let mut world = World::new(FakeInterface::old(1));
+    let undo = world.apply("mtu=9000").unwrap().undo;
+    world.store.claim(slot(), "eth0").unwrap();
+    await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
+    let mut more = |now: u64, by: u64| {
+        let times = (Nanos::from_s(now), Nanos::from_s(by));
+        let ended = extend(&mut world.store, &context(), &undo, times);
+        ended.map(|()| world.store.kept("eth0").unwrap().confirm_by.unwrap())
+    };
+    assert_eq!(more(9, 20), Ok(Nanos::from_s(20)));
+    assert_eq!(more(9, 15), Ok(Nanos::from_s(20)));
+    assert!(matches!(more(20, 99), Err(ConfirmError::TooLate { .. })));
+}
+
+/// What another has begun since is neither put back nor confirmed in its place.
+#[test]
+fn another_change_than_the_listed_one_is_left() {
+    let mut world = World::new(FakeInterface::old(1));
+    let listed = world.apply("mtu=9000").unwrap().undo;
+    world.store.claim(slot(), "eth0").unwrap();
+    await_confirmation(&mut world.store, &listed, Nanos::from_s(10)).unwrap();
+    let changed = world.kernel.state("eth0");
+    let stale = Checkpoint { created_unix_ms: listed.created_unix_ms - 1, ..listed };
+    let restored = restore(&mut world.kernel, &mut world.store, &context(), &stale);
+    assert_eq!(restored, Ok(Restored::NothingToDo));
+    assert_eq!(world.kernel.state("eth0"), changed);
+    check_confirm(&mut world, &stale, 9, "eth0: no change waits to be confirmed");
+    assert!(world.store.kept("eth0").is_some());
+}
+
+#[test]
+fn moderation_resets_its_delays() {
+    for (knob, delay) in [
+        (Knob::AdaptiveRx, Knob::RxUsecs),
+        (Knob::AdaptiveTx, Knob::TxFrames),
+        (Knob::CqeModeRx, Knob::RxFrames),
+        (Knob::CqeModeTx, Knob::TxUsecs),
+        (Knob::RxRing, Knob::SmpAffinity),
+        (Knob::Mtu, Knob::SmpAffinity),
+    ] {
+        assert!(knob.spec().resets.contains(&delay), "{knob}");
+    }
 }
 
 #[test]

@@ -26,13 +26,27 @@ use crate::user;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
-    locks: BTreeMap<Slot, FileLock>,
+    locks: BTreeMap<Slot, SlotClaim>,
+}
+
+/// The right to act on an interface.
+#[derive(Debug)]
+enum SlotClaim {
+    /// Its lock is held.
+    Locked(#[expect(dead_code, reason = "it is held")] FileLock),
+    /// No lock can be made, by anybody.
+    Unlockable,
 }
 
 impl FileCheckpoints {
     /// A store in `folder`, which is made when the first interface is claimed.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), locks: BTreeMap::new() }
+    }
+
+    /// The folder that it is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The committed changes.
@@ -96,13 +110,26 @@ impl FileCheckpoints {
         Ok(Some(checkpoint))
     }
 
-    fn lock(&self, slot: Slot, interface: &str) -> Result<FileLock, StoreError> {
+    fn lock(&self, slot: Slot, interface: &str) -> Result<SlotClaim, StoreError> {
         let taken =
             FileLock::take(&self.file(slot, "lock")).map_err(|error| of_file(error, "lock"))?;
-        taken.map_err(|holder| StoreError::Locked {
-            interface: interface.to_owned(),
-            pid: holder.parse().unwrap_or(0),
-        })
+        taken.map(SlotClaim::Locked).map_err(|holder| locked(interface, &holder))
+    }
+
+    /// The same where going back matters more than the lock.
+    fn lock_if_possible(&self, slot: Slot, interface: &str) -> Result<SlotClaim, StoreError> {
+        // What cannot be made is not there, or will be told when its file cannot be made either.
+        let _made = self.make_folder();
+        match FileLock::take(&self.file(slot, "lock")) {
+            Ok(taken) => taken.map(SlotClaim::Locked).map_err(|holder| locked(interface, &holder)),
+            Err(error) if error.errno.is_some_and(is_lasting) => Ok(SlotClaim::Unlockable),
+            Err(error) => Err(of_file(error, "lock")),
+        }
+    }
+
+    fn make_folder(&self) -> Result<(), StoreError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| store_error(&self.folder, "create the folder of", &error))
     }
 
     /// Makes what was renamed or removed in the folder last.
@@ -117,16 +144,24 @@ impl CheckpointStore for FileCheckpoints {
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         let path = self.file(slot, "json");
         if !self.locks.contains_key(&slot) {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&self.folder)
-                .map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
+            self.make_folder()?;
             let lock = self.lock(slot, interface)?;
             self.locks.insert(slot, lock);
             files::remove_abandoned_parts(&self.folder);
         }
         self.read(&path)
+    }
+
+    fn claim_to_restore(
+        &mut self,
+        slot: Slot,
+        interface: &str,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        if !self.locks.contains_key(&slot) {
+            let claim = self.lock_if_possible(slot, interface)?;
+            self.locks.insert(slot, claim);
+        }
+        self.read(&self.file(slot, "json"))
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -215,9 +250,18 @@ pub fn context() -> Result<Context, Error> {
         pid: std::process::id(),
         now_unix_ms: process::unix_ms(),
         link_resets: LinkResets::Refused,
-        by: Maker { command: String::new(), user: user::caller() },
+        by: Maker { command: String::new(), user: user::caller(), run: None },
         undoes: None,
     })
+}
+
+fn locked(interface: &str, holder: &str) -> StoreError {
+    StoreError::Locked { interface: interface.to_owned(), pid: holder.parse().unwrap_or(0) }
+}
+
+/// Whether a file cannot be made for a reason that holds for everybody and does not end by itself.
+const fn is_lasting(errno: i32) -> bool {
+    matches!(errno, libc::ENOSPC | libc::EDQUOT | libc::EROFS | libc::EIO | libc::ENOENT)
 }
 
 #[cfg(test)]

@@ -16,7 +16,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<Checkpoint>, StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(store_error(path, "read", &error)),
     };
     let mut bytes = Vec::new();

@@ -53,15 +53,14 @@ impl Ethtool {
         Ok(features)
     }
 
-    /// Asks for features to be on or off, all in one request, and reads back what came of it: the
-    /// kernel accepts a request of which it fulfils only a part. Fails naming those that it ignored.
-    pub fn set_features(&self, interface: &str, wanted: &[(&str, bool)]) -> Result<(), Error> {
+    /// Asks for features to be on or off, whether or not they can come into force now.
+    pub fn want_features(&self, interface: &str, wanted: &[(&str, bool)]) -> Result<(), Error> {
         check_interface_name(interface)?;
         let names: Vec<String> = wanted.iter().map(|(name, on)| describe(name, *on)).collect();
         let what = format!("set {} on {interface}", names.join(", "));
         let request = self
             .0
-            .request(what.clone(), uapi::ETHTOOL_MSG_FEATURES_SET)
+            .request(what, uapi::ETHTOOL_MSG_FEATURES_SET)
             .nested(HEADER, |header| put_device(header, interface))
             .nested(uapi::ETHTOOL_A_FEATURES_WANTED, |bitset| {
                 put_nested(bitset, uapi::ETHTOOL_A_BITSET_BITS, |bits| {
@@ -73,6 +72,15 @@ impl Ethtool {
                 });
             });
         self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// Asks for features to be on or off, all in one request, and reads back what came of it: the
+    /// kernel accepts a request of which it fulfils only a part. Fails naming those that it ignored.
+    pub fn set_features(&self, interface: &str, wanted: &[(&str, bool)]) -> Result<(), Error> {
+        self.want_features(interface, wanted)?;
+        let names: Vec<String> = wanted.iter().map(|(name, on)| describe(name, *on)).collect();
+        let what = format!("set {} on {interface}", names.join(", "));
         let features = self.features(interface)?;
         let ignored: Vec<String> = wanted
             .iter()

@@ -3,6 +3,7 @@
 //! latput often runs as root in folders that others may write to. A name that is a symbolic link, a pipe or a
 //! device is never followed when it is written, and nothing is read without a bound.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -18,7 +19,7 @@ use crate::confine::file_user;
 pub const TEXT_BYTES_MOST: u64 = 16 << 20;
 
 /// Only the owner reads and writes.
-const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;
 /// Who else may do something with a file or a folder.
 const OTHERS: u32 = 0o077;
 /// Start and end of the name of a file that is not yet complete.
@@ -41,19 +42,23 @@ pub struct FileError {
     pub permission: bool,
     /// The operating system's words, where it has refused.
     pub(crate) cause: Option<String>,
+    /// The operating system's number for it.
+    pub(crate) errno: Option<i32>,
 }
 
 impl FileError {
-    fn new(path: &Path, problem: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), problem: problem.into(), permission: false, cause: None }
+    pub(crate) fn new(path: &Path, problem: impl Into<String>) -> Self {
+        let (path, problem) = (path.to_owned(), problem.into());
+        Self { path, problem, permission: false, cause: None, errno: None }
     }
 
-    fn io(path: &Path, doing: &str, error: impl Into<io::Error>) -> Self {
+    pub(crate) fn io(path: &Path, doing: &str, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let permission = error.kind() == io::ErrorKind::PermissionDenied;
+        let errno = error.raw_os_error();
         let cause = error.to_string();
         let problem = format!("cannot {doing}: {cause}");
-        Self { path: path.to_owned(), problem, permission, cause: Some(cause) }
+        Self { path: path.to_owned(), problem, permission, cause: Some(cause), errno }
     }
 }
 
@@ -68,12 +73,12 @@ pub fn check(path: &Path) -> Result<(), FileError> {
 /// The bytes go to a new file beside it, which then takes its name. Refused: a name that is something other than
 /// a regular file, and for root a folder where anybody may rename (writable by all, not sticky, not root's).
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    replace_with(path, bytes, 0o666, None)
+    replace_with(path, bytes, 0o666)
 }
 
 /// The same with a file that only its owner reads and writes.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    replace_with(path, bytes, PRIVATE, None)
+    replace_with(path, bytes, PRIVATE)
 }
 
 /// Who may do what with a file that is installed.
@@ -88,13 +93,6 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Of a file that is there.
-    pub fn of(path: &Path) -> Result<Self, FileError> {
-        let meta = fs::symlink_metadata(path);
-        let meta = meta.map_err(|error| FileError::io(path, "look at", error))?;
-        Ok(Self { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() })
-    }
-
     /// Of a file of whoever runs latput.
     pub fn ours(mode: u32) -> Self {
         let gid = rustix::process::getegid().as_raw();
@@ -102,54 +100,26 @@ impl Owner {
     }
 }
 
-/// Like [`replace`], with an owner and permissions whatever the umask. No folder between `root` and the file
-/// may be a symbolic link.
-pub fn install(root: &Path, path: &Path, bytes: &[u8], owner: Owner) -> Result<(), FileError> {
-    check_folders(root, path)?;
-    replace_with(path, bytes, PRIVATE, Some(owner))
-}
-
-/// Removes a regular file that was installed. No folder between `root` and the file may be a symbolic link.
-pub fn uninstall(root: &Path, path: &Path) -> Result<(), FileError> {
-    check_folders(root, path)?;
-    check_target(path)?;
-    remove(path).map_err(|error| FileError::io(path, "remove", error))?;
-    let folder = open_folder(path)?;
-    folder.sync_all().map_err(|error| FileError::io(path, "remove", error))
-}
-
-fn check_folders(root: &Path, path: &Path) -> Result<(), FileError> {
-    let below =
-        path.ancestors().skip(1).take_while(|folder| *folder != root && *folder != Path::new("/"));
-    for folder in below {
-        match fs::symlink_metadata(folder) {
-            Ok(meta) if meta.is_dir() => {}
-            Ok(_) => {
-                let problem = "not written below it, for it is no folder (or a symbolic link)";
-                return Err(FileError::new(folder, problem));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(FileError::io(folder, "look at", error)),
-        }
-    }
-    Ok(())
-}
-
-fn replace_with(
-    path: &Path,
-    bytes: &[u8],
-    mode: u32,
-    owner: Option<Owner>,
-) -> Result<(), FileError> {
+fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
     let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
     check_target(path)?;
     let folder = open_folder(path)?;
+    replace_in((&folder, name), path, bytes, (mode, None))
+}
+
+/// Replaces the file of this name in a folder; `path` is for messages.
+pub(crate) fn replace_in(
+    (folder, name): (&File, &OsStr),
+    path: &Path,
+    bytes: &[u8],
+    (mode, owner): (u32, Option<Owner>),
+) -> Result<(), FileError> {
     let failed = |error: rustix::io::Errno| FileError::io(path, "write", error);
     let (mut file, temporary) = loop {
         let (start, end) = PART;
         let temporary = format!("{start}{}-{:016x}{end}", getpid().as_raw_nonzero(), suffix());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        match openat(&folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)) {
+        match openat(folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)) {
             Ok(file) => break (File::from(file), temporary),
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
@@ -162,10 +132,10 @@ fn replace_with(
         .write_all(bytes)
         .and_then(|()| owner.map_or(Ok(()), |owner| give(&file, owner)))
         .and_then(|()| file.sync_all())
-        .and_then(|()| Ok(renameat(&folder, &temporary, &folder, name)?))
+        .and_then(|()| Ok(renameat(folder, &temporary, folder, name)?))
         .and_then(|()| folder.sync_all());
     written.map_err(|error| {
-        let _gone = unlinkat(&folder, &temporary, AtFlags::empty());
+        let _gone = unlinkat(folder, &temporary, AtFlags::empty());
         FileError::io(path, "write", error)
     })
 }
@@ -245,7 +215,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
     text_of(path, read(path, limit)?)
 }
 
-fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, FileError> {
+pub(crate) fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, FileError> {
     String::from_utf8(bytes)
         .map_err(|error| FileError::new(path, format!("it is no text: {}", error.utf8_error())))
 }
@@ -294,19 +264,6 @@ pub fn is_disk_full(path: &Path) -> bool {
     stat.is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) < ROOM)
 }
 
-/// Makes one folder that everybody may enter and only its owner may write to, unless it is there; durable when it
-/// returns.
-pub fn public_folder(path: &Path) -> Result<(), FileError> {
-    let failed = |error: io::Error| FileError::io(path, "make this folder", error);
-    match fs::create_dir(path) {
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .and_then(|()| sync_name(path))
-            .map_err(failed),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(failed(error)),
-    }
-}
-
 /// Has the disk keep the name of a folder that was made: without it a power cut takes the folder and the synced files
 /// in it (`fsync(2)`).
 fn sync_name(path: &Path) -> io::Result<()> {
@@ -336,15 +293,7 @@ impl FileLock {
         let failed = |error: io::Error| FileError::io(path, "lock", error);
         loop {
             check_target(path)?;
-            let opened = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(PRIVATE)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                .open(path);
-            let mut file = opened.map_err(failed)?;
+            let mut file = open_lock(path).map_err(failed)?;
             let meta = file.metadata().map_err(failed)?;
             check_owner(path, &meta)?;
             if meta.mode() & OTHERS != 0 {
@@ -376,6 +325,19 @@ impl Drop for FileLock {
         // While it is still locked: who opened it before sees that it is gone.
         let _gone = fs::remove_file(&self.path);
         let _unlocked = self.file.unlock();
+    }
+}
+
+/// Opens the file of a lock, and makes it. On a read-only file system one that is there does as well.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let made = options.clone().write(true).create(true).truncate(false).mode(PRIVATE).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            options.open(path).map_err(|_| error)
+        }
+        made => made,
     }
 }
 
@@ -426,6 +388,14 @@ fn open_folder(path: &Path) -> Result<File, FileError> {
     let failed = |error: io::Error| FileError::io(folder, "open this folder", error);
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
     let opened = opened.map_err(failed)?;
+    check_folder(path, &opened)?;
+    Ok(opened)
+}
+
+/// Refuses the folder of `path` where root would share it with everybody.
+pub(crate) fn check_folder(path: &Path, opened: &File) -> Result<(), FileError> {
+    let folder = folder_of(path);
+    let failed = |error: io::Error| FileError::io(folder, "open this folder", error);
     let meta = opened.metadata().map_err(failed)?;
     let is_shared = meta.mode() & WORLD_WRITABLE != 0 && meta.mode() & STICKY == 0;
     if is_shared && file_user() == 0 && meta.uid() != 0 {
@@ -433,7 +403,7 @@ fn open_folder(path: &Path) -> Result<File, FileError> {
                        folder, or `chmod o-w` (or +t) this one";
         return Err(FileError::new(folder, problem));
     }
-    Ok(opened)
+    Ok(())
 }
 
 fn folder_of(path: &Path) -> &Path {

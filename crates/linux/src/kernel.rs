@@ -8,6 +8,7 @@
 mod device;
 mod failure;
 mod features;
+mod followers;
 mod load_time;
 mod qdisc;
 mod read;
@@ -35,6 +36,7 @@ use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
+use crate::ethtool::parameters::Table;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::route::Route;
@@ -251,11 +253,28 @@ fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError
     })
 }
 
+/// Most memory that one knob may have the kernel take for all queues of an interface, bytes.
+const MEMORY_MOST: u64 = 1 << 30;
+/// Memory of `pfifo_fast` for each packet of its length: a pointer in each of three bands.
+const PFIFO_FAST_BYTES: u64 = 24;
+/// Memory of RPS for each flow (`struct rps_dev_flow`).
+const RPS_FLOW_BYTES: u64 = 16;
+const RPS_FLOW_CNT: &str = "rps_flow_cnt";
+
+/// The largest number of which each queue takes so many bytes.
+fn of_queues(queues: u32, bytes: u64) -> Limits {
+    Limits { min: None, max: Some(MEMORY_MOST / bytes / u64::from(queues.max(1))) }
+}
+
 fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
     Ok(match source_of(knob) {
         Source::Mtu => {
             let (min, max) = reading.link()?.mtu_range;
             Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
+        }
+        Source::Txqueuelen => of_queues(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
+        Source::Queue(file) if file.name == RPS_FLOW_CNT => {
+            of_queues(reading.link()?.rx_queues, RPS_FLOW_BYTES)
         }
         Source::Number(number) => {
             let max = match number.max {
@@ -304,6 +323,33 @@ impl KernelRead for LinuxKernel {
         knobs.iter().map(|knob| read_through(&reading, *knob)).collect()
     }
 
+    fn read_followers(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        let reading = Reading::of(self, interface);
+        let followers = |knob: &Knob| match self.followers_of(&reading, *knob) {
+            // The knob itself says that there is no interface, or no such knob.
+            Err(failure)
+                if matches!(
+                    failure.kind,
+                    KernelErrorKind::NoInterface | KernelErrorKind::Unsupported
+                ) =>
+            {
+                Ok(Values::new())
+            }
+            found => found.map_err(|failure| {
+                failure.into_error(interface, Some(*knob), "read what follows it".to_owned())
+            }),
+        };
+        knobs.iter().map(followers).collect()
+    }
+
+    fn is_up(&self, interface: &str) -> bool {
+        self.route.link(interface).is_ok_and(|link| link.is_up)
+    }
+
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.capability_through(&Reading::of(self, interface), knob)
     }
@@ -349,6 +395,21 @@ impl KernelWrite for LinuxKernel {
         value: &Value,
     ) -> Result<(), KernelError> {
         self.write_through(&Reading::of(self, interface), knob, place, value)
+    }
+
+    /// `sfc` starts with a delay of each direction that it refuses to take again: its channels are shared.
+    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        if !matches!(source_of(knob), Source::Number(number) if number.table == Table::Coalesce) {
+            return Ok(());
+        }
+        match self.ioctl.rewrite_coalescing(interface).map_err(Failure::from) {
+            // The old way of asking names more than some drivers can set; what they cannot, netlink will say.
+            Err(failure) if failure.kind == KernelErrorKind::Unsupported => Ok(()),
+            written => written.map_err(|failure| {
+                let what = "write the present values again, so that they could not be put back";
+                failure.into_error(interface, Some(knob), what.to_owned())
+            }),
+        }
     }
 
     /// Where a knob has many places (NAPIs, queues) one look at the interface serves all of them: writing
@@ -441,6 +502,14 @@ mod tests {
             let error = kernel.read(name, Knob::Mtu).unwrap_err();
             assert_eq!((error.kind, error.knob), (KernelErrorKind::NoInterface, None), "{error}");
         }
+    }
+
+    #[test]
+    fn memory_of_all_queues_is_bounded() {
+        assert_eq!(of_queues(1, PFIFO_FAST_BYTES).max, Some(44_739_242));
+        assert_eq!(of_queues(128, PFIFO_FAST_BYTES).max, Some(349_525));
+        assert_eq!(of_queues(128, RPS_FLOW_BYTES).max, Some(1 << 19));
+        assert_eq!(of_queues(0, RPS_FLOW_BYTES).max, Some(1 << 26));
     }
 
     /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.

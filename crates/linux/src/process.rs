@@ -98,6 +98,15 @@ pub(crate) fn cpu_time_of(pid: u32) -> Option<Nanos> {
     Some(Nanos::from_s(seconds) + Nanos::from_ns(u64::try_from(time.tv_nsec).ok()?))
 }
 
+/// When a process was started, in clock ticks since the boot (`proc_pid_stat(5)`): with its id it names one process
+/// of this boot. `None` when there is none such.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold blanks and parentheses.
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// The CPUs that are online.
 pub fn online_cpus() -> Result<CpuSet, Error> {
     cpu_list("/sys/devices/system/cpu/online")
@@ -154,6 +163,57 @@ pub(crate) fn set_affinity(pid: Option<u32>, cpus: &CpuSet) -> io::Result<()> {
         })
         .transpose()?;
     Ok(rustix::thread::sched_setaffinity(pid, &set)?)
+}
+
+/// The CPUs that a thread may run on; `None` when there is none such.
+pub(crate) fn affinity_of(pid: u32) -> Option<CpuSet> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)?;
+    let allowed = rustix::thread::sched_getaffinity(Some(pid)).ok()?;
+    let largest = u32::try_from(rustix::thread::CpuSet::MAX_CPU).ok()?;
+    Some((0..largest).filter(|&cpu| allowed.is_set(cpu as usize)).map(CpuId).collect())
+}
+
+/// How the scheduler treats a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadSchedule {
+    /// `SCHED_OTHER`, `SCHED_FIFO` ...
+    pub(crate) policy: i32,
+    /// From 1 with a real-time policy.
+    pub(crate) priority: i32,
+    /// From -20 to 19 with another.
+    pub(crate) nice: i32,
+}
+
+/// How the scheduler treats a thread; `None` when there is none such.
+pub(crate) fn schedule_of(pid: u32) -> Option<ThreadSchedule> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call takes a number and gives one.
+    let policy = unsafe { libc::sched_getscheduler(pid) };
+    // SAFETY: `parameters` is live and writable.
+    if policy < 0 || unsafe { libc::sched_getparam(pid, &raw mut parameters) } != 0 {
+        return None;
+    }
+    let of = rustix::process::Pid::from_raw(pid);
+    let nice = rustix::process::getpriority_process(of).ok()?;
+    Some(ThreadSchedule { policy, priority: parameters.sched_priority, nice })
+}
+
+/// Has the scheduler treat a thread so.
+pub(crate) fn set_schedule(pid: u32, schedule: ThreadSchedule) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::system("set the policy of a NAPI thread", error);
+    let of = libc::pid_t::try_from(pid).map_err(|_| failed(io::ErrorKind::NotFound.into()))?;
+    let parameters = libc::sched_param { sched_priority: schedule.priority };
+    // SAFETY: `parameters` is live; the call takes two numbers beside it.
+    if unsafe { libc::sched_setscheduler(of, schedule.policy, &raw const parameters) } != 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    if schedule.priority == 0 {
+        let of = rustix::process::Pid::from_raw(of);
+        rustix::process::setpriority_process(of, schedule.nice)
+            .map_err(|errno| failed(errno.into()))?;
+    }
+    Ok(())
 }
 
 /// Makes a command end, by SIGKILL, with the thread that starts it, however that ends.
@@ -289,6 +349,13 @@ mod tests {
         assert!(seen > before, "{seen} {before}");
         assert_eq!(cpu_time_of(0), None);
         assert_eq!(cpu_time_of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_has_a_start_and_a_missing_one_none() {
+        let ours = start_time(std::process::id()).unwrap();
+        assert!(ours >= start_time(1).unwrap() && ours > 0);
+        assert_eq!(start_time(u32::MAX), None);
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub struct Link {
     pub name: String,
     /// The kind of virtual interface (`veth`); `None` for hardware.
     pub kind: Option<String>,
+    /// The number of the interface of this namespace that it lies on.
+    pub lower: Option<u32>,
+    /// The number of the bridge, bond or team that it is a port of.
+    pub master: Option<u32>,
     /// Whether it is administratively up.
     pub is_up: bool,
     /// Whether it has carrier; `None` when the driver does not say.
@@ -346,9 +350,13 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
         is_up: u32::from_ne_bytes([f0, f1, f2, f3]) & IFF_UP != 0,
         ..Link::default()
     };
+    let mut is_lower_elsewhere = false;
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
+            uapi::IFLA_LINK => link.lower = Some(attribute.as_u32()?),
+            uapi::IFLA_LINK_NETNSID => is_lower_elsewhere = true,
+            uapi::IFLA_MASTER => link.master = Some(attribute.as_u32()?),
             uapi::IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
             uapi::IFLA_PERM_ADDRESS => link.permanent_address = hexadecimal(attribute.payload),
             uapi::IFLA_IFNAME => link.name = attribute.as_text().into_owned(),
@@ -369,6 +377,7 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
             _ => {}
         }
     }
+    link.lower = link.lower.filter(|lower| !is_lower_elsewhere && *lower != link.index);
     if link.name.is_empty() {
         return Err(malformed("an interface without a name"));
     }

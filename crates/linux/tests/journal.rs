@@ -18,7 +18,7 @@ fn change(index: u32) -> Checkpoint {
         pid: 1,
         now_unix_ms: 1,
         link_resets: LinkResets::Refused,
-        by: Maker { command: "set".to_owned(), user: "uid 0".to_owned() },
+        by: Maker { command: "set".to_owned(), user: "uid 0".to_owned(), run: None },
         undoes: None,
     };
     Checkpoint::new(&context, "eth0", Device { index, ..Device::default() })

@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
-use latput_knobs::{ApplyError, Restored, Session, Setting, State, StoreError, transaction};
+use latput_knobs::{
+    ApplyError, Checkpoint, Restored, Session, Setting, State, StoreError, transaction,
+};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::error::Error;
+
+/// The name of daemons in their checkpoints.
+const COMMAND: &str = "moderate";
 
 /// Access to the interface.
 #[derive(Debug)]
@@ -17,11 +22,11 @@ pub(crate) enum InterfaceHandle {
 }
 
 impl InterfaceHandle {
-    /// Claims the interface. What an earlier latput left unfinished, as after `kill -9`, is put back
+    /// Claims the interface. What an earlier daemon left unfinished, as after `kill -9`, is put back
     /// first.
     pub(crate) fn claim(folder: &Path, interface: &str) -> Result<Self, Error> {
         match open(folder, interface) {
-            Err(Error::Apply(ApplyError::Unfinished { checkpoint })) => {
+            Err(Error::Apply(ApplyError::Unfinished { checkpoint })) if is_ours(&checkpoint) => {
                 let mut store = FileCheckpoints::new(folder);
                 let origin = checkpoint::context()?;
                 let mut kernel = LinuxKernel::open()?;
@@ -69,7 +74,13 @@ impl InterfaceHandle {
 
 fn open(folder: &Path, interface: &str) -> Result<InterfaceHandle, Error> {
     let kernel = LinuxKernel::open()?;
-    let origin = checkpoint::context()?;
+    let mut origin = checkpoint::context()?;
+    origin.by = origin.by.with_command(COMMAND);
     let session = Session::open(kernel, FileCheckpoints::new(folder), &origin, interface)?;
     Ok(InterfaceHandle::Session(Box::new(session)))
+}
+
+/// Whether a checkpoint is of a daemon; earlier versions gave it no name.
+fn is_ours(checkpoint: &Checkpoint) -> bool {
+    checkpoint.by.as_ref().is_none_or(|by| by.command.is_empty() || by.is_command(COMMAND))
 }

@@ -41,6 +41,8 @@ pub enum Fault {
     Ignore,
     /// Numbers are rounded down to a multiple.
     Round(u64),
+    /// The present values are refused where they are written again.
+    RefusePresent,
     /// Reads fail.
     Unreadable(KernelErrorKind),
     /// It says that it cannot be set.
@@ -275,6 +277,13 @@ impl KernelRead for FakeKernel {
 }
 
 impl KernelWrite for FakeKernel {
+    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        match self.faults_of(knob).any(|fault| fault == Fault::RefusePresent) {
+            true => Err(error(interface, knob, "rewrite", KernelErrorKind::Refused)),
+            false => Ok(()),
+        }
+    }
+
     fn write(
         &mut self,
         interface: &str,
@@ -308,6 +317,7 @@ impl KernelWrite for FakeKernel {
                 Fault::Refuse(kind) => return Err(refuse(kind)),
                 Fault::Round(step) => taken = rounded(taken, step),
                 Fault::Ignore
+                | Fault::RefusePresent
                 | Fault::Unreadable(_)
                 | Fault::ReadOnly
                 | Fault::Vanish

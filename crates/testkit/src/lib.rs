@@ -36,7 +36,7 @@ pub fn context() -> Context {
         pid: 4242,
         now_unix_ms: 1_790_000_000_000,
         link_resets: LinkResets::Allowed,
-        by: Maker { command: "test".to_owned(), user: "uid 0".to_owned() },
+        by: Maker { command: "test".to_owned(), user: "uid 0".to_owned(), run: None },
         undoes: None,
     }
 }

@@ -173,7 +173,9 @@ fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// A sample of `bench-kills`.
 fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     as_root(tally, "kills", || {
-        kills::run(workspace, &workspace.built()?, &kills::Options::sample())
+        let latput = workspace.built()?;
+        kills::run(workspace, &latput, &kills::Options::sample())?;
+        kills::run(workspace, &latput, &kills::Options::sample_of_faults())
     })
 }
 

@@ -134,8 +134,9 @@ impl Args {
             let label = &results.settings[chosen].label;
             return self.nothing(&format!("setting `{label}` changes no knob"));
         }
+        let made_by = run_of(&results, chosen);
         if self.confirm {
-            confirm_all(context, &parts)?;
+            confirm_all(context, &parts, &made_by)?;
             print_next(&parts)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -144,7 +145,7 @@ impl Args {
             None => (parts.len() > 1).then_some(SETTLED_WITHIN),
             given => given,
         };
-        self.set_all(context, &parts, within)?;
+        self.set_all(context, &parts, (&made_by, within))?;
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
@@ -153,7 +154,7 @@ impl Args {
                 "latput: everything goes back in {within} unless `{}` comes",
                 self.confirming()
             )),
-            None if within.is_some() => confirm_all(context, &parts)?,
+            None if within.is_some() => confirm_all(context, &parts, &made_by)?,
             None => {}
         }
         print_next(&parts)?;
@@ -301,12 +302,12 @@ impl Args {
         &self,
         context: &Context,
         parts: &[Part],
-        within: Option<Nanos>,
+        (made_by, within): (&str, Option<Nanos>),
     ) -> Result<(), CliError> {
         let mut done: Vec<&Part> = Vec::new();
         for part in parts {
             let verb = HostVerb::Set(HostSet {
-                made_by: "apply".to_owned(),
+                made_by: made_by.to_owned(),
                 within_ns: within.map(Nanos::as_ns),
                 only_if: part.measured.clone(),
                 allow_link_reset: self.allow_link_reset,
@@ -331,7 +332,7 @@ impl Args {
             if self.dry_run {
                 return Err(failure);
             }
-            return Err(put_back(context, &done, failure));
+            return Err(put_back(context, &done, made_by, failure));
         }
         Ok(())
     }
@@ -355,13 +356,24 @@ fn not_there(name: &str, what: &str) -> CliError {
     ))
 }
 
+/// What the hosts call this: a later `--confirm` of the same results and setting has the same name, and no other.
+fn run_of(results: &Results, setting: usize) -> String {
+    let setting = &results.settings[setting];
+    let text = format!("{} {} {} {setting:?}", results.name, results.seed, results.rows.len());
+    // FNV-1a
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("apply/{hash:016x}")
+}
+
 /// Puts the hosts back that were changed before one failed.
-fn put_back(context: &Context, done: &[&Part], failure: CliError) -> CliError {
+fn put_back(context: &Context, done: &[&Part], made_by: &str, failure: CliError) -> CliError {
     let mut code = if done.is_empty() { failure.code } else { Code::RolledBack };
     let mut words = format!("{:#}", failure.error);
     for part in done {
         let name = &part.host.name;
-        let ended = part.ask(context, HostVerb::Restore { made_by: None }, "");
+        let ended = part.ask(context, HostVerb::Restore { made_by: Some(made_by.to_owned()) }, "");
         if ended.is_ok_and(|answer| answer.code == Some(0)) {
             let _ = write!(words, "; {name} is as it was");
         } else {
@@ -380,10 +392,11 @@ fn put_back(context: &Context, done: &[&Part], failure: CliError) -> CliError {
 }
 
 /// Confirms the change on every host. Where one cannot, those that were confirmed are undone.
-fn confirm_all(context: &Context, parts: &[Part]) -> Result<(), CliError> {
+fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), CliError> {
     let mut confirmed: Vec<(&Part, Option<u64>)> = Vec::new();
     for part in parts {
-        let failure = match part.ask(context, HostVerb::Confirm { made_by: None }, "") {
+        let verb = HostVerb::Confirm { made_by: Some(made_by.to_owned()) };
+        let failure = match part.ask(context, verb, "") {
             Ok(answer) if answer.code == Some(0) => {
                 confirmed.push((part, entry_of(&answer)));
                 continue;

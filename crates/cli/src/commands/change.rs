@@ -3,10 +3,11 @@
 use std::ops::RangeInclusive;
 
 use latput_experiment::host;
+use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
 use latput_knobs::{
     self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Maker,
-    Setting, parse_assignment,
+    Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
@@ -91,6 +92,41 @@ impl LinkResetArgs {
     }
 }
 
+/// Refuses, without somebody who confirms it, what can cut the connection that this is typed through.
+pub(super) fn check_connection(
+    interface: &str,
+    setting: &Setting,
+    link_resets: LinkResets,
+    within: Option<Nanos>,
+) -> Result<(), CliError> {
+    let cuts = setting.iter().find(|(knob, value)| can_cut(**knob, value));
+    match cuts {
+        Some((knob, value)) if link_resets == LinkResets::RefusedOnControl && within.is_none() => {
+            let message = format!(
+                "{interface} carries the connection to you, which {knob}={value} can cut: give --confirm-within, so \
+                 that it goes back unless you confirm it, or name {interface} twice (--allow-link-reset={interface})"
+            );
+            Err(CliError::new(Code::Failed, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether packets of the way to a host may no longer fit, or be dropped or starved.
+fn can_cut(knob: Knob, value: &Value) -> bool {
+    match value {
+        Value::Qdisc(qdisc) => {
+            let holds_nothing = qdisc.parameter("limit").is_some_and(|limit| {
+                matches!(limit, Parameter::Count(0))
+                    || matches!(limit, Parameter::Size(size) if size.get() == 0)
+            });
+            matches!(qdisc.kind(), "netem" | "tbf") || holds_nothing
+        }
+        Value::Count(packets) if knob == Knob::Txqueuelen => *packets == 0,
+        _ => knob == Knob::Mtu,
+    }
+}
+
 /// A change on its way.
 pub(super) struct Changing {
     kernel: LinuxKernel,
@@ -113,7 +149,7 @@ impl Changing {
     /// Gets ready; `command` is what the journal will name.
     pub(super) fn begin(command: &str, link_resets: LinkResets) -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
-        let by = Maker { command: command.to_owned(), ..origin.by };
+        let by = origin.by.clone().with_command(command);
         Ok(Self {
             kernel: LinuxKernel::open()?,
             store: FileCheckpoints::new(&host::checkpoints_dir()),
@@ -191,6 +227,34 @@ impl Kept {
             output::remark(&format!(
                 "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_that_can_cut_connection_needs_confirmation() {
+        let check = |word: &str, resets, within| {
+            let setting = setting_of(&[word.to_owned()]).unwrap();
+            check_connection("eth0", &setting, resets, within).is_ok()
+        };
+        let on_control = LinkResets::RefusedOnControl;
+        for cutting in [
+            "qdisc=netem loss=100%",
+            "qdisc=tbf rate=8kbps burst=1600 limit=3000",
+            "mtu=1400",
+            "qdisc=pfifo limit=0",
+        ] {
+            assert!(!check(cutting, on_control, None), "{cutting}");
+            assert!(check(cutting, on_control, Some(Nanos::from_s(60))), "{cutting}");
+            assert!(check(cutting, LinkResets::Refused, None), "{cutting}: another interface");
+            assert!(check(cutting, LinkResets::Allowed, None), "{cutting}: named twice");
+        }
+        for harmless in ["qdisc=fq", "qdisc=pfifo limit=100", "gro=off", "txqueuelen=500"] {
+            assert!(check(harmless, on_control, None), "{harmless}");
         }
     }
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::{Checkpoint, CheckpointStore, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_units::Nanos;
 
-use crate::commands::next;
-use crate::commands::restore::{is_made_by, with_its_name_of_now};
+use crate::commands::restore::{is_made_by, waiting_words, waits_for_other, with_its_name_of_now};
+use crate::commands::{change, next};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -28,8 +29,14 @@ pub(crate) struct Args {
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
     /// Only a change that this command has made, as `latput set --made-by` named it.
-    #[arg(long, hide = true, value_name = "COMMAND")]
+    #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]
     made_by: Option<String>,
+    /// Only give it this much more time, before a fleet confirms several hosts.
+    #[arg(long, hide = true, value_name = "TIME", value_parser = change::confirm_within)]
+    extend: Option<Nanos>,
+    /// A change of this user; without it, only your own.
+    #[arg(long, value_name = "USER")]
+    of: Option<String>,
 }
 
 impl Args {
@@ -51,10 +58,29 @@ impl Args {
             .filter(|kept| self.interface.is_some() || kept.confirm_by.is_some())
             .filter(|kept| is_made_by(kept, self.made_by.as_deref()))
             .collect();
+        let is_other = |kept: &Checkpoint| {
+            self.made_by.is_none() && waits_for_other(kept, &origin, self.of.as_deref())
+        };
+        let (others, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_other);
+        if waiting.is_empty() && !others.is_empty() {
+            let others: Vec<String> = others.iter().map(waiting_words).collect();
+            return Err(CliError::new(Code::Failed, others.join("; ")));
+        }
+        for other in &others {
+            output::remark(&format!("latput: {}", waiting_words(other)));
+        }
         let mut worst = None;
         let mut confirmed = Vec::new();
         for change in &waiting {
-            match transaction::confirm(&mut store, &origin, change, process::since_boot()) {
+            let now = process::since_boot();
+            let ended = match self.extend {
+                Some(time) => {
+                    let times = (now, now.saturating_add(time));
+                    transaction::extend(&mut store, &origin, change, times).map(|()| None)
+                }
+                None => transaction::confirm(&mut store, &origin, change, now),
+            };
+            match ended {
                 Ok(number) => confirmed.push((&change.interface, number)),
                 Err(error) => {
                     let failure = CliError { code: error.outcome().into(), error: error.into() };
@@ -67,7 +93,9 @@ impl Args {
         if waiting.is_empty() {
             return Err(nothing_to_confirm(self.interface.as_deref(), &late));
         }
-        tell(context, &confirmed)?;
+        if self.extend.is_none() || context.json {
+            tell(context, &confirmed)?;
+        }
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }

@@ -6,11 +6,11 @@ mod files;
 pub(crate) mod wanted;
 
 use std::io::{BufRead, IsTerminal, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_knobs::export;
-use latput_linux::confine;
+use latput_linux::{RootFolder, confine};
 
 use crate::commands::export_settings::{
     ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
@@ -84,10 +84,11 @@ impl Args {
             let message = format!("--root {}: there is no such folder", self.root.display());
             return Err(CliError::usage(message));
         }
-        if self.remove { self.take_out(context) } else { self.install(context) }
+        let root = RootFolder::open(&self.root)?;
+        if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
     }
 
-    fn install(&self, context: &Context) -> Result<ExitCode, CliError> {
+    fn install(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
         let source = self.source.as_deref().unwrap_or_default();
         let wanted = if is_results(source, &self.knobs) && confine::has_capabilities() {
             match wanted::read(source, &self.of, context.json)? {
@@ -98,10 +99,11 @@ impl Args {
             self.of.wanted(source, &self.knobs)?
         };
         let Wanted { interface, mut setting, origin } = wanted;
-        let target = self.of.target(&interface)?;
+        let displaced = choose::displaced_link(root, &interface);
+        let target = self.of.target(&interface)?.in_place_of(displaced.as_deref());
         let Choice { mut format, mut why } = match self.format {
             Some(format) => Choice { format, why: "as --format says".to_owned() },
-            None => choose::format(&self.root, &interface)?,
+            None => choose::format(root, &interface)?,
         };
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);
@@ -117,9 +119,9 @@ impl Args {
             spell_out(&interface, &mut setting);
             exported = export::export(format.format(), &target, &setting, &origin);
         }
-        let (files, unkept) = files::contents(&self.root, format, &interface, &exported)?;
-        let record = Record::read(&self.root, &interface)?;
-        let writing = Writing::plan(&self.root, &interface, record, files)?;
+        let (files, unkept) = files::contents(root, format, &interface, &exported)?;
+        let record = Record::read(root, &interface)?;
+        let writing = Writing::plan(root, &interface, record, files)?;
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
@@ -134,8 +136,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn take_out(&self, context: &Context) -> Result<ExitCode, CliError> {
-        let records = Record::all(&self.root)?;
+    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+        let records = Record::all(root)?;
         let is_meant = |record: &Record| {
             self.source.as_ref().is_none_or(|interface| record.interface == *interface)
         };
@@ -146,14 +148,19 @@ impl Args {
         }
         for record in records {
             let interface = record.interface.clone();
-            let writing = Writing::plan(&self.root, &interface, Some(record), Vec::new())?;
+            let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Shows the difference, asks and writes.
-    fn carry_out(&self, context: &Context, writing: &Writing, verb: &str) -> Result<(), CliError> {
+    fn carry_out(
+        &self,
+        context: &Context,
+        writing: &Writing<'_>,
+        verb: &str,
+    ) -> Result<(), CliError> {
         let edited = writing.edited();
         if context.json {
             let files: Vec<_> = writing.files().map(|file| file.display().to_string()).collect();
@@ -204,9 +211,4 @@ fn confirm() -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::new(Code::Failed, "nothing was written"))
-}
-
-/// A file of the host below `root`.
-fn below(root: &Path, file: &str) -> PathBuf {
-    root.join(file.trim_start_matches('/'))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, KernelRead, Whereabouts};
-use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
+use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
 use crate::commands::set;
 use crate::context::Context;
@@ -25,7 +25,8 @@ Examples:
 An interface is found under its new name too. One that cannot be found was moved or deleted: its checkpoint is kept,
 and the exit code is 5. Checkpoints of another network namespace are named and kept for a restore there; where that
 namespace is not seen from here, the exit code is 5. Those of another boot are refused and kept until
-`--forget`. What somebody else has set since the change stays as it is.")]
+`--forget`. What somebody else has set since the change stays as it is. What another user changed and has yet to
+confirm is named and left.")]
 pub(crate) struct Args {
     /// Only this interface; by default all.
     #[arg(value_name = "IFACE")]
@@ -38,8 +39,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
     /// Only what this command has changed, as `latput set --made-by` named it.
-    #[arg(long, hide = true, value_name = "COMMAND")]
+    #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]
     made_by: Option<String>,
+    /// Also what waits for the confirmation of this user; without it, only your own.
+    #[arg(long, value_name = "USER")]
+    of: Option<String>,
 }
 
 impl Args {
@@ -59,6 +63,12 @@ impl Args {
             let outcome = match kept {
                 Ok(kept) if !is_wanted(&kept.interface) => continue,
                 Ok(kept) if !is_made_by(&kept, self.made_by.as_deref()) => continue,
+                Ok(kept)
+                    if self.made_by.is_none()
+                        && waits_for_other(&kept, &origin, self.of.as_deref()) =>
+                {
+                    Ok((kept.interface.clone(), RestoreOutcome::Waits(waiting_words(&kept))))
+                }
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
                 Err(error) => Err(error.into()),
@@ -85,6 +95,8 @@ enum RestoreOutcome {
     Gone,
     /// It belongs to another network namespace, and must be restored there.
     Elsewhere,
+    /// It waits for somebody else's word, and is left to them.
+    Waits(String),
 }
 
 /// The checkpoint under the interface's present name, which may have changed.
@@ -103,7 +115,30 @@ pub(super) fn with_its_name_of_now(
 
 /// Whether a change is of the command that is meant; without one, each is.
 pub(super) fn is_made_by(kept: &Checkpoint, command: Option<&str>) -> bool {
-    command.is_none_or(|command| kept.by.as_ref().is_some_and(|by| by.command == command))
+    command.is_none_or(|command| kept.by.as_ref().is_some_and(|by| by.is_command(command)))
+}
+
+/// Whether a change waits for the confirmation of somebody who is neither this user nor `meant`.
+pub(super) fn waits_for_other(
+    kept: &Checkpoint,
+    origin: &knobs::Context,
+    meant: Option<&str>,
+) -> bool {
+    let is_other = |user: &str| user != meant.unwrap_or(&origin.by.user);
+    kept.confirm_by.is_some() && kept.by.as_ref().is_some_and(|by| is_other(&by.user))
+}
+
+/// Whose waiting change it is, until when it waits, and who may end that.
+pub(super) fn waiting_words(kept: &Checkpoint) -> String {
+    let left = kept.confirm_by.unwrap_or_default().saturating_sub(process::since_boot());
+    let user = kept.by.as_ref().map_or("", |by| by.user.as_str());
+    format!(
+        "{}: a change of {} waits to be confirmed for another {} s: it is left, for it is not yours; with \
+         `--of '{user}'` this command takes it all the same",
+        kept.interface,
+        kept.owner(),
+        left.as_ns() / 1_000_000_000,
+    )
 }
 
 fn preview(
@@ -188,6 +223,7 @@ fn tell(
                     RestoreOutcome::PutBack(changes, others) => ("put-back", changes, others),
                     RestoreOutcome::Gone => ("gone", &[], &[]),
                     RestoreOutcome::Elsewhere => ("elsewhere", &[], &[]),
+                    RestoreOutcome::Waits(_) => ("waits", &[], &[]),
                 };
                 let changes = set::changes_json(interface, changes);
                 let others: Vec<_> = others.iter().map(other_json).collect();
@@ -212,6 +248,7 @@ fn tell(
                 }
                 set::changes_text(interface, changes, "put back")
             }
+            RestoreOutcome::Waits(words) => format!("{words}\n"),
             RestoreOutcome::Gone => {
                 format!("{interface} was deleted: nothing is left to put back\n")
             }

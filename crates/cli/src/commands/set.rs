@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_knobs::Setting;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
+use latput_knobs::{Place, Setting};
 use latput_linux::{LinuxKernel, facts, interfaces};
 use latput_units::Nanos;
 
@@ -93,6 +93,7 @@ impl Args {
             transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
             return Ok(Code::Done.into());
         }
+        change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
         let by = self.made_by.as_deref().unwrap_or("set");
         let mut changing = Changing::begin(by, link_resets)?;
         changing.watch(interface, self.confirm_within)?;
@@ -107,6 +108,12 @@ impl Args {
         }
         kept.remark(interface);
         applied_remark(interface, &applied);
+        if applied.changes.iter().any(|change| matches!(change.place, Place::Napi(_))) {
+            output::remark(&format!(
+                "latput: values of NAPI instances end with a link down and up where the driver does not keep them; \
+                 `latput log` tells whether they are in force, `latput keep {interface}` sets the device's too"
+            ));
+        }
         let shown = kept.number.filter(|_| applied.unnoted.is_none());
         tell(context, interface, &applied, (shown, &setting))?;
         kept.left

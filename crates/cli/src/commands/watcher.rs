@@ -7,36 +7,35 @@
 //! done by then, because it hangs or was stopped, is killed first, so that it never writes again.
 //!
 //! Where systemd runs, a timer of its own starts a third one after the deadline.
+//!
+//! None of them gives up. A checkpoint that cannot be read now, a lock that cannot be taken and a value that the kernel
+//! refuses are tried again: each second for a minute, then each half minute until it is done (`deadline.rs`).
 
+mod deadline;
 mod peer;
 mod timer;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
 
-use latput_experiment::host::{chain, checkpoints_dir, state_dir};
-use latput_knobs::transaction::{self, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Device, KernelRead, StoreError};
-use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
-use latput_load::Stop;
+use latput_experiment::host::state_dir;
+use latput_knobs::{self as knobs, Checkpoint, Device, KernelRead};
+use latput_linux::{LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use self::peer::Peer;
+use self::deadline::ConfirmDeadline;
+use self::peer::{Peer, wait_for};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 
-/// Interval at which a watcher checks for the confirmation and for a stop.
-const LOOK_EVERY: Nanos = Nanos::from_ms(500);
 /// Most time for a maker to put the change back itself if it is told to end together with its
 /// watchers.
 const MAKER_WITHIN: Nanos = Nanos::from_s(5);
-/// Number of attempts to put back values that the kernel refuses.
-const ATTEMPTS: u32 = 60;
-const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
+/// The kernel's out-of-memory killer never takes a process with this score (`proc_pid_oom_score_adj(5)`).
+const NEVER_KILLED: &str = "-1000";
 /// A watcher's message when it is ready; any other text is an error.
 const READY: &str = "ready";
 
@@ -50,6 +49,9 @@ pub(crate) struct Args {
     /// The process that makes the change.
     #[arg(long)]
     pid: u32,
+    /// When that process was started, in clock ticks since the boot: with its id it names one process.
+    #[arg(long, default_value_t = 0)]
+    pid_start: u64,
     /// Start of the change, in milliseconds since 1970.
     #[arg(long)]
     created_unix_ms: u64,
@@ -59,7 +61,7 @@ pub(crate) struct Args {
     /// The watcher that has started this one; without it, this one starts another.
     #[arg(long)]
     peer: Option<u32>,
-    /// Set by systemd's timer: the maker and both watchers are done or dead.
+    /// Set by systemd's timer: both watchers should be done, and may be dead.
     #[arg(long = "late")]
     is_late: bool,
 }
@@ -86,6 +88,7 @@ impl Watcher {
             interface: interface.to_owned(),
             index: device.index,
             pid: origin.pid,
+            pid_start: process::start_time(origin.pid).unwrap_or(0),
             created_unix_ms: origin.now_unix_ms,
             by_ns: process::since_boot().saturating_add(within).as_ns(),
             peer: None,
@@ -110,6 +113,7 @@ impl Args {
             self.interface.clone(),
             format!("--index={}", self.index),
             format!("--pid={}", self.pid),
+            format!("--pid-start={}", self.pid_start),
             format!("--created-unix-ms={}", self.created_unix_ms),
             format!("--by-ns={}", self.by_ns),
         ];
@@ -156,28 +160,27 @@ impl Args {
     }
 
     fn watch(self, context: &Context) -> Result<ConfirmDeadline<'_>, CliError> {
+        // Without the right to, it is as likely to be killed as any other process.
+        let _unprotected = std::fs::write("/proc/self/oom_score_adj", NEVER_KILLED);
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let maker =
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };
-        Ok(ConfirmDeadline {
-            change: Checkpoint::new(&maker, &self.interface, device),
-            maker: if self.is_late { Maker::gone() } else { Maker::find(self.pid)? },
-            by: Nanos::from_ns(self.by_ns),
-            end_by: None,
-            peer: match self.peer {
-                _ if self.is_late => Peer::none(),
-                Some(pid) => Peer::above(pid),
-                None => {
-                    Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?
-                }
-            },
-            args: self,
-            stop: &context.stop,
-            origin,
-            kernel,
-        })
+        // From now on its deletion is noticed, so that nobody waits for an interface that is no more.
+        let _gone_already = kernel.device(&self.interface);
+        let change = Checkpoint::new(&maker, &self.interface, device);
+        let maker = if self.is_late {
+            Maker::of_start(self.pid, self.pid_start)
+        } else {
+            Maker::find(self.pid)?
+        };
+        let peer = match self.peer {
+            _ if self.is_late => Peer::none(),
+            Some(pid) => Peer::above(pid),
+            None => Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?,
+        };
+        Ok(ConfirmDeadline::new(self, (change, maker, peer), &context.stop, (origin, kernel)))
     }
 }
 
@@ -212,14 +215,18 @@ impl Maker {
         Ok(Self { process: Some(process), has_pipe: true })
     }
 
-    /// One that is done or dead, for sure.
-    const fn gone() -> Self {
-        Self { process: None, has_pipe: false }
+    /// The process of this id that was started then, if it is still there: stopped, it never makes its change.
+    fn of_start(pid: u32, start: u64) -> Self {
+        let is_it = || process::start_time(pid) == Some(start);
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self { process: process.filter(|_| is_it()), has_pipe: false }
     }
 
     /// Whether it is done, or dead.
     fn is_done(&self) -> bool {
-        !self.has_pipe || hung_up()
+        let has_ended = |process| wait_for(&[process], Nanos::ZERO);
+        if self.has_pipe { hung_up() } else { self.process.as_ref().is_none_or(has_ended) }
     }
 
     /// Kills it unless it is done; returns whether it did.
@@ -228,7 +235,7 @@ impl Maker {
             return false;
         };
         let _gone = pidfd_send_signal(process, Signal::KILL);
-        peer::wait_for(&[process], MAKER_WITHIN); // with it its lock goes
+        wait_for(&[process], MAKER_WITHIN); // with it its lock goes
         true
     }
 }
@@ -240,120 +247,4 @@ fn hung_up() -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let ready = poll(&mut fds, Some(&at_once));
     ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::HUP)
-}
-
-/// A watcher at work.
-struct ConfirmDeadline<'a> {
-    args: Args,
-    /// The checkpoint of the change.
-    change: Checkpoint,
-    maker: Maker,
-    /// Deadline of the maker.
-    by: Nanos,
-    /// End of the wait for the maker after this process was told to end.
-    end_by: Option<Nanos>,
-    peer: Peer,
-    stop: &'a Stop,
-    origin: knobs::Context,
-    kernel: LinuxKernel,
-}
-
-impl ConfirmDeadline<'_> {
-    fn run(mut self) {
-        // The store's lock ends with the store, so that a confirmation never waits for it.
-        let store = || FileCheckpoints::new(&checkpoints_dir());
-        while let Some(left) = self.time_left(&store()) {
-            if left == Nanos::ZERO {
-                return self.put_back(&store);
-            }
-            self.peer.keep(&self.args);
-            self.peer.wait(left.min(LOOK_EVERY), !self.maker.is_done());
-        }
-    }
-
-    /// Time left for the change to be made or confirmed. `None` once it was confirmed, put back, or
-    /// never made.
-    fn time_left(&mut self, store: &FileCheckpoints) -> Option<Nanos> {
-        // Checked before the store, which is final once the maker is done.
-        let is_done = self.maker.is_done();
-        let now = process::since_boot();
-        let kept = match store.kept(self.change.slot()) {
-            Ok(kept) => kept.filter(|kept| kept.is_of_the_change(&self.change)),
-            Err(error) if is_done => {
-                let _ =
-                    store.tell_late(&self.change, &format!("it could not be put back: {error}"));
-                return None;
-            }
-            Err(_) => None,
-        };
-        let by = match kept {
-            None if is_done => return None,
-            Some(Checkpoint { confirm_by: Some(by), .. }) => by,
-            // The change is incomplete.
-            Some(_) if is_done => Nanos::ZERO,
-            _ => self.by,
-        };
-        if self.stop.is_raised() {
-            let end_by = if is_done { now } else { now.saturating_add(MAKER_WITHIN) };
-            self.end_by = Some(self.end_by.map_or(end_by, |known| known.min(end_by)));
-        }
-        let by = self.end_by.map_or(by, |end_by| by.min(end_by));
-        Some(by.saturating_sub(now))
-    }
-
-    fn put_back(&mut self, store: &dyn Fn() -> FileCheckpoints) {
-        let is_ended = self.maker.end();
-        for attempt in 1..=ATTEMPTS {
-            if self.attempt(&mut store(), is_ended, attempt) {
-                break;
-            }
-            std::thread::sleep(ATTEMPT_EVERY);
-        }
-    }
-
-    /// Puts the change back, if it still exists; returns whether that is settled.
-    fn attempt(&mut self, store: &mut FileCheckpoints, is_ended: bool, attempt: u32) -> bool {
-        let Self { change, kernel, origin, .. } = self;
-        let kept = match store.claim(change.slot(), &change.interface) {
-            Ok(Some(kept)) if kept.is_of_the_change(change) => kept,
-            // Somebody confirms it or puts it back right now, or its maker has not ended yet.
-            Err(StoreError::Locked { .. }) => return false,
-            Ok(None) => {
-                let _ = store.remove(change.slot()); // the lock's file
-                return true;
-            }
-            Ok(_) | Err(_) => return true,
-        };
-        let why = match kept.confirm_by {
-            None if is_ended => "the change was not finished in time, so that its maker was ended",
-            None => "the change was not finished",
-            Some(by) if by <= process::since_boot() => "no confirmation came in time",
-            Some(_) => "what watched the time was told to end",
-        };
-        // Noted before the values change, so that it is known to anyone who sees them.
-        let _ = store.tell_late(&kept, &format!("{why}, and everything was put back"));
-        let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
-            Ok(Restored::InterfaceGone) => format!("{why}, and the interface was deleted"),
-            Ok(Restored::Done { others, .. }) if !others.is_empty() => {
-                log_ending(store, &kept, why);
-                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-                format!("{why}, and everything was put back but what stays: {}", others.join("; "))
-            }
-            Ok(_) => {
-                log_ending(store, &kept, why);
-                return true;
-            }
-            Err(error) => {
-                format!("{why}, and attempt {attempt} to put it back failed: {}", chain(&error))
-            }
-        };
-        let _ = store.tell_late(&kept, &ending);
-        store.kept(change.slot()).is_ok_and(|kept| kept.is_none())
-    }
-}
-
-/// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
-fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
-    let ended = Checkpoint { went_back: Some(why.to_owned()), ..change.clone() };
-    let _ = store.journal().add(&ended);
 }

@@ -175,6 +175,98 @@ fn nothing_is_written_through_a_symbolic_link() {
     assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "kept");
 }
 
+/// What a stranger who made an image may have put there.
+#[test]
+fn hostile_image_writes_and_reads_nothing_outside() {
+    let place = host(&[]);
+    let records = place.path("root/var/lib/latput/keep");
+    fs::create_dir_all(place.path("outside")).unwrap();
+    fs::set_permissions(place.path("outside"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(place.path("outside/secret"), "[Match]\nName=secret\n").unwrap();
+    fs::write(place.path("secret"), "secret\n").unwrap();
+    let before = tree(&place.path("outside"));
+    let is_as_it_was = |what: &str| {
+        assert_eq!(tree(&place.path("outside")), before, "{what}");
+        let meta = fs::metadata(place.path("outside")).unwrap();
+        assert_eq!(meta.mode() & 0o7777, 0o755, "{what}");
+        assert!(!place.path("escape").exists() && !place.path("root/escape").exists(), "{what}");
+    };
+    let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
+    let remove = ["keep", "--remove", "--root", "root", "--yes", "--force"];
+    // Records that latput has not written.
+    fs::create_dir_all(&records).unwrap();
+    let version = |mode: u32| format!("{{\"text\":\"x\",\"mode\":{mode},\"uid\":0,\"gid\":0}}");
+    for file in ["/../escape", "/etc/../../escape", "/etc/passwd", "/escape", "../escape"] {
+        for (before, after) in
+            [(version(0o4755), "null".to_owned()), ("null".to_owned(), version(0o4755))]
+        {
+            let text = format!(
+                "{{\"schema\":1,\"interface\":\"nic7\",\"files\":[{{\"file\":\"{file}\",\"before\":{before},\
+                 \"after\":{after}}}],\"folders\":[]}}"
+            );
+            fs::write(records.join("nic7.json"), &text).unwrap();
+            for args in [&keep[..], &remove] {
+                place.run(args).expect(1, &["nic7.json", "latput writes no"]);
+                is_as_it_was(file);
+                assert_eq!(fs::read_to_string(records.join("nic7.json")).unwrap(), text);
+            }
+        }
+    }
+    let foldered =
+        "{\"schema\":1,\"interface\":\"nic7\",\"files\":[],\"folders\":[\"/../escape\"]}";
+    fs::write(records.join("nic7.json"), foldered).unwrap();
+    place.run(&remove).expect(1, &["latput makes no"]);
+    is_as_it_was("a folder");
+    // A right that no configuration has.
+    let rules = "/etc/udev/rules.d/90-latput-nic7.rules";
+    let text = format!(
+        "{{\"schema\":1,\"interface\":\"nic7\",\"files\":[{{\"file\":\"{rules}\",\"before\":{},\
+         \"after\":null}}],\"folders\":[\"/etc\",\"/etc/udev\",\"/etc/udev/rules.d\"]}}",
+        version(0o6777)
+    );
+    fs::create_dir_all(place.path("root/etc/udev/rules.d")).unwrap();
+    fs::write(records.join("nic7.json"), text).unwrap();
+    place.run(&remove).expect(0, &[]);
+    let written = fs::metadata(place.path(&format!("root{rules}"))).unwrap();
+    assert_eq!(written.mode() & 0o7777, 0o666);
+    // Links in the place of folders.
+    for (folder, link) in [
+        ("root/var/lib/latput/keep", "outside"),
+        ("root/var/lib/latput", "outside"),
+        ("root/var", "outside"),
+        ("root/etc/systemd/network", "outside"),
+        ("root/etc", "outside"),
+    ] {
+        let place_of = place.path(folder);
+        let _gone = fs::remove_dir_all(&place_of);
+        fs::create_dir_all(place_of.parent().unwrap()).unwrap();
+        symlink(place.path(link), &place_of).unwrap();
+        let ran = place.run(&keep);
+        ran.expect(1, &["symbolic link"]);
+        assert!(!ran.out.contains("secret") && !ran.err.contains("Name=secret"), "{ran:#?}");
+        is_as_it_was(folder);
+        fs::remove_file(&place_of).unwrap();
+        fs::create_dir_all(&place_of).unwrap();
+    }
+    place.run(&keep).expect(0, &[]);
+}
+
+/// Without a .link file that names interfaces, none is renamed: neither is this one by ours.
+#[test]
+fn kept_link_file_copies_the_images_naming() {
+    let written = |files: &[(&str, &str)]| {
+        let place = host(files);
+        place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]).expect(0, &[]);
+        fs::read_to_string(place.path("root/etc/systemd/network/10-latput-nic7.link")).unwrap()
+    };
+    assert!(!written(&[]).contains("NamePolicy="));
+    let default = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel path\n";
+    let of_vendor = ("usr/lib/systemd/network/99-default.link", default);
+    assert!(written(&[of_vendor]).contains("\nNamePolicy=keep kernel path\n"));
+    let masked = ("etc/systemd/network/99-default.link", "");
+    assert!(!written(&[of_vendor, masked]).contains("NamePolicy="));
+}
+
 /// strace ends latput on entry to its n-th rename: the next `--remove` leaves no trace all the same.
 #[test]
 fn a_kill_between_two_files_is_taken_out() {

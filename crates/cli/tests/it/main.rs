@@ -57,6 +57,8 @@ mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
 mod root_unprivileged;
+mod root_watchers;
+mod root_whole;
 mod screen;
 mod search;
 mod shards;

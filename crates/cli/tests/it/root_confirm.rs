@@ -11,10 +11,10 @@ use crate::root_settings::Lab;
 use crate::{Place, kill, needs_program, wait_until};
 
 /// Longer than any of these tests.
-const LONG: [&str; 6] =
+pub(crate) const LONG: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "10min"];
 /// So short that a test may wait for its end.
-const SHORT: [&str; 6] =
+pub(crate) const SHORT: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "2s"];
 
 #[test]
@@ -299,7 +299,7 @@ fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
 }
 
 /// Starts a change that strace stops.
-fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Child {
+pub(crate) fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Child {
     let (trace, inject) =
         (format!("trace={call}"), format!("inject={call}:signal=STOP:when={nth}"));
     let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
@@ -308,7 +308,7 @@ fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Chi
 }
 
 /// The process that makes a change, once it is stopped. strace stops it for a moment at each of its calls as well.
-fn stopped_maker(place: &Place) -> Option<u32> {
+pub(crate) fn stopped_maker(place: &Place) -> Option<u32> {
     let status = |pid| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let is_stopped = |pid: &u32| {
         let before = status(*pid);
@@ -320,7 +320,7 @@ fn stopped_maker(place: &Place) -> Option<u32> {
 }
 
 /// What `ip` says of the interface.
-fn link(place: &Place) -> String {
+pub(crate) fn link(place: &Place) -> String {
     let said = place.run(&["lab", "exec", "b", "--", "ip", "-o", "link", "show", "lat0"]);
     said.expect(0, &[" mtu "]).out.clone()
 }
@@ -337,7 +337,7 @@ fn kill_one_watcher(place: &Place, which: usize) {
 }
 
 /// Kills all at the same time: none of them sees another die.
-fn kill_watchers(place: &Place) {
+pub(crate) fn kill_watchers(place: &Place) {
     for watcher in watchers(place) {
         signal("STOP", watcher);
     }
@@ -352,7 +352,7 @@ fn signal(name: &str, pid: u32) {
 }
 
 /// The processes that watch changes made in this place.
-fn watchers(place: &Place) -> Vec<u32> {
+pub(crate) fn watchers(place: &Place) -> Vec<u32> {
     processes(place, "watcher")
 }
 

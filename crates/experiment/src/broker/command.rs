@@ -28,6 +28,13 @@ pub enum HostVerb {
         /// Only if it was made by this.
         made_by: Option<String>,
     },
+    /// Give the change that waits more time.
+    Extend {
+        /// Only if it was made by this.
+        made_by: String,
+        /// The time from now.
+        within_ns: u64,
+    },
     /// Put it back as it was before the change that waits.
     Restore {
         /// Only if it was made by this.
@@ -91,6 +98,11 @@ impl HostCommand {
             HostVerb::Look => say(&["fleet", "look", interface, "--json"]),
             HostVerb::Set(set) => set.say(interface, &mut say),
             HostVerb::Confirm { .. } => say(&["confirm", interface, "--json"]),
+            HostVerb::Extend { made_by, within_ns } => {
+                let (made_by, time) =
+                    (format!("--made-by={made_by}"), format!("--extend={within_ns}ns"));
+                say(&["confirm", interface, "--json", &made_by, &time]);
+            }
             HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
             HostVerb::Undo(_) => say(&["undo"]),
             HostVerb::Log => say(&["log", interface, "--json"]),
@@ -138,6 +150,7 @@ impl HostCommand {
             HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
                 made_by.iter().collect()
             }
+            HostVerb::Extend { made_by, .. } => vec![made_by],
             HostVerb::Set(set) => std::iter::once(&set.made_by).chain(&set.only_if).collect(),
         };
         match words.into_iter().find(|word| !is_plain(word, "-_.:/@+,")) {
@@ -208,6 +221,10 @@ mod tests {
         for (command, words) in [
             (command(HostVerb::Look), "fleet look eth0 --json"),
             (command(HostVerb::Confirm { made_by: None }), "confirm eth0 --json"),
+            (
+                command(HostVerb::Extend { made_by: "fleet-1".to_owned(), within_ns: 60 }),
+                "confirm eth0 --json --made-by=fleet-1 --extend=60ns",
+            ),
             (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
             (command(undo(Some(7), false)), "undo 7"),
             (command(undo(None, true)), "undo --allow-link-reset --json"),

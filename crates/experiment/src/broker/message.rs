@@ -10,6 +10,7 @@ use latput_vm::GuestSpec;
 use serde::{Deserialize, Serialize};
 
 use super::command::HostCommand;
+use crate::host::AGENT;
 
 /// Most bytes of an operation or a reply. The longest way to a host is a command line of some KB.
 pub(super) const MAX_BYTES: usize = 64 << 10;
@@ -97,11 +98,12 @@ pub(crate) enum HostCall {
 impl HostCall {
     /// The arguments of latput.
     pub(crate) fn args(&self) -> Vec<String> {
+        let made_by = format!("--made-by={AGENT}");
         let words: &[&str] = match self {
             Self::Agent => &["agent", "--stdio"],
             Self::Programs => &["program", "--stdio"],
-            // Without the interface, which may have another name by now.
-            Self::Restore => &["restore"],
+            // Without the interface, which may have another name by now. What waits for somebody's word is theirs.
+            Self::Restore => &["restore", &made_by],
             Self::Command(command) => return command.args(),
         };
         words.iter().map(|&word| word.to_owned()).collect()

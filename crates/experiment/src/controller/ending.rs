@@ -56,7 +56,7 @@ pub(super) fn put_back(
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.words(&HostCall::Restore.args()).join(" "),
+        command: restore.spec.words(&["restore"]).join(" "),
         host: restore.spec.name,
         why: restore.why,
     })

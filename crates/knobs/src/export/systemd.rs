@@ -99,8 +99,38 @@ const fn time_key(knob: Knob) -> Option<&'static str> {
     })
 }
 
+/// How systemd's own `99-default.link` names an interface.
+const DEFAULT_POLICIES: [&str; 3] = [
+    "NamePolicy=keep kernel database onboard slot path",
+    "AlternativeNamesPolicy=database onboard slot path",
+    "MACAddressPolicy=persistent",
+];
+/// The keys of a .link file that decide how an interface is named.
+const POLICIES: [&str; 3] = ["NamePolicy", "AlternativeNamesPolicy", "MACAddressPolicy"];
+
+/// The lines of a .link file that decide how an interface is named.
+pub(super) fn policies(link_file: &str) -> Vec<String> {
+    let is_plain =
+        |value: &str| value.chars().all(|c| c.is_ascii_alphanumeric() || " -_".contains(c));
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in link_file.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        if let Some((key, value)) = line.split_once('=')
+            && section == "[Link]"
+            && POLICIES.contains(&key.trim())
+            && is_plain(value)
+        {
+            found.push(format!("{}={}", key.trim(), value.trim()));
+        }
+    }
+    found
+}
+
 /// Only the first file that matches an interface counts, so that this one must also say what the
-/// default one (`99-default.link`) would have: how the interface is named.
+/// one in force would have: how the interface is named.
 pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
     let name = target.interface();
     let file = format!("/etc/systemd/network/10-latput-{name}.link");
@@ -114,18 +144,18 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
              OriginalName={name}"
         ),
     };
-    let lines: Vec<&str> = words.iter().map(|(_, line)| line.as_str()).collect();
+    let policies = target.link_policies.clone();
+    let policies = policies.unwrap_or_else(|| DEFAULT_POLICIES.map(str::to_owned).into());
+    let own = words.iter().map(|(_, line)| line.as_str());
+    let lines: Vec<&str> = policies.iter().map(String::as_str).chain(own).collect();
     let body = format!(
         "# Keep as {file}; udev applies it when {name} appears:\n\
          # `udevadm control --reload && udevadm trigger --action=add /sys/class/net/{name}`, or a\n\
          # reboot (after `update-initramfs -u` where the initramfs holds .link files).\n\
          # Only the first file that matches counts. If {name} has one already (`udevadm info` shows\n\
-         # ID_NET_LINK_FILE), put the lines below the naming policies into FILE.link.d/latput.conf.\n\
+         # ID_NET_LINK_FILE), its naming policies belong here, or these lines into FILE.link.d/latput.conf.\n\
          [Match]\n{matched}\n\n\
          [Link]\n\
-         NamePolicy=keep kernel database onboard slot path\n\
-         AlternativeNamesPolicy=database onboard slot path\n\
-         MACAddressPolicy=persistent\n\
          {}\n",
         lines.join("\n")
     );

@@ -215,6 +215,8 @@ const KNOBS: &[(&str, [&str; 4])] = &[
             "ethtool -C eth0 adaptive-tx on",
         ],
     ),
+    ("cqe-mode-rx=on", ["", "", "", "ethtool -C eth0 cqe-mode-rx on"]),
+    ("cqe-mode-tx=on", ["", "", "", "ethtool -C eth0 cqe-mode-tx on"]),
     (
         "rx-usecs=50us",
         ["RxCoalesceSec=50us", "coalesce-rx-usecs=50", "", "ethtool -C eth0 rx-usecs 50"],
@@ -360,8 +362,6 @@ const KNOBS: &[(&str, [&str; 4])] = &[
             "ethtool -C eth0 sample-interval 2",
         ],
     ),
-    ("cqe-mode-rx=on", ["", "", "", "ethtool -C eth0 cqe-mode-rx on"]),
-    ("cqe-mode-tx=on", ["", "", "", "ethtool -C eth0 cqe-mode-tx on"]),
     ("tx-aggr-max-bytes=4096", ["", "", "", "ethtool -C eth0 tx-aggr-max-bytes 4096"]),
     ("tx-aggr-max-frames=8", ["", "", "", "ethtool -C eth0 tx-aggr-max-frames 8"]),
     ("tx-aggr-time-usecs=50us", ["", "", "", "ethtool -C eth0 tx-aggr-time-usecs 50"]),
@@ -675,4 +675,37 @@ fn check_match(matched: &Match, format: Format, words: &str) {
     let target = Target::new("eth0", matched.clone()).unwrap();
     let text = export(format, &target, &setting(&["mtu=1400"]), "test").text;
     assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn origin_with_other_characters_stays_one_comment() {
+    let target = Target::new("eth0", Match::Name).unwrap();
+    let setting = Setting::new();
+    for end in ["\u{2028}", "\u{2029}", "\u{85}", "\n", "\r", "\u{feff}", "é"] {
+        let origin = format!("label{end}network: {{}}");
+        for format in FORMATS {
+            let text = export(format, &target, &setting, &origin).text;
+            assert!(text.contains("# label network: {}\n"), "{format}: {text}");
+            assert!(text.is_ascii(), "{format}: {text}");
+        }
+    }
+}
+
+#[test]
+fn link_file_names_interface_as_the_displaced_one() {
+    let target = Target::new("eth0", Match::Name).unwrap();
+    let setting = [(Knob::Mtu, Value::Count(9000))].into();
+    let link = |target: &Target| export(Format::SystemdLink, target, &setting, "").text;
+    let policies = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("Policy=")).map(str::to_owned).collect()
+    };
+    assert_eq!(policies(&link(&target)).len(), 3, "the default's");
+    let masked = target.clone().in_place_of(None);
+    assert!(policies(&link(&masked)).is_empty(), "nothing renames it, and nothing is to");
+    assert!(link(&masked).contains("[Link]\nMTUBytes=9000"));
+    let displaced = "[Match]\nKind=bridge\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy = none\nMTUBytes=1\n";
+    let copied = link(&target.clone().in_place_of(Some(displaced)));
+    assert_eq!(policies(&copied), ["NamePolicy=keep kernel", "MACAddressPolicy=none"]);
+    let hostile = "[Link]\nNamePolicy=keep\u{2028}x\n[Match]\nNamePolicy=mac\n";
+    assert!(policies(&link(&target.in_place_of(Some(hostile)))).is_empty());
 }

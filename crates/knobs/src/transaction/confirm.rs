@@ -17,6 +17,22 @@ pub fn await_confirmation(
     store.save(&Checkpoint { confirm_by: Some(by), ..undo.clone() })
 }
 
+/// Gives a change that waits more time: until `by`, if that is later. Whoever confirms several together asks for this
+/// first, so that none goes back while the others are confirmed.
+pub fn extend(
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    change: &Checkpoint,
+    (now, by): (Nanos, Nanos),
+) -> Result<(), ConfirmError> {
+    let kept = claim_waiting(store, context, change, now)?;
+    let interface = change.interface.clone();
+    let later = kept.confirm_by.map_or(by, |known| known.max(by));
+    store
+        .save(&Checkpoint { confirm_by: Some(later), ..kept })
+        .map_err(|source| ConfirmError::Store { interface, source })
+}
+
 /// Stays with a change that waits for it: it becomes an entry of the journal, whose number is given. `now` is
 /// since the boot, on the clock of [`await_confirmation`].
 pub fn confirm(
@@ -25,12 +41,28 @@ pub fn confirm(
     change: &Checkpoint,
     now: Nanos,
 ) -> Result<Option<u64>, ConfirmError> {
+    let kept = claim_waiting(store, context, change, now)?;
+    let interface = change.interface.clone();
+    super::commit(store, &kept)
+        .map_err(|error| ConfirmError::Store { interface, source: error.source })
+}
+
+/// Takes the lock of a change that still waits.
+fn claim_waiting(
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    change: &Checkpoint,
+    now: Nanos,
+) -> Result<Checkpoint, ConfirmError> {
     let interface = &change.interface;
     let failed = |source| ConfirmError::Store { interface: interface.clone(), source };
     let Some(kept) = store.claim(change.slot(), interface).map_err(failed)? else {
         store.remove(change.slot()).map_err(failed)?; // lets go of the lock
         return Err(ConfirmError::Nothing { interface: interface.to_owned() });
     };
+    if !kept.is_of_the_change(change) {
+        return Err(ConfirmError::Nothing { interface: interface.to_owned() });
+    }
     if kept.boot_id != context.boot_id {
         return Err(ConfirmError::OtherBoot { interface: interface.clone(), slot: change.slot() });
     }
@@ -41,7 +73,7 @@ pub fn confirm(
             let since = Nanos::from_s(seconds);
             Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
         }
-        Some(_) => super::commit(store, &kept).map_err(|error| failed(error.source)),
+        Some(_) => Ok(kept),
     }
 }
 

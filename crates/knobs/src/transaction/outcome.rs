@@ -276,9 +276,9 @@ pub enum ApplyError {
     Unread(#[source] KernelError),
     /// An earlier change of this interface was not finished. Nothing was touched.
     #[error(
-        "{}: a change by process {} was not finished: run `latput restore` first",
+        "{}: a change by {} was not finished: run `latput restore` first",
         checkpoint.interface,
-        checkpoint.pid
+        checkpoint.owner()
     )]
     Unfinished {
         /// The checkpoint of that change.
@@ -286,9 +286,9 @@ pub enum ApplyError {
     },
     /// An earlier change of this interface waits to be confirmed. Nothing was touched.
     #[error(
-        "{interface}: a change by process {} waits to be confirmed: `latput confirm {interface}` keeps it, \
+        "{interface}: a change by {} waits to be confirmed: `latput confirm {interface}` keeps it, \
          `latput restore` puts it back",
-        checkpoint.pid,
+        checkpoint.owner(),
         interface = checkpoint.interface
     )]
     Unconfirmed {

@@ -195,9 +195,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
-        let found = State(steps::values(found).into_map());
+        let mut found = State(steps::values(found).into_map());
         let changes = planned.changes;
         let unnoted = if changes.is_empty() { None } else { self.note_written(&found).err() };
+        found.0.retain(|(_, place), _| !place.is_follower());
         let (along, undo) = (Vec::new(), self.checkpoint.clone());
         Ok(Applied { changes, along, rounded, found, undo, unnoted })
     }
@@ -382,6 +383,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
         let interface = &self.checkpoint.interface;
+        if !self.proven.contains(&knob) {
+            self.kernel.rewrite(interface, knob).inspect_err(|_| *writes_done += 1)?;
+        }
         Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)
     }
 

@@ -36,7 +36,18 @@ pub(super) struct Target<'a> {
 impl<'a> Target<'a> {
     pub(super) fn value(self, knob: Knob, place: Place) -> Option<&'a Value> {
         let of_place = || self.wanted.0.get(&(knob, place));
-        self.desired.get(&knob).or_else(of_place).or_else(|| self.undo.0.get(&(knob, place)))
+        let wanted = self.desired.get(&knob);
+        if place.is_follower() && wanted.is_some() {
+            return None;
+        }
+        wanted.or_else(of_place).or_else(|| self.undo.0.get(&(knob, place)))
+    }
+
+    /// Whether adaptive moderation moves the knob once the target is reached: what it holds then is nobody's setting.
+    fn is_overruled(self, knob: Knob) -> bool {
+        let adaptive = knob.spec().overruled_by;
+        let is_on = |adaptive| self.value(adaptive, Place::Device) == Some(&Value::Switch(true));
+        !self.desired.contains_key(&knob) && adaptive.is_some_and(is_on)
     }
 
     /// The changes that the places of `knob`, which hold `current`, need.
@@ -151,7 +162,13 @@ pub(super) fn plan(
         let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
         let changes = target.differences(kernel, interface, knob, &current).map_err(unread)?;
         if !changes.is_empty() {
-            exposed.extend(knob.spec().resets);
+            let is_setting = |reset: &&Knob| {
+                !reset
+                    .spec()
+                    .overruled_by
+                    .is_some_and(|adaptive| is_on(kernel, interface, adaptive))
+            };
+            exposed.extend(knob.spec().resets.iter().filter(is_setting));
             if desired.contains_key(&knob) {
                 check_sensible(kernel, interface, target, knob)?;
             }
@@ -199,14 +216,17 @@ pub(super) fn read(
     interface: &str,
     knob: Knob,
 ) -> Result<Vec<(Place, Value)>, KernelError> {
-    believe(interface, knob, kernel.read(interface, knob)?)
+    let current = kernel.read(interface, knob)?;
+    let followers = kernel.read_followers(interface, &[knob]).pop().unwrap_or(Ok(Vec::new()))?;
+    believe(interface, knob, current, followers)
 }
 
 /// The same of several knobs at once.
 pub(super) fn read_many(kernel: &dyn KernelRead, interface: &str, knobs: &[Knob]) -> Readings {
-    let answers = knobs.iter().zip(kernel.read_many(interface, knobs));
-    let believed = |(knob, answer): (&Knob, Result<_, _>)| {
-        (*knob, answer.and_then(|current| believe(interface, *knob, current)))
+    let followers = kernel.read_followers(interface, knobs);
+    let answers = knobs.iter().zip(kernel.read_many(interface, knobs)).zip(followers);
+    let believed = |((knob, answer), followers): ((&Knob, Result<_, _>), Result<_, _>)| {
+        (*knob, answer.and_then(|current| believe(interface, *knob, current, followers?)))
     };
     answers.map(believed).into_map()
 }
@@ -222,13 +242,17 @@ pub(super) fn values(readings: Readings) -> impl Iterator<Item = ((Knob, Place),
 fn believe(
     interface: &str,
     knob: Knob,
-    current: Vec<(Place, Value)>,
+    mut current: Vec<(Place, Value)>,
+    followers: Vec<(Place, Value)>,
 ) -> Result<Vec<(Place, Value)>, KernelError> {
     let right_kind = current
         .iter()
         .all(|(_, value)| value.kind() == knob.spec().kind && !matches!(value, Value::Named(_)));
     let ascending = current.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    if right_kind && ascending && !current.is_empty() {
+    let follow = followers.windows(2).all(|pair| pair[0].0 < pair[1].0)
+        && followers.iter().all(|(place, _)| place.is_follower());
+    if right_kind && ascending && follow && !current.is_empty() {
+        current.extend(followers);
         return Ok(current);
     }
     Err(KernelError {
@@ -360,6 +384,9 @@ pub(super) fn verify(
         let current = unless_gone(current, target.desired.contains_key(&knob))?;
         let differing =
             target.differences(kernel, interface, knob, &current.unwrap_or_default())?;
+        if target.is_overruled(knob) {
+            continue;
+        }
         for Change { place, from: found, to: wanted, .. } in differing {
             if is_stuck(knob, place, &found) || !knob.spec().takes(&wanted, &found) {
                 let interface = interface.to_owned();
@@ -424,7 +451,8 @@ pub(super) fn standing(
     earlier: &Checkpoint,
 ) -> Vec<Standing> {
     let mut standings = Vec::new();
-    for (knob, written) in by_knob(&earlier.written) {
+    for (knob, mut written) in by_knob(&earlier.written) {
+        written.retain(|(place, _)| !place.is_follower());
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
         for (place, written) in written {
             let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
@@ -438,12 +466,16 @@ pub(super) fn standing(
     standings
 }
 
-/// The differences between `undo` and the present values; knobs that cannot be read are not listed.
+/// The differences between `undo` and the present values; knobs that cannot be read are not listed, and neither is
+/// what follows a value that is.
 pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
     let target = Target { desired: &Setting::new(), wanted: &State::default(), undo };
     let of_knob = |knob| {
         let current = read(kernel, interface, knob).unwrap_or_default();
-        target.differences(kernel, interface, knob, &current).unwrap_or_default()
+        let found = target.differences(kernel, interface, knob, &current).unwrap_or_default();
+        let (follow, lead): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|change: &Change| change.place.is_follower());
+        if lead.is_empty() { follow } else { lead }
     };
     target.knobs().into_iter().flat_map(of_knob).collect()
 }
@@ -543,11 +575,14 @@ fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> P
         }
         match review(kernel, interface, &target, &tried) {
             None => return PutBack::InterfaceGone,
-            Some(Review { left, mut gone }) if left.is_empty() => {
+            Some(Review { mut left, mut gone }) => {
                 gone.retain(|place| undo.0.contains_key(place));
-                return PutBack::Done { changes, gone };
+                left.extend(unknown(kernel, interface, undo, &gone));
+                if left.is_empty() {
+                    return PutBack::Done { changes, gone };
+                }
+                still_left = left;
             }
-            Some(Review { left, .. }) => still_left = left,
         }
     }
     let finish = how_to_finish(&still_left);
@@ -640,8 +675,11 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
     let mut left = Vec::new();
     let mut gone = Vec::new();
     let mut is_gone = false;
+    let target = Target { desired: &Setting::new(), wanted: &State::default(), undo };
     for (knob, old_values) in by_knob(undo) {
         let current = match read(kernel, interface, knob) {
+            // It has been written, and adaptive moderation has moved it since.
+            Ok(_) if target.is_overruled(knob) => continue,
             Ok(current) => Ok(BTreeMap::from_iter(current)),
             // The host's own knobs outlive the interface.
             Err(error) if error.kind == KernelErrorKind::NoInterface => {
@@ -674,6 +712,30 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
         }
     }
     (!is_gone || !left.is_empty()).then_some(Review { left, gone })
+}
+
+/// The places that are missing while the interface is down: drivers may bring them back with it, with our values.
+fn unknown(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    undo: &State,
+    gone: &[(Knob, Place)],
+) -> Vec<Leftover> {
+    let may_come_back = |place: &(Knob, Place)| {
+        matches!(
+            place.1,
+            Place::Napi(_) | Place::RxQueue(_) | Place::TxQueue(_) | Place::Interrupt(_)
+        )
+    };
+    if kernel.is_up(interface) {
+        return Vec::new();
+    }
+    let leftover = |&(knob, place): &(Knob, Place)| {
+        let reason = "it comes back with the link: bring the interface up".to_owned();
+        let wanted = undo.0.get(&(knob, place))?.clone();
+        Some(Leftover { knob, place, wanted, found: None, reason })
+    };
+    gone.iter().filter(|place| may_come_back(place)).filter_map(leftover).collect()
 }
 
 fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {

@@ -110,6 +110,15 @@ impl EthtoolIoctl {
         self.call(interface, "set the coalescing of a queue of", &mut words)
     }
 
+    /// Writes the coalescing of the device as it is, which netlink would not pass on to the driver.
+    pub fn rewrite_coalescing(&self, interface: &str) -> Result<(), Error> {
+        let mut words = vec![0; COALESCE_WORDS];
+        words[0] = ETHTOOL_GCOALESCE;
+        self.call(interface, "read the coalescing of", &mut words)?;
+        words[0] = ETHTOOL_SCOALESCE;
+        self.call(interface, "write the present coalescing of", &mut words)
+    }
+
     fn read_queues(
         &self,
         interface: &str,

@@ -155,6 +155,9 @@ impl LinuxKernel {
             Some(libc::EIO) => Failure::refused(format!(
                 "interrupt {irq} is managed by the kernel, which alone places it ({error})"
             )),
+            Some(libc::ENOSPC) => Failure::refused(format!(
+                "CPU {cpus} has no free interrupt vector: take another CPU ({error})"
+            )),
             _ => error.into(),
         })
     }
@@ -266,6 +269,15 @@ mod tests {
         let written = fs::read_to_string(folder.path().join("irq/31/smp_affinity_list"));
         assert!(written.unwrap().starts_with('2'));
         assert!(kernel.write("lo", affinity, second, &cpus("none")).is_err());
+        // Each write to this device finds no space, as one to a CPU without a free vector does.
+        let list = folder.path().join("irq/4/smp_affinity_list");
+        fs::remove_file(&list).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &list).unwrap();
+        let full = kernel.write("lo", affinity, first, &cpus("100")).unwrap_err();
+        assert_eq!(full.kind, KernelErrorKind::Refused);
+        assert!(full.reason.starts_with("CPU 100 has no free interrupt vector"), "{full}");
+        fs::remove_file(&list).unwrap();
+        fs::write(&list, "0\n").unwrap();
         assert!(kernel.write("lo", affinity, Place::Interrupt(2), &cpus("0")).is_err());
         assert_eq!(kernel.interrupt_names(31), ["eth0-rx-0"]);
         let routes = kernel.interrupt_routes("lo").unwrap();

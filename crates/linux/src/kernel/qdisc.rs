@@ -8,17 +8,26 @@ use super::read::Values;
 use crate::route::Link;
 use crate::route::qdisc::Attached;
 
+/// Disciplines that administrators make the default of new interfaces.
+const DEFAULTS: [&str; 3] = ["pfifo_fast", "fq_codel", "fq"];
+
 impl LinuxKernel {
     pub(super) fn read_root_qdisc(&self, link: &Link) -> Result<Values, Failure> {
         let all = self.route.qdiscs(link.index)?;
         let root = root_of(&all)?;
         let mut qdisc = root.qdisc.clone();
         let is_mq = qdisc.kind() == "mq";
-        // A change of any other root would lose its classes and filters.
-        let has_children = !is_mq && all.iter().any(|other| other.queue_under(root).is_some());
-        if has_children && root.handle != 0 && !has_own_children(&all, root)
-            || self.route.has_filters(link.index, root.handle)?
-        {
+        // A change of any other root would lose its classes and filters; of mq those of its children.
+        let has_more = if is_mq {
+            let mut children = all.iter().filter(|other| other.queue_under(root).is_some());
+            children.try_fold(false, |has, child| {
+                Ok::<_, Failure>(has || self.has_more(link, &all, child)?)
+            })?
+        } else {
+            false
+        };
+        let is_lost = !is_mq && has_own_children(&all, root) || has_more;
+        if is_lost || self.route.has_filters(link.index, root.handle)? {
             qdisc = qdisc.into_opaque();
         }
         Ok(vec![(Place::Device, Value::Qdisc(qdisc))])
@@ -30,18 +39,32 @@ impl LinuxKernel {
         if root.qdisc.kind() != "mq" {
             return Err(Failure::unsupported("the root queue discipline is not mq: set qdisc=mq"));
         }
-        let mut values: Values = all
-            .iter()
-            .filter_map(|other| {
-                let queue = other.queue_under(root)?;
-                Some((Place::TxQueue(queue), Value::Qdisc(other.qdisc.clone())))
-            })
-            .collect();
+        let mut values = Values::new();
+        for child in &all {
+            let Some(queue) = child.queue_under(root) else { continue };
+            let mut qdisc = child.qdisc.clone();
+            if self.has_more(link, &all, child)? {
+                qdisc = qdisc.into_opaque();
+            }
+            values.push((Place::TxQueue(queue), Value::Qdisc(qdisc)));
+        }
         values.sort_by_key(|(place, _)| *place);
         if values.is_empty() {
             return Err(Failure::unsupported("the kernel lists no queue discipline under mq"));
         }
         Ok(values)
+    }
+
+    /// Whether something hangs on a discipline under mq that would go with it.
+    fn has_more(&self, link: &Link, all: &[Attached], child: &Attached) -> Result<bool, Failure> {
+        if child.handle == 0 {
+            return Ok(false);
+        }
+        if has_own_children(all, child) {
+            return Ok(true);
+        }
+        // Of those that latput can set only this one takes filters.
+        Ok(child.qdisc.kind() == "fq_codel" && self.route.has_filters(link.index, child.handle)?)
     }
 
     pub(super) fn write_root_qdisc(&self, link: &Link, qdisc: &Qdisc) -> Result<(), Failure> {
@@ -78,10 +101,28 @@ impl LinuxKernel {
             ));
         }
         if qdisc.is_default() {
+            if child.handle == 0 {
+                return Ok(());
+            }
+            let others: Vec<&Attached> = all
+                .iter()
+                .filter(|other| other.queue_under(root).is_some_and(|of| of != queue))
+                .filter(|other| other.handle != 0)
+                .collect();
+            for other in &others {
+                if other.qdisc.is_opaque() || self.has_more(link, &all, other)? {
+                    let message = format!("`{}` of another queue would be lost", other.qdisc);
+                    return Err(Failure::refused(message));
+                }
+            }
             // Removing it would leave the queue without any, and what is sent there would be dropped. A new
-            // mq has the kernel's own under it; those of the other queues are put back after this.
+            // mq has the kernel's own under it.
             self.route.delete_root_qdisc(link.index)?;
-            return Ok(self.route.replace_qdisc(link.index, None, &root.qdisc)?);
+            self.route.replace_qdisc(link.index, None, &root.qdisc)?;
+            for other in others {
+                self.route.replace_qdisc(link.index, Some(other.parent), &other.qdisc)?;
+            }
+            return Ok(());
         }
         Ok(self.route.replace_qdisc(link.index, Some(child.parent), qdisc)?)
     }
@@ -100,6 +141,18 @@ impl LinuxKernel {
                 "`{value}` has classes, filters or options that latput could not put back"
             )));
         }
+        let now = self.proc.read("sys/net/core/default_qdisc").unwrap_or_default();
+        let is_other = |value: &Value| {
+            matches!(value, Value::Qdisc(qdisc) if is_root && qdisc.is_default()
+                && DEFAULTS.contains(&qdisc.kind()) && DEFAULTS.contains(&now.trim())
+                && qdisc.kind() != now.trim())
+        };
+        if let Some((_, value)) = values.iter().find(|(_, value)| is_other(value)) {
+            return Ok(Some(format!(
+                "`{value}` could not be put back, for the default is {} now (net.core.default_qdisc)",
+                now.trim()
+            )));
+        }
         let all = self.route.qdiscs(link.index)?;
         let is_unreachable = !is_root && root_of(&all)?.handle == 0;
         Ok(is_unreachable.then(|| {
@@ -109,10 +162,11 @@ impl LinuxKernel {
     }
 }
 
-/// tbf makes itself a plain queue (`fifo_create_dflt`), without a handle. What somebody attached has one.
-fn has_own_children(all: &[Attached], root: &Attached) -> bool {
-    let mut children = all.iter().filter(|other| other.queue_under(root).is_some());
-    children.all(|child| child.handle == 0)
+/// Whether somebody has attached disciplines to one: those have a handle. tbf makes itself a plain queue without one
+/// (`fifo_create_dflt`).
+fn has_own_children(all: &[Attached], above: &Attached) -> bool {
+    above.handle != 0
+        && all.iter().any(|other| other.handle != 0 && other.queue_under(above).is_some())
 }
 
 fn root_of(all: &[Attached]) -> Result<&Attached, Failure> {

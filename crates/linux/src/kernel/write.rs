@@ -23,6 +23,9 @@ impl LinuxKernel {
         if place != Place::Host {
             reading.link()?; // a name that no interface has is said as such
         }
+        if place.is_follower() {
+            return self.write_follower(reading, knob, place, value);
+        }
         let number = to_number(knob, value);
         match (source_of(knob), place, value, number) {
             (Source::Mtu, Place::Device, Value::Count(bytes), _) => {

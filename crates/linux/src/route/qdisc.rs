@@ -17,6 +17,8 @@ const ROOT: u32 = 0xffff_ffff;
 const INGRESS: u32 = 0xffff_fff1;
 /// The bits of a handle that name the discipline; those below name one of its classes.
 const MAJOR: u32 = 0xffff_0000;
+/// `TCA_STATS_RATE_EST` (`include/uapi/linux/gen_stats.h`).
+const RATE_ESTIMATE: u16 = 2;
 /// Length of `struct tcmsg`.
 const HEADER: usize = 20;
 
@@ -169,16 +171,32 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
     let [interface, handle, parent] = [*interface, *handle, *parent].map(u32::from_ne_bytes);
     let mut kind = None;
     let mut options = &[][..];
+    let mut is_opaque = false;
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
             uapi::TCA_KIND => kind = Some(attribute.as_text()),
             uapi::TCA_OPTIONS => options = attribute.payload,
-            _ => {}
+            uapi::TCA_STATS
+            | uapi::TCA_XSTATS
+            | uapi::TCA_FCNT
+            | uapi::TCA_PAD
+            | uapi::TCA_DUMP_INVISIBLE
+            | uapi::TCA_CHAIN
+            | uapi::TCA_HW_OFFLOAD
+            | uapi::TCA_EXT_WARN_MSG => {}
+            // A rate estimator is seen by what it has counted.
+            uapi::TCA_STATS2 => {
+                let estimate = attribute.nested().find_kind(RATE_ESTIMATE)?;
+                is_opaque |= estimate.is_some();
+            }
+            // A size table, a block that is shared, and what a later kernel has.
+            _ => is_opaque |= !attribute.payload.is_empty(),
         }
     }
     let kind = kind.ok_or(malformed("a queue discipline without a kind"))?;
     let qdisc = options::decode(&kind, options)?;
+    let qdisc = if is_opaque { qdisc.into_opaque() } else { qdisc };
     let qdisc = match u16::try_from(handle >> 16).unwrap_or(0) {
         0 => qdisc.into_default(),
         major => qdisc.with_handle(major),

@@ -284,6 +284,11 @@ impl<'a> Rollout<'a> {
             self.put_back();
             return RolloutEnded::Broken(INTERRUPTED.to_owned());
         }
+        if let Err(why) = self.prepare() {
+            output::remark(&format!("latput: {why}: every changed host goes back"));
+            self.put_back();
+            return RolloutEnded::Broken(why);
+        }
         self.confirm();
         RolloutEnded::Confirmed
     }
@@ -396,6 +401,29 @@ impl<'a> Rollout<'a> {
         }
         first_of(problems)?;
         if self.stop().is_raised() { Err(INTERRUPTED.to_owned()) } else { Ok(()) }
+    }
+
+    /// Gives every changed host its whole time once more before the first is confirmed: none goes back while the others
+    /// are, and one that cannot be reached is found while all can still go back.
+    fn prepare(&mut self) -> Result<(), String> {
+        let changed = self.changed();
+        let results = self.each(
+            &changed,
+            Until::SecondStop(self.stop()),
+            "hosts ready to be confirmed",
+            |part, waiting| self.prepare_one(part, waiting),
+        );
+        let mut problems = Vec::new();
+        for (idx, result) in results {
+            let RolloutHost { member, phase, .. } = &mut self.parts[idx];
+            let Some((lease, result)) = result else {
+                problems.push(format!("{}: it was not reached", member.host.name));
+                continue;
+            };
+            *phase = HostPhase::Changed(lease);
+            problems.extend(result.err().map(|why| format!("{}: {why}", member.host.name)));
+        }
+        first_of(problems)
     }
 
     /// Does `job` for parts side by side; a part that was not begun has no result.

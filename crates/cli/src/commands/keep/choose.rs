@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use latput_linux::RootFolder;
+use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{below, files};
+use super::files;
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::CliError;
 
@@ -15,28 +17,36 @@ pub(super) struct Choice {
     pub(super) why: String,
 }
 
+const NETPLAN: &str = "/etc/netplan";
+/// Where systemd looks for .link files, the first before the others.
+const LINK_FOLDERS: [&str; 4] = [
+    "/etc/systemd/network",
+    "/run/systemd/network",
+    "/usr/lib/systemd/network",
+    "/lib/systemd/network",
+];
 /// .link files that come with systemd and configure nothing of their own.
 const DEFAULT_LINKS: [&str; 3] =
     ["99-default.link", "73-usb-net-by-mac.link", "98-default-mac-none.link"];
 
 /// The format of the program that manages `interface` on the host below `root`.
-pub(super) fn format(root: &Path, interface: &str) -> Result<Choice, CliError> {
+pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
     let choice = |format, why: String| Ok(Choice { format, why });
     if is_network_managers(root, interface)
         && let [profile] = files::profiles(root, interface)?.as_slice()
     {
-        let why = format!("NetworkManager manages {interface} by {}", profile.display());
+        let why = format!("NetworkManager manages {interface} by {profile}");
         return choice(ExportFormat::NetworkManager, why);
     }
     if let Some(file) = netplan_file(root, interface) {
         return choice(ExportFormat::Netplan, format!("{file} configures {interface}"));
     }
-    let profile = fs::read_to_string(below(root, "/etc/tuned/active_profile")).unwrap_or_default();
+    let profile = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
     if !profile.trim().is_empty() {
         let why = format!("TuneD is active with profile {}", profile.trim());
         return choice(ExportFormat::Tuned, why);
     }
-    if root == Path::new("/")
+    if root.path() == Path::new("/")
         && let Some(link) = link_file(interface)
     {
         let why = format!("{link} names {interface} already, and only one .link file counts");
@@ -47,8 +57,8 @@ pub(super) fn format(root: &Path, interface: &str) -> Result<Choice, CliError> {
 }
 
 /// Whether NetworkManager manages the interface. An image tells by its profile alone.
-fn is_network_managers(root: &Path, interface: &str) -> bool {
-    if root != Path::new("/") {
+fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
+    if root.path() != Path::new("/") {
         return true;
     }
     let index = Route::open().and_then(|route| route.link(interface)).map(|link| link.index);
@@ -58,26 +68,43 @@ fn is_network_managers(root: &Path, interface: &str) -> bool {
 }
 
 /// The file of netplan that names the interface.
-fn netplan_file(root: &Path, interface: &str) -> Option<String> {
+fn netplan_file(root: &RootFolder, interface: &str) -> Option<String> {
     let entry = format!("{interface}:");
-    let mut files: Vec<_> = fs::read_dir(below(root, "/etc/netplan")).ok()?.flatten().collect();
-    files.sort_by_key(fs::DirEntry::file_name);
-    files.into_iter().map(|file| file.path()).find_map(|path| {
-        let is_yaml = path.extension().is_some_and(|end| end == "yaml");
-        let is_ours = path.file_name()?.to_str()?.contains("latput");
-        let text = fs::read_to_string(&path).ok().filter(|_| is_yaml && !is_ours)?;
-        text.lines().any(|line| line.trim() == entry).then(|| path.display().to_string())
+    root.entries(NETPLAN).ok()?.into_iter().find_map(|name| {
+        let path = format!("{NETPLAN}/{name}");
+        let is_theirs = Path::new(&name).extension().is_some_and(|end| end == "yaml")
+            && !name.contains("latput");
+        let text = root.look_at(&path, TEXT_BYTES_MOST).filter(|_| is_theirs)?;
+        let has_entry = text.lines().any(|line| line.trim() == entry);
+        has_entry.then(|| root.below(&path).display().to_string())
     })
 }
 
-/// The .link file of somebody that udev has applied to the interface: `ID_NET_LINK_FILE` of its database.
+/// The .link file of somebody that udev has applied to the interface.
 fn link_file(interface: &str) -> Option<String> {
     let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
-    let database = fs::read_to_string(format!("/run/udev/data/n{index}")).ok()?;
-    let file = database.lines().find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE="))?;
-    let name = Path::new(file).file_name()?.to_str()?;
+    let file = applied_link(index)?;
+    let name = Path::new(&file).file_name()?.to_str()?;
     let is_other = !DEFAULT_LINKS.contains(&name) && !name.contains("latput");
-    is_other.then(|| file.to_owned())
+    is_other.then_some(file)
+}
+
+/// The text of the .link file that a file of ours would take the place of; `None` if there is none.
+pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<String> {
+    if root.path() == Path::new("/") {
+        let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
+        return root.look_at(&applied_link(index)?, TEXT_BYTES_MOST);
+    }
+    // No udev tells of an image. What one file of this name masks, none of the others brings back.
+    let files = LINK_FOLDERS.map(|folder| format!("{folder}/{}", DEFAULT_LINKS[0]));
+    files.iter().find(|file| root.has(file)).and_then(|file| root.look_at(file, TEXT_BYTES_MOST))
+}
+
+/// The .link file that udev has applied: `ID_NET_LINK_FILE` of its database.
+fn applied_link(index: u32) -> Option<String> {
+    let database = fs::read_to_string(format!("/run/udev/data/n{index}")).ok()?;
+    let mut lines = database.lines();
+    lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
 }
 
 /// The command that makes the files of a format take effect.

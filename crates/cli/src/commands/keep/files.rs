@@ -4,15 +4,15 @@
 //! finished, or taken out, by the next one.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use latput_knobs::export::Exported;
-use latput_linux::files::{self, FileError, Owner};
+use latput_knobs::Setting;
+use latput_knobs::export::{self, Exported, Match, Target};
+use latput_linux::RootFolder;
+use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::{below, diff};
+use super::diff;
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
@@ -26,6 +26,11 @@ const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
 /// Files that everybody may read, and those of netplan and NetworkManager, which may hold secrets.
 const PUBLIC: u32 = 0o644;
 const SECRET: u32 = 0o600;
+/// Folders that everybody may enter, and those of the records.
+const OPEN: u32 = 0o755;
+const CLOSED: u32 = 0o700;
+/// TuneD's own word for what is active.
+pub(super) const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 
 /// The files to write, by their name on the host, with their text and permissions.
 pub(super) type Contents = Vec<(String, String, u32)>;
@@ -34,7 +39,7 @@ pub(super) type Unkept = Vec<(String, String)>;
 
 /// The files that keep an exported setting of `interface`.
 pub(super) fn contents(
-    root: &Path,
+    root: &RootFolder,
     format: ExportFormat,
     interface: &str,
     exported: &Exported,
@@ -51,18 +56,12 @@ pub(super) fn contents(
                 );
                 return Err(CliError::new(Code::Failed, message));
             };
-            let text = read(profile)?.unwrap_or_default();
-            let name = profile.strip_prefix(root).unwrap_or(profile).display().to_string();
-            files.push((
-                format!("/{}", name.trim_start_matches('/')),
-                merged(&text, &exported.text),
-                SECRET,
-            ));
+            let text = read(root, profile)?.unwrap_or_default();
+            files.push((profile.clone(), merged(&text, &exported.text), SECRET));
         }
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
-            let active = below(root, "/etc/tuned/active_profile");
-            let active = fs::read_to_string(active).unwrap_or_default();
+            let active = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
             // The own profile must not include itself.
             let active: Vec<&str> =
                 active.split_whitespace().filter(|name| !name.starts_with("latput-")).collect();
@@ -94,32 +93,41 @@ pub(super) fn contents(
     }
     for (file, lines) in elsewhere {
         // The host's own knobs are of no interface, so that each interface has a file of its own.
-        let file = if file == SYSCTLS {
-            format!("/etc/sysctl.d/90-latput-{interface}.conf")
-        } else {
-            file.to_owned()
-        };
+        let file = if file == SYSCTLS { sysctl_file(interface) } else { file.to_owned() };
         let text = format!("# Settings of {interface}, by `latput keep`.\n{}\n", lines.join("\n"));
         files.push((file, text, PUBLIC));
     }
     Ok((files, unkept))
 }
 
+/// The file of the host's own knobs that were set with an interface.
+fn sysctl_file(interface: &str) -> String {
+    format!("/etc/sysctl.d/90-latput-{interface}.conf")
+}
+
+/// Whether `keep` writes a file of this name for `interface`.
+fn is_kept_file(name: &str, interface: &str) -> bool {
+    let profile = name.strip_prefix(PROFILES).and_then(|name| name.strip_prefix('/'));
+    let is_profile = |name: &str| name.ends_with(".nmconnection") && !name.contains('/');
+    let Ok(target) = Target::new(interface, Match::Name) else { return false };
+    let formats =
+        [ExportFormat::SystemdLink, ExportFormat::Netplan, ExportFormat::Tuned, ExportFormat::Udev];
+    let file_of =
+        |format: ExportFormat| export::export(format.format(), &target, &Setting::new(), "").file;
+    profile.is_some_and(is_profile)
+        || name == sysctl_file(interface)
+        || formats.into_iter().any(|format| file_of(format) == name)
+}
+
 /// NetworkManager's profiles for an interface.
-pub(super) fn profiles(root: &Path, interface: &str) -> Result<Vec<PathBuf>, CliError> {
+pub(super) fn profiles(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
     let wanted = format!("interface-name={interface}");
-    let folder = match fs::read_dir(below(root, PROFILES)) {
-        Ok(folder) => folder,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut profiles: Vec<PathBuf> = folder.flatten().map(|file| file.path()).collect();
+    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(".nmconnection"));
+    let mut profiles: Vec<String> = names.map(|name| format!("{PROFILES}/{name}")).collect();
     profiles.retain(|path| {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        path.extension().is_some_and(|end| end == "nmconnection")
-            && text.lines().any(|line| line.trim() == wanted)
+        let text = root.look_at(path, TEXT_BYTES_MOST).unwrap_or_default();
+        text.lines().any(|line| line.trim() == wanted)
     });
-    profiles.sort();
     Ok(profiles)
 }
 
@@ -204,43 +212,58 @@ impl FileVersion {
 
 impl Record {
     /// The record of an interface; `None` if nothing is kept for it.
-    pub(super) fn read(root: &Path, interface: &str) -> Result<Option<Self>, CliError> {
-        Self::of_file(&record_file(root, interface))
+    pub(super) fn read(root: &RootFolder, interface: &str) -> Result<Option<Self>, CliError> {
+        let file = record_file(interface);
+        let Some(text) = read(root, &file)? else { return Ok(None) };
+        let wrong = |why: String| {
+            let file = root.below(&file).display().to_string();
+            let message = format!(
+                "{file}: no record of this version of latput: {why}: take the files out by hand, and delete it"
+            );
+            CliError::new(Code::Failed, message)
+        };
+        let record: Self =
+            serde_json::from_slice(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        record.check(interface).map_err(wrong)?;
+        Ok(Some(record))
     }
 
     /// Every record, by interface.
-    pub(super) fn all(root: &Path) -> Result<Vec<Self>, CliError> {
-        let folder = match fs::read_dir(below(root, RECORDS)) {
-            Ok(folder) => folder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut files: Vec<PathBuf> = folder.flatten().map(|file| file.path()).collect();
-        files.retain(|file| file.extension().is_some_and(|end| end == "json"));
-        files.sort();
-        files.iter().filter_map(|file| Self::of_file(file).transpose()).collect()
+    pub(super) fn all(root: &RootFolder) -> Result<Vec<Self>, CliError> {
+        let names = root.entries(RECORDS)?;
+        let interfaces = names.iter().filter_map(|name| name.strip_suffix(".json"));
+        interfaces.filter_map(|interface| Self::read(root, interface).transpose()).collect()
     }
 
-    fn of_file(file: &Path) -> Result<Option<Self>, CliError> {
-        let Some(text) = read(file)? else { return Ok(None) };
-        let record: Self = serde_json::from_slice(text.as_bytes()).map_err(|error| {
-            let message = format!(
-                "{}: no record of this version of latput: {error}: take the files out by hand, and move it away",
-                file.display()
-            );
-            CliError::new(Code::Failed, message)
-        })?;
-        Ok(Some(record))
+    /// Believes a record for the files that latput itself writes: whoever made an image may have written it.
+    fn check(&self, interface: &str) -> Result<(), String> {
+        if self.interface != interface {
+            return Err(format!("it is of `{}`", self.interface.escape_debug()));
+        }
+        for kept in &self.files {
+            if !is_kept_file(&kept.file, interface) {
+                return Err(format!("latput writes no `{}`", kept.file.escape_debug()));
+            }
+        }
+        let is_above = |folder: &&String| {
+            self.files.iter().any(|kept| {
+                Path::new(&kept.file).ancestors().any(|above| above == Path::new(folder.as_str()))
+            })
+        };
+        match self.folders.iter().find(|folder| !is_above(folder)) {
+            Some(folder) => Err(format!("latput makes no `{}`", folder.escape_debug())),
+            None => Ok(()),
+        }
     }
 }
 
-fn record_file(root: &Path, interface: &str) -> PathBuf {
-    below(root, RECORDS).join(format!("{interface}.json"))
+fn record_file(interface: &str) -> String {
+    format!("{RECORDS}/{interface}.json")
 }
 
 /// Files on their way from what they are to what they are to be.
-pub(super) struct Writing {
-    root: PathBuf,
+pub(super) struct Writing<'a> {
+    root: &'a RootFolder,
     record: Record,
     /// What the files are now.
     now: Vec<Option<FileVersion>>,
@@ -248,10 +271,10 @@ pub(super) struct Writing {
     made: Vec<Option<FileVersion>>,
 }
 
-impl Writing {
+impl<'a> Writing<'a> {
     /// Plans to write `files` for an interface, and to put back those of the earlier `record` that are not among them.
     pub(super) fn plan(
-        root: &Path,
+        root: &'a RootFolder,
         interface: &str,
         record: Option<Record>,
         files: Contents,
@@ -275,7 +298,7 @@ impl Writing {
             let above: Vec<&Path> = Path::new(&kept.file).ancestors().skip(1).collect();
             for folder in above.into_iter().rev() {
                 let name = folder.display().to_string();
-                if !below(root, &name).exists() && !folders.contains(&name) {
+                if !root.has(&name) && !folders.contains(&name) {
                     folders.push(name);
                 }
             }
@@ -283,7 +306,7 @@ impl Writing {
         let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
         let record = Record { schema: 1, interface: interface.to_owned(), files: kept, folders };
-        Ok(Self { root: root.to_owned(), record, now, made })
+        Ok(Self { root, record, now, made })
     }
 
     pub(super) fn interface(&self) -> &str {
@@ -291,7 +314,7 @@ impl Writing {
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        self.record.files.iter().map(|kept| below(&self.root, &kept.file))
+        self.record.files.iter().map(|kept| self.root.below(&kept.file))
     }
 
     /// Each file with what it is and what it is to be.
@@ -331,76 +354,86 @@ impl Writing {
             if difference.is_empty() {
                 "its owner or its permissions were changed\n".clone_into(&mut difference);
             }
-            Some((below(&self.root, &kept.file), difference))
+            Some((self.root.below(&kept.file), difference))
         });
         edited.collect()
     }
 
     /// Writes the files; each is whole or as it was.
     pub(super) fn write(&self) -> Result<(), FileError> {
-        let record_file = record_file(&self.root, self.interface());
-        let folder = below(&self.root, RECORDS);
-        for public in ["/var", "/var/lib"] {
-            files::public_folder(&below(&self.root, public))?;
+        let root = self.root;
+        let record_file = record_file(self.interface());
+        for (folder, mode) in
+            [("/var", OPEN), ("/var/lib", OPEN), ("/var/lib/latput", CLOSED), (RECORDS, CLOSED)]
+        {
+            root.make_folder(folder, mode)?;
         }
-        files::private_folder(&folder)?;
         let text =
             serde_json::to_vec_pretty(&self.record).expect("a record has no unserialisable part");
-        files::install(&self.root, &record_file, &text, Owner::ours(SECRET))?;
+        root.install(&record_file, &text, Owner::ours(SECRET))?;
         for folder in &self.record.folders {
-            if self
-                .record
-                .files
-                .iter()
-                .any(|kept| kept.after.is_some() && kept.file.starts_with(folder))
-            {
-                files::public_folder(&below(&self.root, folder))?;
+            let mut wanted = self.record.files.iter().filter(|kept| kept.after.is_some());
+            if wanted.any(|kept| kept.file.starts_with(folder)) {
+                root.make_folder(folder, OPEN)?;
             }
         }
         for (kept, now, wanted) in self.steps() {
-            let path = below(&self.root, &kept.file);
             match wanted {
                 _ if now == wanted => {}
                 Some(wanted) => {
-                    files::install(&self.root, &path, wanted.text.as_bytes(), wanted.owner())?;
+                    root.install(&kept.file, wanted.text.as_bytes(), wanted.owner())?;
                 }
-                None => files::uninstall(&self.root, &path)?,
+                None => root.uninstall(&kept.file)?,
             }
         }
         if self.record.files.iter().all(|kept| kept.after.is_none()) {
             for folder in self.record.folders.iter().rev() {
-                let _not_empty = fs::remove_dir(below(&self.root, folder));
+                let _is_empty = root.remove_folder(folder);
             }
-            files::uninstall(&self.root, &record_file)?;
-            let _not_empty = fs::remove_dir(folder);
+            root.uninstall(&record_file)?;
+            let _is_empty = root.remove_folder(RECORDS);
         }
         Ok(())
     }
 }
 
-fn version(root: &Path, file: &str) -> Result<Option<FileVersion>, CliError> {
-    let path = below(root, file);
-    let Some(text) = read(&path)? else { return Ok(None) };
-    Ok(Some(FileVersion::new(text, Owner::of(&path)?)))
+fn version(root: &RootFolder, file: &str) -> Result<Option<FileVersion>, CliError> {
+    let found = root.read(file, TEXT_BYTES_MOST)?;
+    Ok(found.map(|(text, owner)| FileVersion::new(text, owner)))
 }
 
 /// The text of a file; `None` if there is none.
-fn read(path: &Path) -> Result<Option<String>, CliError> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(CliError::new(Code::Failed, format!("{}: {error}", path.display()))),
-        Ok(meta) if !meta.is_file() => {
-            let message =
-                format!("{}: it is no regular file, and latput writes to no other", path.display());
-            Err(CliError::new(Code::Failed, message))
-        }
-        Ok(_) => Ok(Some(files::read_text(path, files::TEXT_BYTES_MOST)?)),
-    }
+fn read(root: &RootFolder, file: &str) -> Result<Option<String>, CliError> {
+    Ok(root.read(file, TEXT_BYTES_MOST)?.map(|(text, _)| text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::merged;
+    use super::{is_kept_file, merged};
+
+    #[test]
+    fn only_files_that_keep_writes_are_believed() {
+        for name in [
+            "/etc/systemd/network/10-latput-nic7.link",
+            "/etc/netplan/90-latput-nic7.yaml",
+            "/etc/tuned/latput-nic7/tuned.conf",
+            "/etc/udev/rules.d/90-latput-nic7.rules",
+            "/etc/sysctl.d/90-latput-nic7.conf",
+            "/etc/NetworkManager/system-connections/Wired 1.nmconnection",
+        ] {
+            assert!(is_kept_file(name, "nic7"), "{name}");
+        }
+        for name in [
+            "/etc/passwd",
+            "/../etc/netplan/90-latput-nic7.yaml",
+            "/etc/netplan/90-latput-nic8.yaml",
+            "/etc/NetworkManager/system-connections/../../x.nmconnection",
+            "/etc/systemd/network/../network/10-latput-nic7.link",
+            "",
+        ] {
+            assert!(!is_kept_file(name, "nic7"), "{name}");
+        }
+    }
 
     #[test]
     fn keys_are_put_into_the_sections_of_a_keyfile() {

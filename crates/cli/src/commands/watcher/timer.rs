@@ -29,6 +29,8 @@ pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
     let mut command = Command::new("systemd-run");
     command
         .args(["--quiet", "--collect", "--timer-property=AccuracySec=100ms"])
+        // A kill -9 of this one too ends nothing.
+        .args(["--property=Restart=on-abnormal", "--property=RestartSec=1s"])
         .arg(format!("--unit=latput-watcher-{}-{}", args.index, args.created_unix_ms))
         .arg("--description=Put back a change of latput that nobody confirmed")
         .arg(format!(

@@ -78,6 +78,8 @@ const FLAT: &[(&str, Fields)] = &[
 
 /// fq's "no threshold": 2^64 - 1 ns in microseconds, cut to 32 bits by its dump.
 const FQ_NO_THRESHOLD_US: u32 = 0x4bc6_a7ef;
+/// The weights of fq's bands (`fq_init`).
+const FQ_WEIGHTS: [i32; 3] = [589_824, 196_608, 65_536];
 /// Scheduler ticks are this many bits below nanoseconds.
 const TICK_SHIFT: u32 = 6;
 /// `TC_LINKLAYER_ETHERNET`: the kernel computes the time of a packet itself and needs no table.
@@ -156,10 +158,12 @@ fn decode_flat(
     fields: &[(u16, &str, Field)],
     options: &[u8],
 ) -> Result<Qdisc, Malformed> {
+    let mut is_opaque = false;
     for attribute in Attributes::new(options) {
         let attribute = attribute?;
         let Some((_, name, field)) = fields.iter().find(|(kind, ..)| *kind == attribute.kind)
         else {
+            is_opaque |= !is_default(qdisc.kind(), attribute);
             continue;
         };
         let number = if *field == Field::Flag8 {
@@ -183,7 +187,26 @@ fn decode_flat(
         };
         qdisc.set(name, value);
     }
-    Ok(qdisc)
+    Ok(if is_opaque { qdisc.into_opaque() } else { qdisc })
+}
+
+/// Whether an attribute that latput does not know holds what a new discipline has.
+fn is_default(kind: &str, attribute: Attribute<'_>) -> bool {
+    match (kind, attribute.kind) {
+        ("fq", uapi::TCA_FQ_PRIOMAP) => attribute.payload == fq_priomap(),
+        ("fq", uapi::TCA_FQ_WEIGHTS) => {
+            let weights = FQ_WEIGHTS.iter().flat_map(|weight| weight.to_ne_bytes());
+            attribute.payload.iter().copied().eq(weights)
+        }
+        _ => attribute.payload.iter().all(|byte| *byte == 0),
+    }
+}
+
+/// `struct tc_prio_qopt` of fq's three bands (`sch_default_prio2band`).
+fn fq_priomap() -> Vec<u8> {
+    let mut bytes = 3_i32.to_ne_bytes().to_vec();
+    bytes.extend([1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+    bytes
 }
 
 fn decode_fifo(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
@@ -258,6 +281,24 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     let parms = Attributes::new(options).find_kind(uapi::TCA_TBF_PARMS)?;
     let parms = parms.ok_or(malformed("tbf without its parameters"))?.payload;
     let at = |idx| word(parms, idx).ok_or(malformed("tbf's parameters are cut short"));
+    // struct tc_ratespec: cell_log, linklayer, overhead, cell_align, mpu, rate.
+    let is_plain = |from: usize| {
+        let spec = parms.get(from..from + 8).unwrap_or_default();
+        matches!(spec, [_, 0 | LINKLAYER_ETHERNET, 0, 0, _, _, 0, 0])
+    };
+    let mut is_opaque = !is_plain(0) || !is_plain(12);
+    for attribute in Attributes::new(options) {
+        let attribute = attribute?;
+        is_opaque |= !matches!(
+            attribute.kind,
+            uapi::TCA_TBF_PARMS
+                | uapi::TCA_TBF_BURST
+                | uapi::TCA_TBF_PBURST
+                | uapi::TCA_TBF_RATE64
+                | uapi::TCA_TBF_PRATE64
+                | uapi::TCA_TBF_PAD
+        ) && !is_default("tbf", attribute);
+    }
     let wide = |kind| -> Result<Option<u64>, Malformed> {
         Attributes::new(options).find_kind(kind)?.map(|attribute| attribute.as_u64()).transpose()
     };
@@ -279,7 +320,7 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
         qdisc.set("peakrate", Parameter::Rate(BitsPerSecond::new(peak.saturating_mul(8))));
         qdisc.set("minburst", burst(mtu, peak));
     }
-    Ok(qdisc)
+    Ok(if is_opaque { qdisc.into_opaque() } else { qdisc })
 }
 
 fn encode_netem(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
@@ -343,7 +384,9 @@ fn decode_netem(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
             | uapi::TCA_NETEM_SLOT => {
                 is_opaque |= is_set(attribute);
             }
-            _ => {}
+            // The kernel draws one where none is given.
+            uapi::TCA_NETEM_PRNG_SEED | uapi::TCA_NETEM_PAD => {}
+            _ => is_opaque |= is_set(attribute),
         }
     }
     qdisc.set("limit", Parameter::Count(at(1)?.into()));
@@ -407,6 +450,29 @@ mod tests {
         put(&mut options, uapi::TCA_NETEM_REORDER, &[1, 0, 0, 0, 0, 0, 0, 0]);
         assert!(decode("netem", &options).unwrap().is_opaque());
         assert!(decode("cake", &[1, 2, 3]).unwrap().is_opaque());
+        // Attributes that latput does not know, unless they hold what a new discipline has.
+        let with = |text: &str, attribute: u16, payload: &[u8]| {
+            let qdisc: Qdisc = text.parse().unwrap();
+            let mut options = encode(&qdisc).unwrap().unwrap_or_default();
+            put(&mut options, attribute, payload);
+            decode(qdisc.kind(), &options).unwrap().is_opaque()
+        };
+        let weights: Vec<u8> = FQ_WEIGHTS.iter().flat_map(|weight| weight.to_ne_bytes()).collect();
+        assert!(!with("fq", uapi::TCA_FQ_WEIGHTS, &weights));
+        assert!(with("fq", uapi::TCA_FQ_WEIGHTS, &[1; 12]));
+        assert!(!with("fq", uapi::TCA_FQ_PRIOMAP, &fq_priomap()));
+        assert!(with("fq", uapi::TCA_FQ_PRIOMAP, &[2; 20]));
+        let selector = uapi::TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR;
+        assert!(!with("fq_codel", selector, &[0]) && with("fq_codel", selector, &[1]));
+        assert!(!with("codel", 99, &[0; 4]) && with("codel", 99, &[0, 1]));
+        // struct tc_ratespec: linklayer at 1, overhead at 2.
+        let tbf = |at: usize, byte: u8| {
+            let qdisc: Qdisc = "tbf rate=100Mbps burst=32000 limit=64000".parse().unwrap();
+            let mut options = encode(&qdisc).unwrap().unwrap();
+            options[4 + at] = byte;
+            decode("tbf", &options).unwrap().is_opaque()
+        };
+        assert!(!tbf(1, 1) && tbf(1, 2) && tbf(2, 24) && tbf(6, 64) && tbf(13, 2) && tbf(14, 4));
         assert!(encode(&Qdisc::of_kind("cake")).is_err());
     }
 

@@ -38,6 +38,14 @@ pub(super) enum SettingEnded {
     Lost(String),
 }
 
+impl Lease {
+    /// One that was asked for `within` from now at most.
+    fn until(ends_at: Instant, within: Nanos) -> Self {
+        let latest = within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
+        Self { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) }
+    }
+}
+
 impl HostChange<'_> {
     /// Sets the host's values; they go back at the end of the lease.
     pub(super) fn set(
@@ -55,8 +63,7 @@ impl HostChange<'_> {
         let values = member.host.setting_lines();
         let ends_at = Instant::now() + self.within.as_duration();
         let heard = told(self.fleet, member, &verb, &values, waiting);
-        let latest = self.within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
-        let lease = Lease { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) };
+        let lease = Lease::until(ends_at, self.within);
         let ended = match heard {
             HostReply::Done(document) => match document["changes"].as_array() {
                 Some(changes) if changes.is_empty() => SettingEnded::Nothing,
@@ -74,6 +81,26 @@ impl HostChange<'_> {
 }
 
 impl Rollout<'_> {
+    /// Has a host wait for another `--confirm-within`.
+    pub(super) fn prepare_one(
+        &self,
+        part: &RolloutHost,
+        waiting: &mut InPlace<'_, '_>,
+    ) -> (Lease, Result<(), String>) {
+        let within = self.args.confirm_within;
+        let verb = HostVerb::Extend { made_by: self.name.clone(), within_ns: within.as_ns() };
+        let ends_at = Instant::now() + within.as_duration();
+        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
+        if matches!(heard, Heard::Lost(_)) {
+            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
+        }
+        let ended = match heard {
+            Heard::Done(_) => Ok(()),
+            Heard::Refused(FarError { message, .. }) | Heard::Lost(message) => Err(message),
+        };
+        (Lease::until(ends_at, within), ended)
+    }
+
     /// Confirms the change of every changed host. One that cannot be confirmed goes back by itself.
     pub(super) fn confirm(&mut self) {
         let changed = self.changed();

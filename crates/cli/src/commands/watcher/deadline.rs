@@ -1,0 +1,268 @@
+//! A watcher at work: it waits for the confirmation, and puts the change back when its time is over.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::time::Duration;
+
+use latput_experiment::host::{chain, checkpoints_dir};
+use latput_knobs::transaction::{self, RestoreError, Restored};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Slot, StoreError};
+use latput_linux::{FileCheckpoints, LinuxKernel, process};
+use latput_load::Stop;
+use latput_units::Nanos;
+
+use super::peer::Peer;
+use super::{Args, MAKER_WITHIN, Maker};
+
+/// Interval at which a watcher checks for the confirmation and for a stop.
+const LOOK_EVERY: Nanos = Nanos::from_ms(500);
+/// Most time between two attempts to put the change back, at first.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
+/// How long that is after the first attempt; then they are rare, and never end.
+const OFTEN_FOR: Nanos = Nanos::from_s(60);
+const RARELY: Duration = Duration::from_secs(30);
+
+/// A watcher at work.
+pub(super) struct ConfirmDeadline<'a> {
+    args: Args,
+    /// The checkpoint of the change.
+    change: Checkpoint,
+    /// The same as it was last read, with its values.
+    seen: Option<Checkpoint>,
+    maker: Maker,
+    /// Deadline of the maker.
+    by: Nanos,
+    /// End of the wait for the maker after this process was told to end.
+    end_by: Option<Nanos>,
+    /// The first attempt to put the change back.
+    attempted: Option<Nanos>,
+    /// Whether the maker was killed.
+    is_ended: bool,
+    /// Whether the values are back and only the checkpoint is left.
+    is_back: bool,
+    /// Whether the kernel's log has the first failure.
+    has_complained: bool,
+    peer: Peer,
+    stop: &'a Stop,
+    origin: knobs::Context,
+    kernel: LinuxKernel,
+}
+
+impl<'a> ConfirmDeadline<'a> {
+    pub(super) fn new(
+        args: Args,
+        (change, maker, peer): (Checkpoint, Maker, Peer),
+        stop: &'a Stop,
+        (origin, kernel): (knobs::Context, LinuxKernel),
+    ) -> Self {
+        let by = Nanos::from_ns(args.by_ns);
+        Self {
+            args,
+            change,
+            seen: None,
+            maker,
+            by,
+            end_by: None,
+            attempted: None,
+            is_ended: false,
+            is_back: false,
+            has_complained: false,
+            peer,
+            stop,
+            origin,
+            kernel,
+        }
+    }
+
+    /// Watches until the change was confirmed or put back, or was never made.
+    pub(super) fn run(mut self) {
+        // The store's lock ends with the store, so that a confirmation never waits for it.
+        let store = || FileCheckpoints::new(&checkpoints_dir());
+        while let Some(left) = self.time_left(&store()) {
+            if left > Nanos::ZERO {
+                self.peer.keep(&self.args);
+                self.peer.wait(left.min(LOOK_EVERY), !self.maker.is_done());
+                continue;
+            }
+            self.is_ended |= self.maker.end();
+            if self.attempt(&mut store()) || self.stop.is_raised_again() {
+                return;
+            }
+            self.peer.keep(&self.args);
+            std::thread::sleep(self.pause());
+        }
+    }
+
+    /// Time left for the change to be made or confirmed. `None` once it was confirmed, put back, or
+    /// never made.
+    fn time_left(&mut self, store: &FileCheckpoints) -> Option<Nanos> {
+        // Checked before the store, which is final once the maker is done.
+        let is_done = self.maker.is_done();
+        let now = process::since_boot();
+        let kept = store.kept(self.change.slot());
+        let by = match kept {
+            Ok(kept) => match kept.filter(|kept| kept.is_of_the_change(&self.change)) {
+                None if is_done && !self.is_away(store) => return None,
+                None => self.by_as_seen(),
+                Some(kept) => {
+                    let by = kept.confirm_by;
+                    self.seen = Some(kept);
+                    // Without a deadline, the change is incomplete.
+                    by.unwrap_or(if is_done { Nanos::ZERO } else { self.by })
+                }
+            },
+            // It may have been confirmed, or not: who can read it again will know.
+            Err(error) => {
+                self.complain(&format!("its checkpoint cannot be read: {error}"));
+                self.by_as_seen()
+            }
+        };
+        if self.stop.is_raised() {
+            let end_by = if is_done { now } else { now.saturating_add(MAKER_WITHIN) };
+            self.end_by = Some(self.end_by.map_or(end_by, |known| known.min(end_by)));
+        }
+        let by = self.end_by.map_or(by, |end_by| by.min(end_by));
+        Some(by.saturating_sub(now))
+    }
+
+    fn by_as_seen(&self) -> Nanos {
+        self.seen.as_ref().and_then(|seen| seen.confirm_by).unwrap_or(self.by)
+    }
+
+    /// Whether the folder of the checkpoints is gone, and with it the checkpoint: neither a confirmation nor a
+    /// restore takes it away.
+    fn is_away(&self, store: &FileCheckpoints) -> bool {
+        self.seen.is_some() && !self.is_back && !store.folder().exists()
+    }
+
+    /// Puts the change back, if it still exists; returns whether that is settled.
+    fn attempt(&mut self, store: &mut FileCheckpoints) -> bool {
+        self.attempted.get_or_insert_with(process::since_boot);
+        if self.is_away(store)
+            && let Some(seen) = self.seen.clone()
+        {
+            return self.put_back(&mut RememberedCheckpoint(seen.clone()), &seen).is_ok();
+        }
+        let slot = self.change.slot();
+        let kept = match store.claim_to_restore(slot, &self.change.interface) {
+            Ok(Some(kept)) if kept.is_of_the_change(&self.change) => kept,
+            // Somebody confirms it or puts it back right now, or its maker has not ended yet.
+            Err(StoreError::Locked { .. }) => return false,
+            Err(error) => {
+                self.complain(&format!("its checkpoint cannot be read: {error}"));
+                return false;
+            }
+            Ok(None) => {
+                let _ = store.remove(slot); // the lock's file
+                return true;
+            }
+            Ok(Some(_)) => return true,
+        };
+        if self.is_back {
+            return store.remove(slot).is_ok();
+        }
+        let told = format!("{}, and everything was put back", self.why(&kept));
+        // Noted before the values change, so that it is known to anyone who sees them.
+        let is_noted = store.tell_late(&kept, &told).is_ok();
+        let ending = match self.put_back(store, &kept) {
+            Ok(ending) => {
+                log_ending(store, &kept, self.why(&kept));
+                ending.or_else(|| (!is_noted).then_some(told))
+            }
+            Err(failure) => Some(failure),
+        };
+        if let Some(ending) = ending {
+            let _ = store.tell_late(&kept, &ending);
+        }
+        store.kept(slot).is_ok_and(|kept| kept.is_none())
+    }
+
+    /// Puts the values back; gives what is to be told beside that, or why it failed.
+    fn put_back(
+        &mut self,
+        store: &mut dyn CheckpointStore,
+        kept: &Checkpoint,
+    ) -> Result<Option<String>, String> {
+        let why = self.why(kept);
+        match transaction::restore(&mut self.kernel, store, &self.origin, kept) {
+            Ok(Restored::InterfaceGone) => {
+                Ok(Some(format!("{why}, and the interface was deleted")))
+            }
+            Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                let others = others.join("; ");
+                Ok(Some(format!("{why}, and everything was put back but what stays: {others}")))
+            }
+            Ok(_) => Ok(None),
+            Err(error) => {
+                // From now on a value that differs is somebody else's.
+                self.is_back = matches!(error, RestoreError::Forget { .. });
+                let failure = format!("{why}, and to put it back failed: {}", chain(&error));
+                self.complain(&failure);
+                Err(failure)
+            }
+        }
+    }
+
+    fn why(&self, kept: &Checkpoint) -> &'static str {
+        match kept.confirm_by {
+            None if self.is_ended => {
+                "the change was not finished in time, so that its maker was ended"
+            }
+            None => "the change was not finished",
+            Some(by) if by <= process::since_boot() => "no confirmation came in time",
+            Some(_) => "what watched the time was told to end",
+        }
+    }
+
+    /// Time until the next attempt.
+    fn pause(&self) -> Duration {
+        let since =
+            self.attempted.map_or(Nanos::ZERO, |first| process::since_boot().saturating_sub(first));
+        if since < OFTEN_FOR { ATTEMPT_EVERY } else { RARELY }
+    }
+
+    /// Says the first failure in the kernel's log: there is nobody else to tell.
+    fn complain(&mut self, problem: &str) {
+        if std::mem::replace(&mut self.has_complained, true) {
+            return;
+        }
+        let interface = &self.change.interface;
+        let problem: String = problem.chars().filter(|c| !c.is_control()).take(700).collect();
+        let line = format!("<3>latput: {interface}: {problem}; this is tried again\n");
+        let log = OpenOptions::new().write(true).open("/dev/kmsg");
+        let _no_log = log.and_then(|mut log| log.write_all(line.as_bytes()));
+    }
+}
+
+/// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
+fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
+    let ended = Checkpoint { went_back: Some(why.to_owned()), ..change.clone() };
+    let _no_room = store.journal().add(&ended);
+}
+
+/// The store of a change whose folder is gone: what a watcher remembers of it.
+struct RememberedCheckpoint(Checkpoint);
+
+impl CheckpointStore for RememberedCheckpoint {
+    fn claim(&mut self, slot: Slot, _: &str) -> Result<Option<Checkpoint>, StoreError> {
+        Ok((slot == self.0.slot()).then(|| self.0.clone()))
+    }
+
+    fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        self.0 = checkpoint.clone();
+        Ok(())
+    }
+
+    fn remove(&mut self, _: Slot) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn archive(&mut self, _: Slot) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
+        Ok(vec![Ok(self.0.clone())])
+    }
+}

@@ -1,0 +1,183 @@
+//! Watchers that meet errors which pass, and errors that do not: none of them gives up.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::root_confirm::{
+    LONG, SHORT, kill_watchers, link, start_stopping, stopped_maker, watchers,
+};
+use crate::root_settings::Lab;
+use crate::{Place, is_gone, kill, needs_program, wait_until, words_of};
+
+/// Longer than the time of `SHORT`, so that its watchers have met the error.
+const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
+
+#[test]
+fn watchers_without_descriptors_put_back_later() {
+    if needs_root() || needs_program("prlimit") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    lab.b(&SHORT).expect(0, &["changed"]);
+    // The kernel says EMFILE to each open.
+    for watcher in watchers(&place) {
+        limit_files(watcher, 3);
+    }
+    thread::sleep(PAST_THE_DEADLINE);
+    let left = watchers(&place);
+    assert_eq!(left.len(), 2, "none has given up");
+    assert_ne!(link(&place), before, "the test does not test");
+    for watcher in left {
+        limit_files(watcher, 1024);
+    }
+    wait_until("the values to go back", || link(&place) == before);
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+    lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+}
+
+#[test]
+fn full_inode_table_stops_neither_watchers_nor_restore() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    mount_state(&place);
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    for change in [&SHORT, &LONG] {
+        lab.b(change).expect(0, &["changed"]);
+        assert_ne!(link(&place), before);
+        let filler = fill_inodes(&place);
+        if change == &LONG {
+            lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
+        }
+        wait_until("the values to go back", || link(&place) == before);
+        wait_until("the watchers to end", || watchers(&place).is_empty());
+        if change == &SHORT {
+            lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+        }
+        for file in filler {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn read_only_state_still_goes_back() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    mount_state(&place);
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    lab.b(&SHORT).expect(0, &["changed"]);
+    remount(&place, "ro");
+    wait_until("the values to go back", || link(&place) == before);
+    // What somebody sets then is not fought over, though the checkpoint is still there.
+    lab.ip("b", &["link", "set", "lat0", "mtu", "1400"]).expect(0, &[]);
+    thread::sleep(PAST_THE_DEADLINE);
+    assert_ne!(link(&place), before);
+    remount(&place, "rw");
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn state_folder_that_is_gone_still_goes_back() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
+    // Both have seen it.
+    thread::sleep(Duration::from_secs(2));
+    let folder = place.path("state/lab-up/checkpoints");
+    std::fs::rename(&folder, place.path("elsewhere")).unwrap();
+    wait_until("the values to go back", || link(&place) == before);
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+}
+
+/// What systemd's timer starts, where both watchers were killed.
+#[test]
+fn late_watcher_ends_a_stopped_maker() {
+    if needs_root() || needs_program("strace") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    let mut run = start_stopping(&place, "fsync", 3, &SHORT);
+    wait_until("the maker to stop", || stopped_maker(&place).is_some());
+    let maker = stopped_maker(&place).unwrap();
+    let words = words_of(watchers(&place)[0]);
+    kill_watchers(&place);
+    let args = words.split_once("watcher ").unwrap().1;
+    let args: Vec<&str> =
+        args.split_whitespace().filter(|word| !word.starts_with("--peer")).collect();
+    lab.b(&[&["watcher"], &args[..], &["--late"]].concat()).expect(0, &["ready"]);
+    assert!(is_gone(maker), "it would go on with its change");
+    run.wait().unwrap();
+    assert_eq!(link(&place), before);
+    lab.b(&["confirm"]).expect(4, &["too late"]);
+    // Another process with that id is left alone.
+    let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+    let (pid, start) = (format!("--pid={}", other.id()), "--pid-start=1");
+    let of_other: Vec<&str> = args
+        .iter()
+        .map(|word| match word {
+            word if word.starts_with("--pid=") => pid.as_str(),
+            word if word.starts_with("--pid-start=") => start,
+            word => word,
+        })
+        .collect();
+    lab.b(&[&["watcher"], &of_other[..], &["--late"]].concat()).expect(0, &["ready"]);
+    assert!(!is_gone(other.id()));
+    kill(other.id());
+    other.wait().unwrap();
+}
+
+fn limit_files(pid: u32, most: u32) {
+    let limit = format!("--nofile={most}:1024");
+    assert!(
+        Command::new("prlimit")
+            .args(["--pid", &pid.to_string(), &limit])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// A file system of its own for the state, with few inodes.
+fn mount_state(place: &Place) {
+    let state = place.path("state");
+    std::fs::create_dir(&state).unwrap();
+    let options = ["-t", "tmpfs", "-o", "nr_inodes=60,mode=0700", "none"];
+    assert!(Command::new("mount").args(options).arg(&state).status().unwrap().success());
+}
+
+fn remount(place: &Place, how: &str) {
+    let how = format!("remount,{how}");
+    let status = Command::new("mount").args(["-o", &how]).arg(place.path("state")).status();
+    assert!(status.unwrap().success());
+}
+
+fn fill_inodes(place: &Place) -> Vec<std::path::PathBuf> {
+    let files = (0..100).map(|number| place.path(&format!("state/filler-{number}")));
+    let files: Vec<_> = files.take_while(|file| std::fs::File::create(file).is_ok()).collect();
+    assert!(files.len() < 100, "the inodes are not used up");
+    files
+}

@@ -1,0 +1,299 @@
+//! What goes back is all that a change has moved, judged by `ip`, `ethtool`, `tc`, `chrt` and `taskset`.
+
+use std::process::Command;
+
+use latput_testkit::{isolate, needs_root};
+
+use crate::root_settings::Lab;
+use crate::{Ran, needs_program, tell};
+
+const WAITS: [&str; 2] = ["--confirm-within", "10min"];
+
+#[test]
+fn mtu_of_upper_interfaces_and_ipv6_goes_back() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    lab.ip("b", &["link", "set", "lat0", "mtu", "9000"]).expect(0, &[]);
+    let mut made = 0;
+    for add in [
+        "link add up0 link lat0 type macvlan mode bridge",
+        "link add up0 link lat0 type vlan id 7",
+        "link add up0 link lat0 type ipvlan",
+        "link add up0 type bridge",
+    ] {
+        let words: Vec<&str> = add.split(' ').collect();
+        if lab.ip("b", &words).code != Some(0) {
+            tell(&format!("this kernel has no `ip {add}`"));
+            continue;
+        }
+        made += 1;
+        if add.ends_with("bridge") && !add.contains("lat0") {
+            lab.ip("b", &["link", "set", "lat0", "master", "up0"]).expect(0, &[]);
+        }
+        let mut set = vec![("lat0", 4000)];
+        if add.contains("macvlan") {
+            lab.ip("b", &["link", "add", "up1", "link", "up0", "type", "macvlan"]);
+            set.push(("up0", 5000));
+        }
+        for (name, mtu) in set {
+            lab.b_sh(&format!("echo {mtu} > /proc/sys/net/ipv6/conf/{name}/mtu"));
+        }
+        let look =
+            || lab.b_sh("ip -o link | sed 's/ qlen.*//'; grep . /proc/sys/net/ipv6/conf/*/mtu");
+        let before = look();
+        assert!(before.contains("lat0/mtu:4000"), "{before}");
+        lab.b(&[&["set", "lat0", "mtu=1500"][..], &WAITS].concat()).expect(0, &["changed"]);
+        assert_ne!(look(), before, "the test does not test");
+        lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
+        assert_eq!(look(), before, "{add}");
+        lab.b(&["set", "lat0", "mtu=1500"]).expect(0, &["changed"]);
+        lab.b(&["undo"]).expect(0, &["undid lat0 mtu"]);
+        assert_eq!(look(), before, "{add}");
+        lab.ip("b", &["link", "del", "up1"]);
+        lab.ip("b", &["link", "del", "up0"]).expect(0, &[]);
+    }
+    assert!(made > 1);
+}
+
+#[test]
+fn refused_feature_is_not_wanted_afterwards() {
+    if needs_root() || needs_program("ethtool") {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    let tso = || lab.b_sh("ethtool -k lat0 | grep tcp-segmentation-offload");
+    lab.b_sh("ethtool -K lat0 tso off; ethtool -K lat0 sg off");
+    assert!(tso().contains("off"));
+    let refused = lab.b(&["set", "lat0", "tso=on"]);
+    assert!(matches!(refused.code, Some(1 | 4)), "{refused:#?}");
+    lab.b_sh("ethtool -K lat0 sg on");
+    assert!(tso().contains("off"), "nobody wants it: {}", tso());
+    // The other way round: what is wanted and held back stays wanted.
+    lab.b_sh("ethtool -K lat0 tso on; ethtool -K lat0 sg off");
+    lab.b(&[&["set", "lat0", "sg=on", "tso=off"][..], &WAITS].concat()).expect(0, &["changed"]);
+    lab.b(&["restore"]).expect(0, &["put back"]);
+    lab.b_sh("ethtool -K lat0 sg on");
+    assert!(tso().contains(": on"), "{}", tso());
+}
+
+#[test]
+fn napi_threads_keep_cpus_and_policy() {
+    if needs_root() || needs_program("chrt") || needs_program("taskset") {
+        return;
+    }
+    let pair = Pair::of("napithr0");
+    pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
+    let threads = || threads_of("napithr0");
+    assert_eq!(threads().len(), 2);
+    for thread in threads() {
+        said(&["taskset", "-pc", "1", &thread]);
+        said(&["chrt", "-f", "-p", "5", &thread]);
+    }
+    let look = || {
+        let mut lines = Vec::new();
+        for thread in threads() {
+            let said = said(&["taskset", "-pc", &thread]) + &said(&["chrt", "-p", &thread]);
+            lines
+                .extend(said.lines().filter_map(|line| Some(line.rsplit_once(": ")?.1.to_owned())));
+        }
+        lines
+    };
+    let before = look();
+    assert_eq!(before, ["1", "SCHED_FIFO", "5", "1", "SCHED_FIFO", "5"]);
+    for change in ["threaded=off", "gro=off"] {
+        pair.run(&["set", "napithr0", change]).expect(0, &["changed"]);
+        pair.run(&["undo"]).expect(0, &["undid"]);
+        assert_eq!(look(), before, "{change}");
+        pair.run(&[&["set", "napithr0", change][..], &WAITS].concat()).expect(0, &["changed"]);
+        pair.run(&["restore"]).expect(0, &["put back"]);
+        assert_eq!(look(), before, "{change}");
+    }
+}
+
+/// The threads that poll for an interface; its name must be this test's own.
+fn threads_of(interface: &str) -> Vec<String> {
+    let start = format!("napi/{interface}-");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_it = |pid: &String| {
+        // Names are cut at 15 bytes.
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        !name.is_empty() && start.starts_with(name.trim()) || name.starts_with(&start)
+    };
+    pids.filter(is_it).collect()
+}
+
+fn said(words: &[&str]) -> String {
+    String::from_utf8(Command::new(words[0]).args(&words[1..]).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn qdisc_with_unknown_parts_is_left() {
+    if needs_root() || needs_program("tc") {
+        return;
+    }
+    let pair = Pair::new();
+    for (steps, knobs) in [
+        (
+            &[
+                "qdisc replace dev v0 root handle 1: mq",
+                "qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k",
+                "qdisc replace dev v0 parent 10:1 handle 20: pfifo limit 77",
+            ][..],
+            &["qdisc=pfifo limit=9", "queue-qdisc=pfifo limit=9"][..],
+        ),
+        (
+            &["qdisc replace dev v0 root handle 1: stab overhead 20 linklayer atm pfifo"],
+            &["qdisc=pfifo limit=9"],
+        ),
+        (
+            &[
+                "qdisc replace dev v0 root handle 1: tbf rate 100mbit burst 32k limit 64k overhead 24 linklayer atm",
+            ],
+            &["qdisc=pfifo limit=9"],
+        ),
+        (
+            &["qdisc replace dev v0 root handle 1: estimator 1sec 4sec pfifo limit 7"],
+            &["qdisc=pfifo limit=9"],
+        ),
+        (
+            &[
+                "qdisc replace dev v0 root handle 1: tbf rate 100mbit burst 32k limit 64k",
+                "qdisc replace dev v0 parent 1:1 handle 20: pfifo limit 77",
+            ],
+            &["qdisc=pfifo limit=9"],
+        ),
+    ] {
+        pair.tc("qdisc del dev v0 root");
+        if !steps.iter().all(|step| pair.tc(step)) {
+            tell(&format!("this kernel takes no `tc {}`", steps[steps.len() - 1]));
+            continue;
+        }
+        let before = pair.shape();
+        for knob in knobs {
+            pair.run(&["set", "v0", knob]).expect(1, &["could not put back"]);
+            assert_eq!(pair.shape(), before, "{steps:?} {knob}");
+        }
+    }
+}
+
+#[test]
+fn undo_of_queue_disciplines_keeps_all_queues() {
+    if needs_root() || needs_program("tc") {
+        return;
+    }
+    let pair = Pair::new();
+    assert!(pair.tc("qdisc replace dev v0 root handle 1: mq"));
+    assert!(
+        pair.tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k")
+    );
+    let before = pair.shape();
+    pair.run(&["set", "v0", "queue-qdisc=pfifo limit=9"]).expect(0, &["undo:"]);
+    assert_ne!(pair.shape(), before);
+    pair.run(&["undo"]).expect(0, &["undid"]);
+    assert_eq!(pair.shape(), before);
+    pair.run(&[&["set", "v0", "queue-qdisc=pfifo limit=9"][..], &WAITS].concat()).expect(0, &[]);
+    pair.run(&["restore"]).expect(0, &["put back"]);
+    assert_eq!(pair.shape(), before);
+}
+
+#[test]
+fn restore_with_link_down_keeps_the_checkpoint() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    let change = ["set", "lat0", "gro-flush-timeout=50us", "napi-defer-hard-irqs=7"];
+    let before = lab.knobs();
+    lab.b(&[&change[..], &WAITS].concat()).expect(0, &["changed"]);
+    lab.ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
+    lab.b(&["restore"]).expect(5, &["bring the interface up", "gro-flush-timeout"]);
+    lab.ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
+    lab.b(&["restore"]).expect(0, &[]);
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_eq!(lab.knobs(), before);
+}
+
+#[test]
+fn waiting_change_of_another_is_named_and_left() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    let by = |user: &str, args: &[&str]| {
+        let user = format!("SUDO_USER={user}");
+        lab.b_behind(&["env", &user], args)
+    };
+    let mtu = || lab.b_sh("ip -o link show lat0 | grep -o 'mtu [0-9]*'").trim().to_owned();
+    by("alice", &[&["set", "lat0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
+    let named = ["alice (latput set", "waits to be confirmed for another", "--of 'alice'"];
+    by("bob", &["restore"]).expect(0, &named);
+    by("bob", &["restore", "lat0"]).expect(0, &named);
+    by("bob", &["confirm"]).expect(1, &named);
+    by("bob", &["confirm", "lat0"]).expect(1, &named);
+    by("bob", &["set", "lat0", "gro=off"])
+        .expect(1, &["alice (latput set", "waits to be confirmed"]);
+    // What a controller, an apply and a daemon ask for.
+    for made_by in
+        ["--made-by=agent", "--made-by=moderate", "--made-by=apply/1234", "--made-by=fleet-x"]
+    {
+        by("alice", &["restore", made_by]).expect(0, &["nothing to restore"]);
+        by("alice", &["confirm", "lat0", made_by]).expect(1, &["no change of lat0 waits"]);
+    }
+    assert_eq!(mtu(), "mtu 1400");
+    by("bob", &["restore", "--of", "alice"]).expect(0, &["put back lat0 mtu"]);
+    assert_eq!(mtu(), "mtu 1500");
+    // The run of an apply is no other's.
+    let apply = ["set", "lat0", "mtu=1400", "--made-by=apply/12"];
+    by("alice", &[&apply[..], &WAITS].concat()).expect(0, &["changed"]);
+    by("bob", &["confirm", "lat0", "--made-by=apply/13"]).expect(1, &["no change"]);
+    by("bob", &["confirm", "lat0", "--made-by=apply/12"]).expect(0, &["confirmed"]);
+    lab.b(&["log"]).expect(0, &["apply by alice"]);
+}
+
+/// A veth pair with two queues in a namespace of its own.
+struct Pair {
+    place: crate::Place,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self::of("v0")
+    }
+
+    fn of(name: &str) -> Self {
+        isolate();
+        let queues = "numtxqueues 2 numrxqueues 2";
+        let words = format!("link add {name} {queues} type veth peer name v1 {queues}");
+        for words in [words, format!("link set {name} up"), "link set v1 up".to_owned()] {
+            let done = Command::new("ip").args(words.split(' ')).status().unwrap();
+            assert!(done.success(), "{words}");
+        }
+        Self { place: crate::Place::new() }
+    }
+
+    fn tc(&self, words: &str) -> bool {
+        Command::new("tc").args(words.split(' ')).output().unwrap().status.success()
+    }
+
+    /// The disciplines and classes, without what they have counted.
+    fn shape(&self) -> String {
+        ["qdisc", "class", "filter"]
+            .map(|what| said(&["tc", "-d", what, "show", "dev", "v0"]))
+            .concat()
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.place.run(args)
+    }
+}

@@ -1,0 +1,204 @@
+//! The values that a write moves along, so that going back can write them again.
+//!
+//! A lower MTU is passed on to VLANs, macvlans and ipvlans on top (`vlan_device_event`, `macvlan_device_event`,
+//! `ipvlan_adjust_mtu`), to the ports of a bond (`bond_change_mtu`), and to IPv6 (`addrconf_notify`); nothing raises
+//! them again. A feature that cannot come on now is still wanted. A NAPI thread that is made anew has neither the CPUs nor
+//! the policy of the old one.
+
+use std::collections::BTreeSet;
+
+use latput_knobs::{Knob, Place, Value};
+use latput_units::{Bytes, IntoSet};
+
+use super::LinuxKernel;
+use super::failure::Failure;
+use super::read::{Reading, Values};
+use super::source::{Source, source_of};
+use crate::process::{self, ThreadSchedule};
+use crate::route::Link;
+
+/// Thousands in the number that stands for a policy with its priority.
+const POLICY: u64 = 1000;
+/// Nice values from -20 as numbers from 0.
+const NICE_ZERO: i32 = 20;
+
+impl LinuxKernel {
+    /// The followers of one knob.
+    pub(super) fn followers_of(
+        &self,
+        reading: &Reading<'_>,
+        knob: Knob,
+    ) -> Result<Values, Failure> {
+        match source_of(knob) {
+            Source::Mtu => self.mtu_followers(&*reading.link()?),
+            Source::Features(names) => {
+                let Ok(features) = reading.features() else { return Ok(Values::new()) };
+                let wanted = (0..).zip(names.iter()).filter_map(|(nth, name)| {
+                    let feature = features.get(*name).filter(|feature| feature.is_changeable)?;
+                    Some((Place::Wanted(nth), Value::Switch(feature.is_wanted)))
+                });
+                Ok(wanted.collect())
+            }
+            Source::Threaded => Ok(self.threads_of(&*reading.link()?)),
+            _ => Ok(Values::new()),
+        }
+    }
+
+    /// Writes one of them.
+    pub(super) fn write_follower(
+        &self,
+        reading: &Reading<'_>,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), Failure> {
+        match (source_of(knob), place, value) {
+            (Source::Mtu, Place::Linked(index), Value::Count(bytes)) => {
+                let name = self.route.link_numbered(index)?.name;
+                Ok(self.route.set_mtu(&name, Bytes::new(*bytes))?)
+            }
+            (Source::Mtu, Place::Ipv6, Value::Count(bytes)) => {
+                Ok(self.proc.write(&ipv6_mtu(reading.name), &bytes.to_string())?)
+            }
+            (Source::Mtu, Place::LinkedIpv6(index), Value::Count(bytes)) => {
+                let name = self.route.link_numbered(index)?.name;
+                Ok(self.proc.write(&ipv6_mtu(&name), &bytes.to_string())?)
+            }
+            (Source::Features(names), Place::Wanted(nth), Value::Switch(on)) => {
+                let name = names.get(nth as usize).ok_or_else(|| {
+                    Failure::refused(format!("{knob} stands for no such feature"))
+                })?;
+                Ok(self.ethtool()?.want_features(reading.name, &[(name, *on)])?)
+            }
+            (Source::Threaded, Place::Thread(queue), Value::Cpus(cpus)) => {
+                let thread = self.thread_of(&*reading.link()?, queue)?;
+                process::set_affinity(Some(thread), cpus).map_err(|error| {
+                    crate::error::Error::system("bind a NAPI thread", error).into()
+                })
+            }
+            (Source::Threaded, Place::ThreadPolicy(queue), Value::Count(number)) => {
+                let thread = self.thread_of(&*reading.link()?, queue)?;
+                Ok(process::set_schedule(thread, schedule(*number)?)?)
+            }
+            _ => Err(Failure::refused(format!("{value} at {place} is not what {knob} takes"))),
+        }
+    }
+
+    fn mtu_followers(&self, link: &Link) -> Result<Values, Failure> {
+        let mut values = Values::new();
+        let of_ipv6 = |name: &str| self.proc.read_number(&ipv6_mtu(name)).ok().map(Value::Count);
+        let linked = self.linked_to(link)?;
+        values
+            .extend(linked.iter().map(|it| (Place::Linked(it.index), Value::Count(it.mtu.get()))));
+        values.extend(of_ipv6(&link.name).map(|mtu| (Place::Ipv6, mtu)));
+        values.extend(
+            linked.iter().filter_map(|it| Some((Place::LinkedIpv6(it.index), of_ipv6(&it.name)?))),
+        );
+        Ok(values)
+    }
+
+    /// The interfaces of this namespace that lie on one, or on one of those, and the ports of a bond, by number.
+    fn linked_to(&self, link: &Link) -> Result<Vec<Link>, Failure> {
+        let mut others = self.route.links()?;
+        let mut found: BTreeSet<u32> = [link.index].into();
+        let is_bond = |index: u32, others: &[Link]| {
+            let has_kind = |it: &Link| matches!(it.kind.as_deref(), Some("bond" | "team"));
+            others.iter().any(|it| it.index == index && has_kind(it))
+        };
+        loop {
+            let lies_on = |it: &&Link| {
+                // A veth names its other end so.
+                let is_on =
+                    |lower: u32| it.kind.as_deref() != Some("veth") && found.contains(&lower);
+                let is_port = |master: u32| is_bond(master, &others) && found.contains(&master);
+                it.lower.is_some_and(is_on) || it.master.is_some_and(is_port)
+            };
+            let more: BTreeSet<u32> = others.iter().filter(lies_on).map(|it| it.index).into_set();
+            let masters = others.iter().filter(|it| found.contains(&it.index));
+            let masters: Vec<u32> = masters.filter_map(|it| it.master).collect();
+            let before = found.len();
+            found.extend(more.into_iter().chain(masters));
+            if found.len() == before {
+                break;
+            }
+        }
+        others.retain(|it| it.index != link.index && found.contains(&it.index));
+        others.sort_by_key(|it| it.index);
+        Ok(others)
+    }
+
+    /// The CPUs and the policy of the NAPI threads; none where they cannot be seen, as in a process namespace.
+    fn threads_of(&self, link: &Link) -> Values {
+        let threads: Vec<(u32, u32)> = self.threads(link);
+        let cpus = threads.iter().filter_map(|&(queue, pid)| {
+            Some((Place::Thread(queue), Value::Cpus(process::affinity_of(pid)?)))
+        });
+        let policies = threads.iter().filter_map(|&(queue, pid)| {
+            let number = number_of(process::schedule_of(pid)?);
+            Some((Place::ThreadPolicy(queue), Value::Count(number)))
+        });
+        cpus.chain(policies).collect()
+    }
+
+    /// The threads that poll, by receive queue.
+    fn threads(&self, link: &Link) -> Vec<(u32, u32)> {
+        let napis = self.netdev.as_ref().and_then(|netdev| netdev.napis(link.index).ok());
+        let is_napi_thread = |pid: u32| {
+            let name = self.proc.read(&format!("{pid}/comm")).unwrap_or_default();
+            name.starts_with("napi/")
+        };
+        let threads =
+            napis.into_iter().flatten().filter_map(|napi| Some((napi.rx_queue?, napi.pid?)));
+        let mut threads: Vec<(u32, u32)> =
+            threads.filter(|(_, pid)| is_napi_thread(*pid)).collect();
+        threads.sort_unstable();
+        threads
+    }
+
+    fn thread_of(&self, link: &Link, queue: u32) -> Result<u32, Failure> {
+        let threads = self.threads(link);
+        let found = threads.iter().find(|(of, _)| *of == queue).map(|(_, pid)| *pid);
+        found.ok_or_else(|| Failure::unsupported(format!("no thread polls for rx-{queue}")))
+    }
+}
+
+fn ipv6_mtu(name: &str) -> String {
+    format!("sys/net/ipv6/conf/{name}/mtu")
+}
+
+fn number_of(schedule: ThreadSchedule) -> u64 {
+    let ThreadSchedule { policy, priority, nice } = schedule;
+    let level = if priority > 0 { priority } else { nice + NICE_ZERO };
+    u64::try_from(policy).unwrap_or(0) * POLICY + u64::try_from(level).unwrap_or(0)
+}
+
+fn schedule(number: u64) -> Result<ThreadSchedule, Failure> {
+    let narrow =
+        |number: u64| i32::try_from(number).map_err(|_| Failure::refused("no such policy"));
+    let (policy, level) = (narrow(number / POLICY)?, narrow(number % POLICY)?);
+    Ok(match policy {
+        libc::SCHED_FIFO | libc::SCHED_RR => ThreadSchedule { policy, priority: level, nice: 0 },
+        _ => ThreadSchedule { policy, priority: 0, nice: level - NICE_ZERO },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_survive_as_numbers() {
+        for (policy, priority, nice) in [
+            (libc::SCHED_OTHER, 0, 0),
+            (libc::SCHED_OTHER, 0, -20),
+            (libc::SCHED_OTHER, 0, 19),
+            (libc::SCHED_FIFO, 50, 0),
+            (libc::SCHED_RR, 99, 0),
+            (libc::SCHED_BATCH, 0, 5),
+        ] {
+            let wanted = ThreadSchedule { policy, priority, nice };
+            assert_eq!(schedule(number_of(wanted)).unwrap(), wanted);
+        }
+        assert!(schedule(u64::MAX).is_err());
+    }
+}

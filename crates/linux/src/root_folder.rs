@@ -1,0 +1,272 @@
+//! Files below a folder that stands for `/`: the host's own, or an image that a stranger made.
+//!
+//! A name is resolved from the folder on, and never out of it (`openat2(2)`, Linux 5.6; before, one folder after the
+//! other). What is written, and what is to be written over, is reached through no symbolic link.
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::files::{self, FileError, Owner};
+
+/// A folder that stands for `/`.
+#[derive(Debug)]
+pub struct RootFolder {
+    path: PathBuf,
+    folder: File,
+}
+
+impl RootFolder {
+    /// Opens it.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let folder = File::open(path).map_err(|error| FileError::io(path, "open", error))?;
+        Ok(Self { path: path.to_owned(), folder })
+    }
+
+    /// Its own name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name, seen from outside, of a file that has this name below.
+    pub fn below(&self, name: &str) -> PathBuf {
+        self.path.join(name.trim_start_matches('/'))
+    }
+
+    /// The text of a regular file with its owner; `None` if there is none.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<(String, Owner)>, FileError> {
+        let path = self.below(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match self.open_below(name, flags, ResolveFlags::NO_SYMLINKS) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(refused(&path, "read", errno)),
+        };
+        let meta = file.metadata().map_err(|error| FileError::io(&path, "look at", error))?;
+        if !meta.is_file() {
+            let problem = "it is no regular file, and latput writes to no other";
+            return Err(FileError::new(&path, problem));
+        }
+        let owner = Owner { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid() };
+        let text = files::text_of(&path, files::read_open(&path, file, limit)?)?;
+        Ok(Some((text, owner)))
+    }
+
+    /// The text of a file of somebody, also through links that stay below; `None` where it cannot be read.
+    pub fn look_at(&self, name: &str, limit: u64) -> Option<String> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file = File::from(self.open_below(name, flags, ResolveFlags::NO_MAGICLINKS).ok()?);
+        let path = self.below(name);
+        let bytes = file.metadata().ok()?.is_file().then(|| files::read_open(&path, file, limit));
+        files::text_of(&path, bytes?.ok()?).ok()
+    }
+
+    /// The names in a folder, sorted; none if there is no such folder.
+    pub fn entries(&self, name: &str) -> Result<Vec<String>, FileError> {
+        let failed = |errno| refused(&self.below(name), "list", errno);
+        let folder = match self.open_folder(name) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether there is something of this name.
+    pub fn has(&self, name: &str) -> bool {
+        let found =
+            self.open_below(name, OFlags::PATH | OFlags::NOFOLLOW, ResolveFlags::NO_SYMLINKS);
+        !matches!(found, Err(Errno::NOENT))
+    }
+
+    /// Makes one folder with these permissions, unless it is there: then it stays as it is. Durable when it returns.
+    pub fn make_folder(&self, name: &str, mode: u32) -> Result<(), FileError> {
+        let path = self.below(name);
+        let failed = |errno| refused(&path, "make this folder", errno);
+        let (parent, last) = self.parent(name).map_err(failed)?;
+        match mkdirat(&parent, last, Mode::from_raw_mode(mode)) {
+            Err(Errno::EXIST) => return self.open_folder(name).map(drop).map_err(failed),
+            made => made.map_err(failed)?,
+        }
+        let made = File::from(self.open_folder(name).map_err(failed)?);
+        made.set_permissions(Permissions::from_mode(mode))
+            .and_then(|()| parent.sync_all())
+            .map_err(|error| FileError::io(&path, "make this folder", error))
+    }
+
+    /// Removes a folder that is empty; whether it was.
+    pub fn remove_folder(&self, name: &str) -> bool {
+        let removed = |(parent, last): (File, &OsStr)| unlinkat(parent, last, AtFlags::REMOVEDIR);
+        self.parent(name).and_then(removed).is_ok()
+    }
+
+    /// Replaces a regular file whole or not at all, or makes it, with an owner and permissions whatever the umask;
+    /// durable when it returns. No file gets a right to be executed, or more.
+    pub fn install(&self, name: &str, bytes: &[u8], owner: Owner) -> Result<(), FileError> {
+        let path = self.below(name);
+        let (parent, last) = self.target(name, "write")?;
+        files::check_folder(&path, &parent)?;
+        let owner = Owner { mode: owner.mode & 0o666, ..owner };
+        files::replace_in((&parent, last), &path, bytes, (files::PRIVATE, Some(owner)))
+    }
+
+    /// Removes a regular file.
+    pub fn uninstall(&self, name: &str) -> Result<(), FileError> {
+        let path = self.below(name);
+        let (parent, last) = self.target(name, "remove")?;
+        match unlinkat(&parent, last, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(refused(&path, "remove", errno)),
+        }
+        parent.sync_all().map_err(|error| FileError::io(&path, "remove", error))
+    }
+
+    /// The folder and the last name of a file that is regular, or is not there.
+    fn target<'n>(&self, name: &'n str, doing: &str) -> Result<(File, &'n OsStr), FileError> {
+        let path = self.below(name);
+        let (parent, last) = self.parent(name).map_err(|errno| refused(&path, doing, errno))?;
+        match statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {}
+            Err(Errno::NOENT) => {}
+            Ok(_) => return Err(refused(&path, doing, Errno::LOOP)),
+            Err(errno) => return Err(refused(&path, doing, errno)),
+        }
+        Ok((parent, last))
+    }
+
+    fn parent<'n>(&self, name: &'n str) -> Result<(File, &'n OsStr), Errno> {
+        let path = Path::new(name);
+        let last = path.file_name().ok_or(Errno::INVAL)?;
+        let parent = path.parent().and_then(Path::to_str).ok_or(Errno::INVAL)?;
+        Ok((File::from(self.open_folder(parent)?), last))
+    }
+
+    fn open_folder(&self, name: &str) -> Result<OwnedFd, Errno> {
+        self.open_below(name, OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)
+    }
+
+    fn open_below(&self, name: &str, flags: OFlags, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+        if parts.contains(&Component::ParentDir) {
+            return Err(Errno::INVAL);
+        }
+        let relative: PathBuf = parts.into_iter().filter(|it| *it != Component::RootDir).collect();
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { &relative };
+        let flags = flags | OFlags::CLOEXEC;
+        loop {
+            let how = ResolveFlags::IN_ROOT | how;
+            match openat2(&self.folder, relative, flags, Mode::empty(), how) {
+                // Somebody renames on the way.
+                Err(Errno::AGAIN) => {}
+                // Before Linux 5.6, and in containers that do not know it.
+                Err(Errno::NOSYS | Errno::PERM) => return self.walk(relative, flags),
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Opens a file folder by folder, through no link.
+    fn walk(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut folder: Option<OwnedFd> = None;
+        let mut parts = relative.components().peekable();
+        while let Some(part) = parts.next() {
+            let within = folder.as_ref().map_or(self.folder.as_fd(), AsFd::as_fd);
+            let flags = match parts.peek() {
+                Some(_) => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                None => flags,
+            };
+            let opened = openat(within, part.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())?;
+            folder = Some(opened);
+        }
+        folder.ok_or(Errno::INVAL)
+    }
+}
+
+fn refused(path: &Path, doing: &str, errno: Errno) -> FileError {
+    match errno {
+        Errno::LOOP | Errno::NOTDIR => FileError::new(
+            path,
+            "neither read nor written, for it is no regular file, or a symbolic link is on the way to it",
+        ),
+        Errno::INVAL => {
+            FileError::new(path, "neither read nor written, for its name is no plain one")
+        }
+        errno => FileError::io(path, doing, io::Error::from(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder with an image in it, and a secret beside the image.
+    fn image() -> (tempfile::TempDir, RootFolder) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("image/etc")).unwrap();
+        fs::write(folder.path().join("secret"), "secret").unwrap();
+        let root = RootFolder::open(&folder.path().join("image")).unwrap();
+        (folder, root)
+    }
+
+    #[test]
+    fn files_are_installed_read_and_removed() {
+        let (folder, root) = image();
+        root.make_folder("/etc/new", 0o755).unwrap();
+        root.make_folder("/etc/new", 0o700).unwrap();
+        let owner = Owner { mode: 0o6775, ..Owner::ours(0) };
+        root.install("/etc/new/file", b"text", owner).unwrap();
+        let (text, owner) = root.read("/etc/new/file", 10).unwrap().unwrap();
+        assert_eq!((text.as_str(), owner.mode), ("text", 0o664), "never more than read and write");
+        let made = fs::metadata(folder.path().join("image/etc/new")).unwrap();
+        assert_eq!(made.mode() & 0o777, 0o755, "one that is there stays as it is");
+        assert_eq!(root.entries("/etc").unwrap(), ["new"]);
+        assert!(!root.remove_folder("/etc/new"));
+        root.uninstall("/etc/new/file").unwrap();
+        assert!(root.remove_folder("/etc/new") && !root.has("/etc/new") && root.has("/etc"));
+        assert_eq!(root.read("/etc/new/file", 10).unwrap(), None);
+        assert!(root.entries("/nothing").unwrap().is_empty());
+    }
+
+    #[test]
+    fn nothing_outside_is_reached_by_any_name() {
+        let (folder, root) = image();
+        let within = |name: &str| folder.path().join("image").join(name);
+        symlink(folder.path(), within("out")).unwrap();
+        symlink("../../../../../../../../..", within("up")).unwrap();
+        symlink(folder.path().join("secret"), within("etc/link")).unwrap();
+        for name in ["/out/secret", "/../secret", "/etc/../../secret", "/etc/link"] {
+            assert!(root.read(name, 10).is_err(), "{name}");
+            assert!(root.install(name, b"x", Owner::ours(0o644)).is_err(), "{name}");
+            assert!(root.uninstall(name).is_err(), "{name}");
+            assert_eq!(root.look_at(name, 10), None, "{name}");
+        }
+        let up = format!("/up{}", folder.path().join("secret").display());
+        assert_eq!(root.look_at(&up, 10), None);
+        assert!(root.make_folder("/out/folder", 0o755).is_err());
+        assert!(root.make_folder("/out", 0o755).is_err());
+        assert_eq!(fs::read_to_string(folder.path().join("secret")).unwrap(), "secret");
+        // The same without the system call.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        assert!(root.walk(Path::new("out/secret"), flags).is_err());
+        assert!(root.walk(Path::new("etc/link"), flags).is_err());
+        root.walk(Path::new("etc"), flags).unwrap();
+    }
+}
