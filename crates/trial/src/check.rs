@@ -82,7 +82,7 @@ pub const CHECKS: &[CheckRow] = &[
     row("udp-receive-buffer", Voids::Nothing, ""),
     row("sender-saturated", Voids::Nothing, ""),
     row("program-errors", Voids::Nothing, ""),
-    row("auth-failures", Voids::Nothing, ""),
+    row("wrong-keys", Voids::Nothing, ""),
     row("peer-cpu", Voids::Nothing, ""),
     row("ring-drops", Voids::Nothing, ""),
     row(crate::live::GUARD_CHECK, Voids::Nothing, ""),
