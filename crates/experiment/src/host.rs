@@ -351,7 +351,8 @@ impl HostSession {
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(Vec<CountedSlice>, Incidents), Failure> {
         let broken = |error: latput_linux::Error| failed(chain(&error));
-        let mut beside = Beside::begin(&self.cpus);
+        // Slices without a cut are steps that look for carry-over: no figures, and too short to look around.
+        let mut beside = (turns.slices.cut > Nanos::ZERO).then(|| Beside::begin(&self.cpus));
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
@@ -381,7 +382,9 @@ impl HostSession {
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
             traced[turn].iter().for_each(|traced| traced.divide(&mut slice));
-            beside.count(&mut slice);
+            if let Some(beside) = &mut beside {
+                beside.count(&mut slice);
+            }
             seen.push(slice);
             changes.push(change);
         }
@@ -389,7 +392,7 @@ impl HostSession {
         let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
-        let held_back = beside.end(&mut seen);
+        let held_back = beside.map_or_else(Vec::new, |beside| beside.end(&mut seen));
         Ok((seen.into_iter().zip(changes).collect(), Incidents { drift, held_back }))
     }
 

@@ -40,7 +40,7 @@ pub struct OtherWork {
     /// CPU time of finished children, by parent, when it was begun.
     children: BTreeMap<u32, Nanos>,
     /// What was busy in some span.
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<u32, BusyProcess>,
 }
 
 /// The CPU time of every process at an instant, by process id in ascending order.
@@ -59,7 +59,7 @@ impl ProcessTimes {
 
 /// A busy process.
 #[derive(Clone, Debug)]
-struct Seen {
+struct BusyProcess {
     stat: Stat,
     time: Nanos,
     cpus: BTreeSet<CpuId>,
@@ -121,7 +121,7 @@ impl OtherWork {
         let time = Nanos::from_secs_f64(grown.as_secs_f64() * share);
         if time > Nanos::ZERO {
             let cpus = here().into_set();
-            let seen = self.seen.entry(pid).or_insert(Seen {
+            let seen = self.seen.entry(pid).or_insert(BusyProcess {
                 stat,
                 time: Nanos::ZERO,
                 cpus: BTreeSet::new(),
@@ -161,7 +161,8 @@ impl OtherWork {
             of_children += finished;
             let time = Nanos::from_secs_f64(finished * counted.as_secs_f64());
             let cpus = BTreeSet::new();
-            let seen = self.seen.entry(pid).or_insert(Seen { stat, time: Nanos::ZERO, cpus });
+            let seen =
+                self.seen.entry(pid).or_insert(BusyProcess { stat, time: Nanos::ZERO, cpus });
             seen.time = seen.time.saturating_add(time);
         }
         let mut told: Vec<OtherProcess> = self

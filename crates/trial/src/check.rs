@@ -90,7 +90,7 @@ pub const CHECKS: &[CheckRow] = &[
     row("sender-saturated", Voids::Nothing, ""),
     row(FEW_OBSERVATIONS, Voids::FewPercentiles, ""),
     row("program-errors", Voids::Nothing, ""),
-    row("auth-failures", Voids::Nothing, ""),
+    row("wrong-keys", Voids::Nothing, ""),
     row("peer-cpu", Voids::Nothing, ""),
     row("ring-drops", Voids::Nothing, ""),
     row(crate::live::GUARD_CHECK, Voids::Nothing, ""),

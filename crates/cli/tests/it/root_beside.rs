@@ -23,32 +23,28 @@ budget = "12s"
 /// A shell under a name of its own.
 const NAME: &str = "burner";
 
-/// One program on each CPU, which ends with this, or else by itself.
-struct Burners(Vec<Child>);
+/// A program on the last CPU, which is the system under test's. It ends with this, or else by itself.
+struct Burner(Child);
 
-impl Burners {
+impl Burner {
     fn start(place: &Place) -> Self {
         std::fs::copy("/bin/sh", place.path(NAME)).unwrap();
         let program = place.path(NAME).display().to_string();
         let cpus = latput_linux::process::allowed_cpus().unwrap();
-        let start = |cpu: latput_units::CpuId| {
-            let words = ["taskset", "-c", &cpu.to_string(), &program, "-c", "while :; do :; done"];
-            let mut command = Command::new("timeout");
-            command.arg("120").args(words).stdout(Stdio::null()).stderr(Stdio::null());
-            command.spawn().unwrap()
-        };
-        Self(cpus.iter().map(start).collect())
+        let cpu = cpus.iter().last().unwrap().to_string();
+        let words = ["120", "taskset", "-c", &cpu, &program, "-c", "while :; do :; done"];
+        let mut command = Command::new("timeout");
+        command.args(words).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
     }
 }
 
-impl Drop for Burners {
+impl Drop for Burner {
     /// `timeout` hands SIGTERM on to what it started.
     fn drop(&mut self) {
-        for child in &mut self.0 {
-            let pid = rustix::process::Pid::from_child(child);
-            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            let _reaped = child.wait();
-        }
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _reaped = self.0.wait();
     }
 }
 
@@ -60,7 +56,7 @@ fn busy_hosts_give_no_answer_and_say_who_disturbed() {
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    let _burners = Burners::start(&place);
+    let _burner = Burner::start(&place);
     let ran = place.run(&["run", "plan.toml", "-o", "busy.db"]);
     ran.expect(6, &["No answer: the hosts were not quiet", NAME, "waiting up to"]);
     let report = place.report("busy.db");
@@ -80,7 +76,7 @@ fn work_that_is_part_of_the_case_is_named() {
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    let _burners = Burners::start(&place);
+    let _burner = Burner::start(&place);
     let ran = place.run(&["run", "plan.toml", "--beside", "-o", "beside.db"]);
     ran.expect(0, &["of other work on", NAME, "switches/s"]);
     let report = place.report("beside.db");

@@ -22,7 +22,7 @@ use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, Wanted};
 use crate::testbed::Testbed;
 use crate::{ResultsDb, RunPart};
 
-/// A host on which `50us` has a half more tail than today's, and a third of it where others disturb.
+/// A host on which `50us` has the tail of today's, and a third of it where others disturb.
 struct Made {
     rng: Rng,
     /// Stints are disturbed up to this one; the first finds carry-over.
@@ -35,7 +35,7 @@ struct Made {
 impl Made {
     fn slice(&mut self, setting: usize) -> Observation {
         let is_disturbed = self.stints <= self.disturbed_until;
-        let tail_us = if is_disturbed { [3000.0, 1000.0] } else { [60.0, 90.0] }[setting];
+        let tail_us = if is_disturbed { [3000.0, 1000.0] } else { [60.0, 60.0] }[setting];
         let noise = 1.0 + 0.05 * (2.0 * self.rng.uniform() - 1.0);
         let mut latency = Histogram::new();
         latency.record_n(Nanos::from_secs_f64(tail_us * noise / 1e6), 1000);
