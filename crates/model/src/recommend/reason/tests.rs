@@ -82,7 +82,7 @@ fn several_workloads_are_told_each_with_its_change() {
         recommendation(&made, &goal).unwrap().reason,
         [
             "With `b` instead of `a`: 50.0 us against 100 us in `x`, 50 % lower; 50.0 us against 100 us in `y`, 50 % \
-             lower."
+             lower (geometric means)."
         ]
     );
 }
