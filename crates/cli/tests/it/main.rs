@@ -11,6 +11,7 @@ mod check;
 mod command_line;
 mod disk;
 mod export_settings;
+mod first_answer;
 mod fleet;
 mod hostile_files;
 mod hostile_names;

@@ -2,6 +2,8 @@
 //!
 //! A trial is one row of the results. In a design of slices each slice is a trial.
 
+use std::collections::BTreeMap;
+
 use latput_model::search::of_plan::PlanSearch;
 use latput_trial::Plan;
 use latput_trial::live::Live;
@@ -10,6 +12,7 @@ use latput_units::Nanos;
 
 use super::{search_budget, slices, trial_time};
 use crate::error::Error;
+use crate::refusal::plan_search;
 
 /// What a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,21 @@ pub struct PlannedRuns {
 }
 
 impl PlannedRuns {
+    /// Of a plan on hosts, before any of them is asked.
+    pub fn of_plan(plan: &Plan) -> Result<Self, Error> {
+        let is_cheap = plan.is_cheap_to_change();
+        let design = plan.method.design.unwrap_or(match is_cheap {
+            true => Design::Slices,
+            false => Design::Blocks,
+        });
+        let settings = plan.combinations();
+        if design != Design::Search {
+            return Ok(Self::of_grid(plan, design, settings, false));
+        }
+        let search = plan_search(plan, None, &BTreeMap::new())?;
+        Ok(Self::of_search(plan, &search, settings, false))
+    }
+
     /// Of a plan whose settings are all run: so many, with today's.
     pub fn of_grid(plan: &Plan, design: Design, settings: u64, is_simulated: bool) -> Self {
         if design == Design::Slices {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_model::goal::Measure;
+use latput_model::goal::{Figure, Measure};
 use latput_model::{Eliminated, Goal, eliminated};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
@@ -104,7 +104,7 @@ impl Session<'_> {
         self.slice = Some(layout.length);
         let (least, most) = rounds_of(&self.run.plan.method);
         let settings = self.results.settings.len();
-        let read = read_by_goal(self.results.goal.as_deref(), &self.results.workloads);
+        let read = ReadByGoal::of(self.results.goal.as_deref(), &self.results.workloads);
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
         let mut looking = self.looking(most)?;
         for cycle in 0.. {
@@ -112,7 +112,7 @@ impl Session<'_> {
             let too_wide = latput_model::too_wide(&self.results);
             let wants = |workload: &usize| {
                 let done = rounds[*workload];
-                done < least || done < most && read[*workload] && too_wide.contains(workload)
+                done < least || done < most && read.any[*workload] && too_wide.contains(workload)
             };
             let mut workloads: Vec<usize> =
                 (0..self.results.workloads.len()).filter(wants).collect();
@@ -120,6 +120,7 @@ impl Session<'_> {
                 self.ended_by_its_rules();
                 return Ok(());
             }
+            read.put_off_others(&mut workloads, &rounds);
             Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
             for workload in workloads {
                 let alive: Vec<usize> =
@@ -136,11 +137,8 @@ impl Session<'_> {
                 }
                 self.run_stint(runner, stint)?;
             }
-            let seen = |rounds: &[u32]| {
-                let of_goal = rounds.iter().zip(&read).filter(|(_, is_read)| **is_read);
-                of_goal.map(|(rounds, _)| *rounds).min().unwrap_or(0)
-            };
-            if !looking.looks.is_due(seen(&rounds), seen(&self.rounds())) {
+            let seen = [rounds, self.rounds()].map(|rounds| read.rounds_of_objective(&rounds));
+            if !looking.looks.is_due(seen[0], seen[1]) {
                 continue;
             }
             self.drop_losers(&mut dropped, self.share_of_look(&looking));
@@ -324,13 +322,44 @@ fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: Layout) -> 
     u32::try_from(rounds).expect("a stint has few rounds")
 }
 
-/// For each workload, whether the goal reads a figure of it; all true without a goal.
-fn read_by_goal(goal: Option<&str>, workloads: &[Workload]) -> Vec<bool> {
-    let Some(Ok(goal)) = goal.map(Goal::parse_kept) else { return vec![true; workloads.len()] };
-    let conditions = goal.conditions.iter().map(|condition| &condition.figure);
-    let figures = goal.objective.iter().chain(conditions);
-    let read: Vec<(usize, Metric)> = figures.flat_map(|figure| figure.of(workloads)).collect();
-    (0..workloads.len()).map(|idx| read.iter().any(|(workload, _)| *workload == idx)).collect()
+/// What the goal reads of each workload.
+struct ReadByGoal {
+    /// Whether any figure; all without a goal.
+    any: Vec<bool>,
+    /// Whether a figure of the objective; all without a goal.
+    objective: Vec<bool>,
+}
+
+impl ReadByGoal {
+    fn of(goal: Option<&str>, workloads: &[Workload]) -> Self {
+        let Some(Ok(goal)) = goal.map(Goal::parse_kept) else {
+            let all = vec![true; workloads.len()];
+            return Self { any: all.clone(), objective: all };
+        };
+        let among = |figures: &[&Figure]| -> Vec<bool> {
+            let read: Vec<(usize, Metric)> =
+                figures.iter().flat_map(|figure| figure.of(workloads)).collect();
+            (0..workloads.len()).map(|idx| read.iter().any(|(load, _)| *load == idx)).collect()
+        };
+        let objective: Vec<&Figure> = goal.objective.iter().collect();
+        let limits = goal.conditions.iter().map(|condition| &condition.figure);
+        let all: Vec<&Figure> = objective.iter().copied().chain(limits).collect();
+        Self { any: among(&all), objective: among(&objective) }
+    }
+
+    /// The rounds that every workload of the objective has.
+    fn rounds_of_objective(&self, rounds: &[u32]) -> u32 {
+        let of_objective = rounds.iter().zip(&self.objective).filter(|(_, is_read)| **is_read);
+        of_objective.map(|(rounds, _)| *rounds).min().unwrap_or(0)
+    }
+
+    /// Lets the objective go before: while its workloads still want rounds, the others get half as many.
+    fn put_off_others(&self, wanted: &mut Vec<usize>, rounds: &[u32]) {
+        if wanted.iter().any(|workload| self.objective[*workload]) {
+            let half = self.rounds_of_objective(rounds) / 2;
+            wanted.retain(|workload| self.objective[*workload] || rounds[*workload] <= half);
+        }
+    }
 }
 
 /// The rate of each step, turn by turn.
@@ -424,8 +453,25 @@ mod tests {
         let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
         let goal =
             "minimize latency_ns_p99 of tcp_rr where throughput_bps of tcp_stream >= 0.95 first";
-        assert_eq!(read_by_goal(Some(goal), &workloads), [true, true, false]);
-        assert_eq!(read_by_goal(None, &workloads), [true; 3]);
+        let read = ReadByGoal::of(Some(goal), &workloads);
+        assert_eq!((read.any, read.objective), (vec![true, true, false], vec![true, false, false]));
+        let all = ReadByGoal::of(None, &workloads);
+        assert_eq!((all.any, all.objective), (vec![true; 3], vec![true; 3]));
+    }
+
+    #[test]
+    fn the_objective_goes_before_the_limits() {
+        let read = ReadByGoal { any: vec![true; 3], objective: vec![true, true, false] };
+        let wanted = |rounds: [u32; 3], wanted: &[usize]| {
+            let mut wanted = wanted.to_vec();
+            read.put_off_others(&mut wanted, &rounds);
+            wanted
+        };
+        assert_eq!(wanted([0, 0, 0], &[0, 1, 2]), [0, 1, 2], "all are seen early");
+        assert_eq!(wanted([4, 4, 4], &[0, 1, 2]), [0, 1]);
+        assert_eq!(wanted([8, 8, 4], &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(wanted([23, 23, 12], &[2]), [2], "in the end it has what is planned");
+        assert_eq!(read.rounds_of_objective(&[9, 7, 2]), 7);
     }
 
     fn turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {

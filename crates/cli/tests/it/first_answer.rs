@@ -1,0 +1,94 @@
+//! The first proven answer, budgets, factors without a file, and the gate, in the simulator.
+
+use crate::Place;
+
+const PLAN: &str = r#"
+schema = 1
+name = "short"
+goal = "latency"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["200us", 100]]
+[[workload]]
+kind = "tcp_rr"
+[method]
+repetitions = { min = 8, max = 20 }
+warmup = "5ms"
+duration = "50ms"
+seed = 7
+"#;
+const ON: [&str; 2] = ["--on", "sim:server-10g"];
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place
+}
+
+#[test]
+fn an_answer_is_told_and_first_stops_there() {
+    let place = place();
+    let whole = [&["run", "plan.toml", "-o", "whole.db"], &ON[..]].concat();
+    place.run(&whole).expect(0, &["proven after 8 trials, at 99.83 %: ", "16 trials"]);
+    let first = [&["run", "plan.toml", "--first", "-o", "first.db"], &ON[..]].concat();
+    place.run(&first).expect(0, &["99.83 % for each of at most 6 looks", "ended at the first"]);
+    assert_eq!((place.trials("whole.db"), place.trials("first.db")), (16, 8));
+    // The file alone gives the same answer, at the confidence of the look.
+    place.run(&["report", "first.db"]).expect(0, &["Recommended", "99.83 %", "8 trials"]);
+    place.write("aimless.toml", &PLAN.replace("goal = \"latency\"", ""));
+    let aimless = [&["run", "aimless.toml", "--first", "-o", "x.db"], &ON[..]].concat();
+    place.run(&aimless).expect(2, &["--first", "--goal latency"]);
+}
+
+#[test]
+fn a_short_budget_is_refused_with_the_least() {
+    let place = place();
+    // 16 trials of 55 ms are 880 ms.
+    for budget in ["700ms", "0.5s"] {
+        let tune = [&["tune", "plan.toml", "--budget", budget], &ON[..]].concat();
+        place.run(&tune).expect(2, &["too short: 2 settings x 1 workloads", "`--budget 1s`"]);
+        let check = [&tune[..], &["--check"]].concat();
+        place.run(&check).expect(2, &["`--budget 1s`"]);
+    }
+    let tune = [&["tune", "plan.toml", "--budget", "1s"], &ON[..]].concat();
+    place.run(&tune).expect(0, &["Recommended"]);
+}
+
+#[test]
+fn factors_of_the_command_line_answer_whether_they_matter() {
+    let place = Place::new();
+    let factor = "gro-flush-timeout+napi-defer-hard-irqs=0us+0,200us+100";
+    let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--factor", factor];
+    let short = ["--duration", "50ms", "--warmup", "5ms", "--repetitions", "4"];
+    let said = ["Does it matter?", "gro-flush-timeout=200us instead of", "changes tcp_rr"];
+    place.run(&[&measure[..], &short].concat()).expect(0, &said);
+    let check = [&["tune", "--factor", "gro=on,off", "--check"], &ON[..]].concat();
+    place.run(&check).expect(0, &["2 settings x 3 workloads", "gro=on", "gro=off"]);
+    let twice = [&["tune", "--factor", "gro=on,on"], &ON[..]].concat();
+    place.run(&twice).expect(2, &["levels 1 and 2 of `gro` are the same (on)"]);
+    place.write("plan.toml", PLAN);
+    let both = [&["tune", "plan.toml", "--factor", "gro=on,off"], &ON[..]].concat();
+    place.run(&both).expect(2, &["plan.toml", "leave out either"]);
+}
+
+#[test]
+fn unproven_fails_where_a_loss_may_hide() {
+    let place = place();
+    let run = [&["run", "plan.toml", "-o", "kept.db"], &ON[..]].concat();
+    place.run(&run).expect(0, &[]);
+    place.run(&run).expect(0, &[]);
+    let gate = |sides: [&str; 2], more: &[&str]| {
+        place.run(&[&["report", "--compare"], &sides[..], more].concat())
+    };
+    let (one, other) = ("kept.db#1:0us", "kept.db:200us");
+    gate([one, other], &["--fail-on", "unproven:2%"])
+        .expect(7, &["the gate failed: a loss of 2 %"]);
+    let junit = ["--fail-on", "unproven:2%", "--format", "junit"];
+    gate([one, other], &junit).expect(7, &["<failure type=\"unproven\"", "is not ruled out"]);
+    // The same seed gives the same figures.
+    gate(["kept.db#1:0us", "kept.db#2:0us"], &["--fail-on", "unproven:2%"])
+        .expect(0, &["equivalent"]);
+    gate([one, "kept.db"], &[]).expect(2, &["names a setting", "kept.db:SETTING"]);
+    gate([one, other], &["--format", "csv"]).expect(0, &["largest_loss_ratio", "tcp_rr"]);
+    gate([one, other], &["--format", "html"]).expect(0, &["<!doctype html>", "What changed"]);
+    gate([one, other], &["--fail-on", "worse:0.02"]).expect(2, &["0.02% or 2%"]);
+}
