@@ -145,13 +145,12 @@ pub fn run_suggested(
         Ok(design) => design,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
-    let Before { today, refused, seen } = match before(run, &mut *runner) {
-        Ok(before) => before,
-        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
-    };
-    let about = (run.plan.settings_from(&today).len(), runner.is_simulated());
-    let planned = match planned_trials(run, design, about, (&today, &refused)) {
-        Ok(planned) => planned,
+    let looked = before(run, &mut *runner).and_then(|found| {
+        let planned = planned_trials(run, design, runner.is_simulated(), &found)?;
+        Ok((found, planned))
+    });
+    let (Before { today, refused, seen }, planned) = match looked {
+        Ok(looked) => looked,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
@@ -206,13 +205,15 @@ fn planned_runs(
 fn planned_trials(
     run: &Run<'_>,
     design: Design,
-    about: (usize, bool),
-    (today, refused): (&[HostToday], &BTreeMap<usize, String>),
+    is_simulated: bool,
+    found: &Before,
 ) -> Result<u64, Error> {
+    let Before { today, refused, .. } = found;
+    let settings = run.plan.settings_from(today).len();
     if let Some(live) = run.plan.live() {
-        return Ok(PlannedRuns::of_live(run.plan, live, about.0).trials.0);
+        return Ok(PlannedRuns::of_live(run.plan, live, settings).trials.0);
     }
-    let runs = planned_runs(run, design, about, today, refused)?;
+    let runs = planned_runs(run, design, (settings, is_simulated), today, refused)?;
     if matches!(run.part, RunPart::Whole) {
         runs.check_budget(run.plan)?;
     }
