@@ -200,7 +200,7 @@ mod tests {
         let mut rng = Rng::from_seed(7);
         let made =
             results(&["a", "b", "c"], &[rr("rr"), stream("s")], blocks, |setting, _| Figures {
-                rate: 1e9 * rate[setting] * noise(&mut rng, sd.min(0.01)),
+                rate: 1e9 * rate[setting] * noise(&mut rng, sd.min(0.002)),
                 p99_us: Some(p99_us[setting] * noise(&mut rng, sd)),
                 service_demand_us: 2.0,
             });

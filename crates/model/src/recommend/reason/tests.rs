@@ -84,7 +84,7 @@ fn several_workloads_are_told_each_with_its_change() {
         [
             "With `b` instead of `a` latency_ns_p99 (geometric mean over workloads) is 50 % lower (interval 50 to \
              50 % lower at 98 %): 50.0 us against 100 us in `x`, 50 % lower; 50.0 us against 100 us in `y`, 50 % \
-             lower."
+             lower (geometric means)."
         ]
     );
 }
