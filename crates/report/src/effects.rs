@@ -74,9 +74,10 @@ pub(crate) fn sentence(comparison: &Comparison) -> String {
         }
         (false, far) => format!(" {which} is below {}.", format::rough_percent(far)),
     };
-    let changed = match changes.is_empty() {
-        true => "shows no difference.".to_owned(),
-        false => format!("changes {}.", changes.join(", ")),
+    let changed = if changes.is_empty() {
+        "shows no difference.".to_owned()
+    } else {
+        format!("changes {}.", changes.join(", "))
     };
     format!("{} instead of {} {changed}{bound}", comparison.other, comparison.base)
 }

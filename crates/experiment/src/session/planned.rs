@@ -30,11 +30,8 @@ pub struct PlannedRuns {
 impl PlannedRuns {
     /// Of a plan on hosts, before any of them is asked.
     pub fn of_plan(plan: &Plan) -> Result<Self, Error> {
-        let is_cheap = plan.is_cheap_to_change();
-        let design = plan.method.design.unwrap_or(match is_cheap {
-            true => Design::Slices,
-            false => Design::Blocks,
-        });
+        let usual = if plan.is_cheap_to_change() { Design::Slices } else { Design::Blocks };
+        let design = plan.method.design.unwrap_or(usual);
         let settings = plan.combinations();
         if design != Design::Search {
             return Ok(Self::of_grid(plan, design, settings, false));

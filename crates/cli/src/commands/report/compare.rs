@@ -25,9 +25,10 @@ pub(super) struct FailOn {
 
 impl FailOn {
     fn gate(self) -> Gate {
-        match self.is_unproven {
-            true => Gate::Unproven(self.smallest_effect.unwrap_or(SMALLEST_EFFECT)),
-            false => Gate::Worse,
+        if self.is_unproven {
+            Gate::Unproven(self.smallest_effect.unwrap_or(SMALLEST_EFFECT))
+        } else {
+            Gate::Worse
         }
     }
 }
