@@ -10,7 +10,7 @@ mod synthetic;
 
 use latput_model::Summary;
 use latput_model::compare::{CompareMethod, compare};
-use latput_report::{Screen, comparison, html, junit, ktap, markdown, terminal};
+use latput_report::{Gate, Screen, comparison, html, junit, ktap, markdown, terminal};
 use latput_trial::{Metric, Results, Row};
 use latput_units::Rng;
 use proptest::prelude::*;
