@@ -313,7 +313,9 @@ impl HostSession {
         drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
-        traced.iter().for_each(|traced| traced.divide(&mut observation));
+        if let Some(traced) = &traced {
+            traced.divide(&mut observation);
+        }
         observation.packets_per_interval = packets_per_interval(&snapshots);
         Ok((observation, drift))
     }
@@ -357,7 +359,9 @@ impl HostSession {
             let host = &self.open.host;
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
-            traced[turn].iter().for_each(|traced| traced.divide(&mut slice));
+            if let Some(traced) = &traced[turn] {
+                traced.divide(&mut slice);
+            }
             seen.push((slice, change));
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
