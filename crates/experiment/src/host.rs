@@ -333,7 +333,9 @@ impl HostSession {
         drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
-        traced.iter().for_each(|traced| traced.divide(&mut observation));
+        if let Some(traced) = &traced {
+            traced.divide(&mut observation);
+        }
         observation.packets_per_interval = packets_per_interval(&snapshots);
         beside.count(&mut observation);
         let held_back = beside.end(std::slice::from_mut(&mut observation));
@@ -381,7 +383,9 @@ impl HostSession {
             let host = &self.open.host;
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
-            traced[turn].iter().for_each(|traced| traced.divide(&mut slice));
+            if let Some(traced) = &traced[turn] {
+                traced.divide(&mut slice);
+            }
             if let Some(beside) = &mut beside {
                 beside.count(&mut slice);
             }

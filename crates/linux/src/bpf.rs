@@ -54,10 +54,10 @@ fn require(what: &str) -> Result<(), Error> {
 
 /// Fails where the environment switches `what` off by `value`.
 fn refuse_by(what: &str, value: &str) -> Result<(), Error> {
-    match std::env::var_os(SWITCH).is_some_and(|set| set == value) {
-        true => Err(Error::Other(format!("{what} is switched off by {SWITCH}={value}"))),
-        false => Ok(()),
+    if std::env::var_os(SWITCH).is_some_and(|set| set == value) {
+        return Err(Error::Other(format!("{what} is switched off by {SWITCH}={value}")));
     }
+    Ok(())
 }
 
 /// The result of `check` on the kernel's type information; `false` if the kernel has none.

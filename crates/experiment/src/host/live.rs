@@ -206,7 +206,9 @@ impl HostSession {
             tcp_groups: readings.tcp_groups(),
             ..self.counted(&first, &last, tcp)?
         };
-        traced.iter().for_each(|traced| traced.divide(&mut seen.host));
+        if let Some(traced) = &traced {
+            traced.divide(&mut seen.host);
+        }
         if packets(&seen.host) == 0 && seen.ended.is_none() {
             seen.ended = Some("no packet came or went".to_owned());
         }

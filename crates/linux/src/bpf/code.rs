@@ -71,7 +71,7 @@ pub(super) const fn load_map_value(target: u8, map: RawFd, offset: i32) -> [u64;
 
 /// Puts a number into a register.
 pub(super) const fn load_constant(target: u8, value: u64) -> [u64; 2] {
-    let (upper, lower) = ((value >> 32) as u32, value as u32);
+    let (upper, lower) = ((value >> 32) as u32, (value & u32::MAX as u64) as u32);
     [
         instruction(LOAD_WIDE, target, 0, 0, lower.cast_signed()),
         instruction(0, 0, 0, 0, upper.cast_signed()),

@@ -55,7 +55,7 @@ pub(crate) struct IdleReader {
 
 /// Where things are in the kernel's memory.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct RecordPlaces {
     /// From a task to its queue, and from there to the CPU's.
     to_queue: [i16; 2],
     /// From the CPU's queue to its record of idle time.
@@ -76,7 +76,7 @@ impl IdleReader {
         require(WHAT)?;
         refuse_by(WHAT, "window")?;
         let types = kernel_types(WHAT)?;
-        let layout = Layout::find(&types)
+        let layout = RecordPlaces::find(&types)
             .map_err(|reason| Error::Other(format!("{BTF_PATH}: no {WHAT}: {reason}")))?;
         let value_size = u32::try_from(cpus.len().max(1) * WORDS * WORD)
             .map_err(|_| Error::Other("too many CPUs".into()))?;
@@ -125,7 +125,7 @@ fn idle_time(words: &[u64; WORDS]) -> Option<IdleTime> {
     Some(IdleTime { at: Nanos::from_ns(now), idle: Nanos::from_ns(idle) })
 }
 
-impl Layout {
+impl RecordPlaces {
     fn find(bytes: &[u8]) -> Result<Self, String> {
         let types = Types::read(bytes).ok_or("the type information is damaged")?;
         let queue = types.per_cpu_struct("runqueues")?;

@@ -74,11 +74,11 @@ impl Traced {
             }
         }
         seen.accounting.traced = Some(self.window);
-        let factor = match (seen.interface.rx_packets, self.rx_packets) {
-            (packets, in_span) if packets > 0 && in_span > 0 => packets as f64 / in_span as f64,
-            _ => seen.window.as_secs_f64() / self.window.as_secs_f64(),
+        let (whole, span) = match (seen.interface.rx_packets, self.rx_packets) {
+            (packets, in_span) if packets > 0 && in_span > 0 => (packets, in_span),
+            _ => (seen.window.as_ns(), self.window.as_ns()),
         };
-        let scale = |count: u64| (count as f64 * factor).round() as u64;
+        let scale = |count: u64| scale(count, whole, span);
         seen.napi = self.napi.map(|napi| NapiObservation {
             polls: scale(napi.polls),
             packets: scale(napi.packets),
@@ -92,20 +92,26 @@ impl TracedCpu {
     /// the span was busy.
     fn scaled(&self, busy: Nanos, window: Nanos) -> Option<CpuSpans> {
         let CpuSpans { process, softirq, irq, .. } = self.spans;
-        let traced = process.saturating_add(softirq).saturating_add(irq).as_secs_f64();
-        let by_record = self.busy.as_secs_f64();
-        if traced <= 0.0 || by_record <= 0.0 {
+        let traced = process.saturating_add(softirq).saturating_add(irq);
+        if traced == Nanos::ZERO || self.busy == Nanos::ZERO {
             return None;
         }
-        let apart = traced / by_record;
-        let apart = if APART.contains(&apart) { apart } else { 1.0 };
-        let total = (busy.as_ns() as f64 * apart).min(window.as_ns() as f64);
-        let part = |part: Nanos| Nanos::from_ns((total * part.as_secs_f64() / traced) as u64);
-        let (softirq, irq) = (part(softirq), part(irq));
-        let busy = Nanos::from_ns(total as u64);
+        let is_near = APART.contains(&(traced.as_secs_f64() / self.busy.as_secs_f64()));
+        let busy = if is_near { scaled(busy, traced, self.busy).min(window) } else { busy };
+        let [softirq, irq] = [softirq, irq].map(|part| scaled(busy, part, traced));
         let process = busy.saturating_sub(softirq).saturating_sub(irq);
         Some(CpuSpans { idle: window.saturating_sub(busy), process, softirq, irq })
     }
+}
+
+/// `amount * part / whole`.
+fn scaled(amount: Nanos, part: Nanos, whole: Nanos) -> Nanos {
+    Nanos::from_ns(scale(amount.as_ns(), part.as_ns(), whole.as_ns()))
+}
+
+fn scale(amount: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(amount) * u128::from(part);
+    u64::try_from(product / u128::from(whole.max(1))).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
