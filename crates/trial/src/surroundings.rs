@@ -62,6 +62,8 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// The name of the finding that names somebody's programs.
+pub const OTHER_LOAD: &str = "other load";
 /// Names of programs that tune a host by themselves, as the kernel has them (`comm`, 15 characters).
 pub const TUNERS: &[&str] = &["irqbalance", "tuned", "bpftune", "numad", "auto-cpufreq", "tlp"];
 /// The name under which a daemon of our own is told.
@@ -89,7 +91,7 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     Rule {
-        name: "other load",
+        name: OTHER_LOAD,
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
                 let busy = percent(host.busy_ratio);
