@@ -196,7 +196,7 @@ fn shared_finding(finding: &Finding, names: &NameFilter) -> Finding {
     let Finding { name, hosts, seen, meaning, remedy } = finding;
     // Behind the figure are names of somebody's programs.
     let figure = seen.split(" (").next().unwrap_or_default();
-    let seen = if name == OTHER_LOAD { figure } else { seen };
+    let seen: &str = if name == OTHER_LOAD { figure } else { seen };
     Finding {
         name: names.without(name),
         hosts: hosts.iter().map(|host| names.host(host, Role::Sut)).collect(),

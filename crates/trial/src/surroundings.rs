@@ -95,7 +95,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
                 let busy = percent(host.busy_ratio);
-                let who: Vec<String> = host.others.iter().map(|other| process(other)).collect();
+                let who: Vec<String> = host.others.iter().map(process).collect();
                 let who =
                     if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
                 format!("{busy} of its CPU time is busy before any traffic{who}")
