@@ -90,6 +90,56 @@ impl CommandArgs {
         Ok(())
     }
 
+    /// A plan's text with the command in the place of its workloads, and with a goal for it.
+    pub(crate) fn in_plan(&self, text: String) -> Result<String, CliError> {
+        let Some(workload) = self.workload(&BTreeMap::new())? else { return Ok(text) };
+        let (Some(from), Some(to)) = (text.find("[[workload]]"), text.find("[method]")) else {
+            return Ok(text);
+        };
+        let goal = workload.program.as_ref().and_then(|program| goal(&program.figures));
+        let goal =
+            goal.map_or_else(String::new, |goal| format!("goal = {}", toml::Value::String(goal)));
+        let is_goal = |line: &&str| line.starts_with("goal = ");
+        let old = text.lines().find(is_goal).unwrap_or_default();
+        let head = text[..from].replacen(old, &goal, usize::from(!old.is_empty()));
+        Ok(format!("{head}{}\n{}", self.table()?, &text[to..]))
+    }
+
+    /// The table `[[workload]]` of a plan.
+    fn table(&self) -> Result<String, CliError> {
+        let mut table = toml::Table::new();
+        let list = |flag: &str, line: &str| words(flag, line).map(toml::Value::from);
+        table.insert("kind".to_owned(), KIND.into());
+        if let Some(command) = &self.command {
+            table.insert("command".to_owned(), list("--command", command)?);
+            let words = words("--command", command)?;
+            let figures = Figures::of_options(&words, &self.metric)
+                .map_err(|error| CliError::usage(format!("--metric: {error}")))?;
+            let metrics = toml::Value::try_from(&figures).map_err(unwritten)?;
+            table.insert("metrics".to_owned(), metrics);
+        }
+        if let Some(count) = self.count {
+            let count = i64::try_from(count).map_err(unwritten)?;
+            table.insert(COUNT.name.to_owned(), count.into());
+        }
+        if let Some(server) = &self.server {
+            let mut of_server = toml::Table::new();
+            of_server.insert("command".to_owned(), list("--server", server)?);
+            if let Some(ready) = self.ready.as_deref().map(ready).transpose()? {
+                let (what, value) = match ready {
+                    ReadyWhen::Tcp(port) => ("tcp", i64::from(port).into()),
+                    ReadyWhen::Output(regex) => ("output", regex.into()),
+                    ReadyWhen::Command(words) => ("command", words.into()),
+                };
+                let table = toml::Table::from_iter([(what.to_owned(), value)]);
+                of_server.insert("ready".to_owned(), table.into());
+            }
+            table.insert("server".to_owned(), of_server.into());
+        }
+        let all = toml::Table::from_iter([("workload".to_owned(), vec![table].into())]);
+        toml::to_string(&all).map_err(unwritten)
+    }
+
     /// Lines of a plan's text that keep the flags, so that another command is another run.
     pub(crate) fn plan_lines(&self) -> String {
         let flags = [("command", &self.command), ("server", &self.server), ("ready", &self.ready)];
@@ -126,6 +176,10 @@ fn goal(figures: &Figures) -> Option<String> {
     }
 }
 
+fn unwritten(error: impl std::fmt::Display) -> CliError {
+    CliError::usage(format!("the command cannot be written into a plan: {error}"))
+}
+
 fn words(flag: &str, line: &str) -> Result<Vec<String>, CliError> {
     split(line).map_err(|error| CliError::usage(format!("{flag} `{line}`: {error}")))
 }
@@ -147,3 +201,27 @@ fn ready(text: &str) -> Result<ReadyWhen, CliError> {
 
 /// The name of the workload's kind.
 pub(crate) const KIND: &str = COMMAND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_saved_plan_has_the_same_command() {
+        let text = |word: &str| Some(word.to_owned());
+        let args = CommandArgs {
+            command: text("./mine -d {duration_s} --to '{sut} x' {count}"),
+            server: text("redis-server --save \"\" --port 6379"),
+            ready: text("tcp:6379"),
+            metric: vec!["rps=/Requests: (\\S+)/".to_owned(), "p99[us,lower]=json:/a/b".to_owned()],
+            count: Some(2000),
+        };
+        let saved = args.in_plan(latput_trial::plan::BUILT_IN.to_owned()).unwrap();
+        let plan = Plan::parse("saved.toml", &saved).unwrap();
+        assert_eq!(plan.workloads, [args.workload(&BTreeMap::new()).unwrap().unwrap()]);
+        assert_eq!(plan.goal.as_deref(), Some("maximize rps"));
+        assert_eq!(plan.combinations(), 5, "the factors and the method stay");
+        let plain = CommandArgs::default().in_plan("x".to_owned()).unwrap();
+        assert_eq!(plain, "x");
+    }
+}

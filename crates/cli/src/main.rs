@@ -8,6 +8,7 @@ mod commands;
 mod context;
 mod document;
 mod exit;
+mod factor_args;
 mod live_args;
 mod output;
 mod parallel;

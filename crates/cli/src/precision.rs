@@ -1,7 +1,8 @@
 //! The wanted precision of figures: flags that `run` and `measure` share.
 
+use latput_trial::Plan;
 use latput_trial::plan::Method;
-use latput_units::text::parse_percent;
+use latput_units::text::{parse_percent, refuse_bare_share};
 
 use crate::exit::CliError;
 
@@ -12,10 +13,10 @@ pub(crate) struct Precision {
     /// utilisation is too wide.
     #[arg(long, value_name = "MIN..MAX")]
     repetitions: Option<String>,
-    /// Confidence of intervals, in percent: `99`.
+    /// Confidence of intervals: `99%`.
     #[arg(long, value_name = "PERCENT")]
     confidence: Option<String>,
-    /// Wanted half width of those intervals, in percent of the figure: `2.5%` (netperf's `-I 99,5` is
+    /// Wanted half width of those intervals, as a share of the figure: `2.5%` (netperf's `-I 99,5` is
     /// the full width, 5 %).
     #[arg(long, value_name = "PERCENT")]
     half_width: Option<String>,
@@ -60,12 +61,47 @@ pub(crate) const fn beside_line(beside: bool) -> &'static str {
     if beside { "# --beside\n" } else { "" }
 }
 
-/// A share from a percentage: `2.5%`, `2.5 %` or `2.5`.
+/// Whether a run ends at its first answer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FirstArg {
+    /// Stop as soon as the goal has a proven answer. The looks for it share the chance of error, so that it is no
+    /// less certain than the answer of the whole run.
+    #[arg(long)]
+    first: bool,
+}
+
+impl FirstArg {
+    /// Lets a plan end there. Without a goal there is no answer, and live traffic has rules of its own.
+    pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), CliError> {
+        if self.first && plan.goal.is_none() {
+            return Err(CliError::usage(
+                "--first stops at the answer to a goal, and the plan has none: give `--goal latency` or another",
+            ));
+        }
+        if self.first && plan.live().is_some() {
+            return Err(CliError::usage(
+                "--first does not go with live traffic: it ends by itself once every setting is decided",
+            ));
+        }
+        plan.method.first = self.first;
+        Ok(())
+    }
+
+    /// The flag as a line of a plan's text.
+    pub(crate) const fn plan_line(&self) -> &'static str {
+        if self.first { "# --first\n" } else { "" }
+    }
+}
+
+/// A share as flags write it: `2.5%`. A bare number is refused with both its readings.
 pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, CliError> {
+    if let Some(refusal) = refuse_bare_share(text) {
+        return Err(CliError::usage(format!("{flag}: {refusal}")));
+    }
     match parse_percent(text) {
         Some(share) if (low / 100.0..=high / 100.0).contains(&share) => Ok(share),
         _ => Err(CliError::usage(format!(
-            "{flag} must be from {low} to {high} percent, such as `{low}%`, not `{text}`"
+            "{flag} must be from {low}% to {high}%, such as `{low}%`, not `{text}`"
         ))),
     }
 }
@@ -85,12 +121,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_may_have_their_sign() {
-        for text in ["2.5%", "2.5 %", "2.5"] {
+    fn percentages_must_have_their_sign() {
+        for text in ["2.5%", "2.5 %"] {
             let share = percent("--half-width", text, 0.1, 50.0).map_err(|f| f.error.to_string());
             assert!(share.is_ok_and(|share| (share - 0.025).abs() < 1e-12), "{text}");
         }
-        for text in ["", "%", "60%", "0.025", "NaN", "2,5%"] {
+        for text in ["", "%", "60%", "0.025", "2.5", "NaN", "2,5%"] {
             assert!(percent("--half-width", text, 0.1, 50.0).is_err(), "{text}");
         }
     }

@@ -68,6 +68,21 @@ pub enum Error {
         /// What is wrong with each file or shard, and the remedy.
         problems: Vec<String>,
     },
+    /// The budget has no room for an answer.
+    #[error(
+        "the budget of {budget} is too short: {settings} settings x {workloads} workloads need at least {least}; \
+         give `--budget {least}` or more, or vary less"
+    )]
+    Budget {
+        /// The budget.
+        budget: latput_units::Nanos,
+        /// The least that would do, in whole seconds.
+        least: latput_units::Nanos,
+        /// Number of settings, with today's.
+        settings: u64,
+        /// Number of workloads.
+        workloads: usize,
+    },
     /// A setting would lose packets.
     #[error("setting `{setting}` is refused: {problem}")]
     Overrun {
@@ -270,6 +285,7 @@ impl Error {
             | Self::Shard { .. }
             | Self::Merge { .. }
             | Self::Overrun { .. }
+            | Self::Budget { .. }
             | Self::TestbedFile { .. }
             | Self::Target { .. }
             | Self::Simulator { .. } => Refusal::Usage,

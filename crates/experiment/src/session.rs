@@ -2,7 +2,9 @@
 
 mod check;
 mod live;
+mod looking;
 mod order;
+mod planned;
 mod quiet;
 mod quiet_start;
 mod search;
@@ -22,15 +24,17 @@ use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
 
-pub use self::check::{Checked, PlannedRuns, check, live_remarks};
+pub use self::check::{Checked, MOST_LABELS, check, labels, live_remarks};
+use self::looking::Looking;
 pub(crate) use self::order::shuffled;
 use self::order::{group_disruptive, trial_seed};
+pub use self::planned::PlannedRuns;
 pub use self::quiet_start::Quiet;
 use self::search::search_before;
 pub use self::suggested::{Observed, Suggest};
 use crate::error::Error;
 use crate::interval::Interval;
-use crate::refusal::refusals;
+use crate::refusal::{plan_search, refusals};
 use crate::results_db::{ResultsDb, WITHOUT};
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner};
 use crate::shard::{RunPart, Shard};
@@ -148,11 +152,16 @@ pub fn run_suggested(
         Ok(before) => before,
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
+    let about = (run.plan.settings_from(&today).len(), runner.is_simulated());
+    let planned = match planned_trials(run, design, about, (&today, &refused)) {
+        Ok(planned) => planned,
+        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
+    };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     for finding in &seen {
         progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
     }
-    let found = Found { today, seen, skipped };
+    let found = Found { today, seen, skipped, planned };
     let (id, results) = kept_or_begun(run, db, &*runner, (&machine, found), progress)?;
     let results = Results { source: db.file(), ..results };
     let mut session = Session {
@@ -179,6 +188,40 @@ pub fn run_suggested(
     session.end(runner, cause)
 }
 
+/// What a run comes to, with so many settings.
+fn planned_runs(
+    run: &Run<'_>,
+    design: Design,
+    (settings, is_simulated): (usize, bool),
+    today: &[HostToday],
+    refused: &BTreeMap<usize, String>,
+) -> Result<PlannedRuns, Error> {
+    let plan = run.plan;
+    let settings = settings as u64;
+    if design != Design::Search {
+        return Ok(PlannedRuns::of_grid(plan, design, settings, is_simulated));
+    }
+    let search = plan_search(plan, first_of(plan, today).as_ref(), refused)?;
+    Ok(PlannedRuns::of_search(plan, &search, settings, is_simulated))
+}
+
+/// The fewest trials of a run. A whole run whose budget has no room for an answer is refused.
+fn planned_trials(
+    run: &Run<'_>,
+    design: Design,
+    about: (usize, bool),
+    (today, refused): (&[HostToday], &BTreeMap<usize, String>),
+) -> Result<u64, Error> {
+    if let Some(live) = run.plan.live() {
+        return Ok(PlannedRuns::of_live(run.plan, live, about.0).trials.0);
+    }
+    let runs = planned_runs(run, design, about, today, refused)?;
+    if matches!(run.part, RunPart::Whole) {
+        runs.check_budget(run.plan)?;
+    }
+    Ok(runs.trials.0)
+}
+
 /// What is read of the hosts before the first trial.
 struct Before {
     today: Vec<HostToday>,
@@ -202,6 +245,8 @@ struct Found {
     seen: Vec<Finding>,
     /// The parts of the plan that are left out, in sentences.
     skipped: Vec<String>,
+    /// The fewest trials.
+    planned: u64,
 }
 
 /// The run that is resumed, with its trials; or a new one. A shard of a block has that of the blocks before, and no number yet.
@@ -212,7 +257,7 @@ fn kept_or_begun(
     (machine, found): (&str, Found),
     progress: &mut dyn Progress,
 ) -> Result<(i64, Results), Error> {
-    let Found { today, mut seen, mut skipped } = found;
+    let Found { today, mut seen, mut skipped, planned } = found;
     let kept = match run.part {
         RunPart::ShardOfBlock(shard, file) => {
             return Ok((NOT_BEGUN, search_before(run, (shard, file), machine, &today)?));
@@ -221,8 +266,8 @@ fn kept_or_begun(
     };
     if let Some((id, mut results)) = kept {
         let done = results.rows.len();
-        let planned = share(run, &results);
-        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        let of = share(run, &results);
+        progress.remark(&format!("resuming run {id}: {done} of {of} trials are done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
         return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
@@ -230,6 +275,7 @@ fn kept_or_begun(
     let mut header = header(run, runner, today);
     header.notes.append(&mut skipped);
     header.findings = seen;
+    header.planned_trials = planned;
     if let RunPart::Shard(shard) = run.part {
         header.notes.push(shard.note());
     }
@@ -279,7 +325,6 @@ fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
 fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
     let method = &run.plan.method;
     let mut settings = run.plan.settings_from(&today);
-    let trials_per_block = (settings.len() * run.plan.workloads.len()) as u64;
     let is_observed = run.plan.live().is_some_and(|live| live.observe);
     if method.design == Some(Design::Search) || is_observed {
         settings.truncate(1); // the others come as they are tried
@@ -298,7 +343,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
         settings,
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
-        planned_trials: trials_per_block * u64::from(method.repetitions_min),
+        planned_trials: 0,
         notes,
         confirmed_from: None,
         source: None,
@@ -338,10 +383,14 @@ impl Session<'_> {
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
         let mut patience = self.patience();
+        let mut looking = self.looking(method.repetitions_max)?;
         for block in 0..method.repetitions_min {
             let before = self.results.rows.len();
             self.block(runner, block, &settings, &every)?;
             self.wait_for_quiet(runner, before, &mut patience)?;
+            if self.look_after(&mut looking, block) {
+                return Ok(());
+            }
         }
         if matches!(self.run.part, RunPart::Shard(_)) {
             return Ok(()); // the stopping rule looks at the trials of all shards
@@ -369,8 +418,27 @@ impl Session<'_> {
             self.results.planned_trials = (before + trials) as u64;
             self.block(runner, block, &settings, &too_wide)?;
             self.wait_for_quiet(runner, before, &mut patience)?;
+            if self.look_after(&mut looking, block) {
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// Looks for an answer after this block, if a look is due and the whole run is here.
+    fn look_after(&mut self, looking: &mut Looking, block: u32) -> bool {
+        let is_whole = matches!(self.run.part, RunPart::Whole);
+        let after = block + 1;
+        if !is_whole || !looking.looks.is_due(block, after) {
+            return false;
+        }
+        let method = &self.run.plan.method;
+        let trials = self.results.settings.len() * self.results.workloads.len();
+        let blocks = method.repetitions_max.saturating_sub(after);
+        let longest: Nanos = (self.trial_time() * count(trials).saturating_mul(blocks)).into();
+        let spent: Nanos = self.begun.elapsed().into();
+        let left = method.budget.map_or(longest, |it| longest.min(it.saturating_sub(spent)));
+        self.look(looking, (blocks > 0 && !self.is_simulated).then_some(left))
     }
 
     /// What is told when the planned blocks were not enough; one more has so many trials.

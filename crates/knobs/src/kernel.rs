@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::catalogue::Knob;
 use crate::device::{Device, Whereabouts};
+use crate::spec::Limits;
 use crate::value::{Named, Place, Value};
 
 /// Reads knobs. One implementation value stands for one network namespace.
@@ -65,15 +66,6 @@ pub trait KernelRead {
 
     /// Where a device is now. That it was deleted is told only if [`device`](Self::device) has named it before.
     fn find(&self, device: &Device) -> Result<Whereabouts, KernelError>;
-}
-
-/// The limits of an interface for a knob, in the unit of the catalogue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// The smallest value, if the interface has one of its own.
-    pub min: Option<u64>,
-    /// The largest value, if the interface has one of its own.
-    pub max: Option<u64>,
 }
 
 /// Writes knobs. Only the transaction calls this.

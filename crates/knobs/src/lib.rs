@@ -24,16 +24,14 @@ pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
-pub use kernel::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits, no_interface,
-};
+pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, no_interface};
 pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;
 pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use setting::{Setting, State};
-pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
+pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
     Session, Standing, apply, await_confirmation, commit, confirm, plan, plan_restore, plan_undo,

@@ -4,7 +4,7 @@ use latput_units::{Bytes, CpuSet};
 
 use crate::catalogue::{Knob, UnknownKnob};
 use crate::qdisc::{QdiscError, QdiscProblem};
-use crate::spec::{BYTE, ValueKind};
+use crate::spec::{BYTE, Limits, ValueKind};
 use crate::value::Value;
 
 /// How much of a wrong text an error repeats, in characters.
@@ -12,11 +12,7 @@ const SHOWN_CHARS: usize = 80;
 
 /// A value that a knob cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{knob}: `{text}` {problem}: give {}, such as `{}`",
-    knob.spec().allowed(),
-    knob.spec().example
-)]
+#[error("{}", self.words_within(Limits::default()))]
 pub struct ValueError {
     /// The knob.
     pub knob: Knob,
@@ -24,6 +20,16 @@ pub struct ValueError {
     pub text: String,
     /// The problem of the value.
     pub problem: ValueProblem,
+}
+
+impl ValueError {
+    /// The error with the values that an interface with these limits takes.
+    pub fn words_within(&self, limits: Limits) -> String {
+        let Self { knob, text, problem } = self;
+        let spec = knob.spec();
+        let allowed = spec.allowed_within(limits);
+        format!("{knob}: `{text}` {problem}: give {allowed}, such as `{}`", spec.example)
+    }
 }
 
 /// A problem of a value.
@@ -180,6 +186,17 @@ mod tests {
     use latput_units::Nanos;
 
     use super::*;
+
+    #[test]
+    fn a_refused_value_is_told_the_range_of_its_interface() {
+        let error = Knob::Mtu.parse_value("70000").unwrap_err();
+        let limits = Limits { min: Some(68), max: Some(65_535) };
+        let allowed = "a whole number of bytes from 1280 to 65535";
+        assert_eq!(Knob::Mtu.spec().range_within(limits), (1280, 65_535));
+        let said = error.words_within(limits);
+        assert_eq!(said, format!("mtu: `70000` is too large: give {allowed}, such as `1500`"));
+        assert!(error.to_string().contains("from 1280 to 65536"), "{error}");
+    }
 
     #[test]
     fn values_of_every_kind_are_read() {

@@ -201,6 +201,15 @@ impl Knob {
     }
 }
 
+/// The limits of an interface for a knob, in the unit of the catalogue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The smallest value, if the interface has one of its own.
+    pub min: Option<u64>,
+    /// The largest value, if the interface has one of its own.
+    pub max: Option<u64>,
+}
+
 impl KnobSpec {
     /// Whether both values mean the same, so that going from one to the other needs no write.
     pub fn same(&self, first: &Value, second: &Value) -> bool {
@@ -237,15 +246,22 @@ impl KnobSpec {
         self.unit == "us" && self.name.contains("usecs")
     }
 
-    /// The allowed values in words: `a time from 0us to 1s`, `on or off`.
-    pub fn allowed(&self) -> String {
-        self.allowed_within(None, None)
+    /// The smallest and the largest value on an interface with these limits, in the catalogue's unit. Tables, messages
+    /// and plans read it here.
+    pub fn range_within(&self, limits: Limits) -> (u64, u64) {
+        let min = limits.min.map_or(self.min, |min| min.max(self.min));
+        let max = limits.max.map_or(self.max, |max| max.min(self.max));
+        (min, max)
     }
 
-    /// The allowed values in words, where the interface has narrower bounds, in the kernel's unit.
-    pub fn allowed_within(&self, min: Option<u64>, max: Option<u64>) -> String {
-        let min = min.unwrap_or(self.min);
-        let max = max.unwrap_or(self.max);
+    /// The allowed values in words on any interface: `a time from 0us to 1s`, `on or off`.
+    pub fn allowed(&self) -> String {
+        self.allowed_within(Limits::default())
+    }
+
+    /// The allowed values in words on an interface with these limits.
+    pub fn allowed_within(&self, limits: Limits) -> String {
+        let (min, max) = self.range_within(limits);
         let mut text = match self.kind {
             ValueKind::Count => {
                 // Of several: `packets`, `packets/s`.

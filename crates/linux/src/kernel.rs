@@ -108,16 +108,12 @@ impl LinuxKernel {
             let values = values.unwrap_or_default();
             let places = values.len();
             let distinct: BTreeSet<Value> = values.into_iter().map(|(_, value)| value).into_set();
-            let spec = knob.spec();
             NicKnob {
                 knob,
                 values: distinct.into_iter().collect(),
                 places,
                 obstacle,
-                range: (
-                    limits.min.map_or(spec.min, |min| min.max(spec.min)),
-                    limits.max.map_or(spec.max, |max| max.min(spec.max)),
-                ),
+                range: knob.spec().range_within(limits),
                 resets_link: self.resets_link(interface, knob),
             }
         };

@@ -23,7 +23,7 @@ const COMPARED: &[Metric] = &[
     Metric::TransactionsPerS,
     Metric::LatencyNsP50,
     Metric::LatencyNsP99,
-    Metric::ProbeNsMean,
+    Metric::ProbeNsP50,
     Metric::ProbeNsP99,
     Metric::LossRatio,
     Metric::SutCpuBusyRatio,
@@ -89,6 +89,11 @@ pub struct FigureComparison {
     pub p_value: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
+    /// The largest loss, as a share of the base, that is not ruled out at the method's confidence: 0.02 if the other side
+    /// may be worse by 2 %. One-sided and not corrected: who claims that no figure lost much needs every one of the
+    /// claims, each at the whole level (Berger, Technometrics 24, 1982). [`f64::MAX`] if nothing bounds it, `None`
+    /// with too few runs.
+    pub largest_loss: Option<f64>,
 }
 
 /// The conclusion of a comparison.
@@ -315,6 +320,7 @@ impl<'a> Draft<'a> {
             (None, Some(_)) => verdict_from_zero(self.metric, compared, level.proven),
         };
         let workload_idx = self.base.2;
+        let largest_loss = p_value.map(|_| self.largest_loss(method.confidence, verdict));
         Some(FigureComparison {
             workload: results.workloads[workload_idx].name.clone(),
             workload_idx,
@@ -325,7 +331,23 @@ impl<'a> Draft<'a> {
             ratio,
             p_value,
             verdict,
+            largest_loss,
         })
+    }
+
+    /// The worse end of the interval of twice the error, which is one-sided at `confidence`. Figures of 0 have no ratio.
+    fn largest_loss(&self, confidence: f64, verdict: Verdict) -> f64 {
+        let Some(contrast) = self.contrast(2.0 * confidence - 1.0) else {
+            let is_bounded = matches!(verdict, Verdict::Equivalent | Verdict::Better);
+            return if is_bounded { 0.0 } else { f64::MAX };
+        };
+        let ratio = contrast.ratio();
+        let worse = match self.metric.preferred_direction() {
+            PreferredDirection::Higher => 1.0 / ratio.low,
+            _ => ratio.high,
+        };
+        // As in the verdicts, 2 % worse is 1/1.02 of what should be high.
+        if worse.is_finite() { (worse - 1.0).max(0.0) } else { f64::MAX }
     }
 }
 

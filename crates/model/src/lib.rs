@@ -34,8 +34,8 @@ pub use labels::ShortLabels;
 pub use pairs::{PairsSummary, PairsVerdict};
 pub use predicted::{Prediction, predicted};
 pub use recommend::{
-    Eliminated, Headline, LARGEST_MISSED, SmallestEffect, banned, eliminated, objective_center,
-    objective_ratio, recommendation,
+    EarlyAnswer, Eliminated, Headline, LARGEST_MISSED, Looks, SmallestEffect, banned, early_answer,
+    eliminated, objective_center, objective_ratio, recommendation,
 };
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

@@ -26,6 +26,7 @@ mod comparison;
 mod condition;
 mod elimination;
 mod headline;
+mod looks;
 mod reason;
 mod recommendation;
 pub(crate) mod smallest;
@@ -36,6 +37,7 @@ use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use headline::LARGEST_MISSED;
 pub(crate) use headline::missed;
+pub use looks::{EarlyAnswer, Looks, early_answer};
 pub use smallest::SmallestEffect;
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the

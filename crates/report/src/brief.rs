@@ -60,7 +60,7 @@ fn figures(view: &View<'_>, cell: &Cell, metrics: &[Metric]) -> Vec<String> {
 
 fn latency(view: &View<'_>, cell: &Cell) -> String {
     let of_transactions = [Metric::LatencyNsP50, Metric::LatencyNsP99];
-    let of_probe = [Metric::ProbeNsMean, Metric::ProbeNsP99];
+    let of_probe = [Metric::ProbeNsP50, Metric::ProbeNsP99];
     let of_datagrams = [Metric::LossRatio, Metric::JitterNs];
     let of_live = [Metric::TcpRttNsP50, Metric::TcpRttNsP99];
     let found = [&of_transactions, &of_probe, &of_datagrams, &of_live]

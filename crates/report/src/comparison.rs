@@ -77,6 +77,10 @@ pub struct FigureDocument {
     pub ratio: Option<Estimate>,
     /// The chance of a difference at least this large without a true one, not corrected.
     pub p_value: Option<f64>,
+    /// The largest loss, as a share, that is not ruled out at the confidence, one-sided and not corrected: 0.02 if a loss
+    /// of 2 % may hide. `null` with too few runs, or where nothing bounds it.
+    #[serde(default)]
+    pub largest_loss_ratio: Option<f64>,
     /// `better`, `worse`, `equivalent`, `no difference shown` or `not judged`.
     pub verdict: String,
 }
@@ -93,6 +97,7 @@ impl ComparisonDocument {
             other_compared: figure.compared.1,
             ratio: figure.ratio.as_ref().and_then(estimate),
             p_value: figure.p_value,
+            largest_loss_ratio: figure.largest_loss.filter(|loss| *loss < f64::MAX),
             verdict: figure.verdict.name().to_owned(),
         };
         let origin = |it: &OriginDifference| OriginDocument {
@@ -189,12 +194,12 @@ pub fn json(comparison: &Comparison) -> String {
     text.expect("a document has text keys and finite numbers only, so it always serialises") + "\n"
 }
 
-const CHANGED_HEADER: [&str; 7] =
+pub(crate) const CHANGED_HEADER: [&str; 7] =
     ["workload", "figure", "first", "second", "change", "interval", ""];
 
 /// The figures that are proven worse, then those that are proven better, with their workload and, of several pairs
 /// of settings, the setting.
-fn changed(comparisons: &[Comparison], base: &Results) -> Vec<[String; 7]> {
+pub(crate) fn changed(comparisons: &[Comparison], base: &Results) -> Vec<[String; 7]> {
     let of = |wanted: Verdict| {
         comparisons.iter().flat_map(move |comparison| {
             let figures = comparison.figures.iter().filter(move |it| it.verdict == wanted);
@@ -220,7 +225,7 @@ pub(crate) fn place(
     }
 }
 
-fn heading(comparison: &Comparison) -> String {
+pub(crate) fn heading(comparison: &Comparison) -> String {
     let Comparison { base, other, paired, .. } = comparison;
     let how = if *paired {
         "in pairs of one block; a figure is the geometric mean over the pairs"
@@ -247,7 +252,7 @@ pub(crate) fn conclusion(comparisons: &[Comparison]) -> String {
 }
 
 /// What could not be compared, each once.
-fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
+pub(crate) fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
     let mut remarks: Vec<&str> = Vec::new();
     for remark in comparisons.iter().flat_map(|comparison| &comparison.remarks) {
         if !remarks.contains(&remark.as_str()) {
@@ -258,7 +263,7 @@ fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
 }
 
 /// What besides the settings differs, in a line: `the two runs differ in kernel of sut (6.1.0, then 6.12.5)`.
-fn origin(comparisons: &[Comparison]) -> Option<String> {
+pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
     let differences = &comparisons.first()?.origin;
     let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);
     let all: Vec<String> = differences.iter().map(one).collect();
@@ -266,7 +271,7 @@ fn origin(comparisons: &[Comparison]) -> Option<String> {
 }
 
 /// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.
-pub(crate) fn sentence(figure: &FigureComparison, results: &Results) -> String {
+pub fn sentence(figure: &FigureComparison, results: &Results) -> String {
     let [_, first, second, change, interval, verdict] = row(figure, results);
     let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };
     format!("{verdict}: {first}, then {second}: {change}{interval}")

@@ -5,6 +5,7 @@
 //! CI artifacts). The scripts only switch, sort, copy, pin, read out and zoom. The trials are in the
 //! page too, so that it can be imported again.
 
+mod comparison;
 mod embedded;
 mod head;
 mod page;
@@ -17,6 +18,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 use crate::view::View;
 
+pub use comparison::comparison_html;
 pub use embedded::{LARGEST_REPORT, ReportError, read_report};
 
 const TEMPLATE: &str = include_str!("../assets/report.html");

@@ -9,6 +9,7 @@ pub mod document;
 pub mod explained;
 pub mod export;
 pub mod format;
+pub mod gate;
 pub mod history;
 pub mod html;
 pub mod prediction;
@@ -18,6 +19,7 @@ pub mod table;
 
 mod chart;
 mod compared;
+mod effects;
 mod next;
 mod plain;
 mod remarks;
@@ -27,8 +29,11 @@ mod view;
 pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
-pub use export::{csv, json, junit, ktap, markdown};
-pub use html::{LARGEST_REPORT, ReportError, html, html_with_trials, picture, read_report};
+pub use export::{comparison_csv, csv, json, junit, ktap, markdown};
+pub use gate::{Gate, Judged};
+pub use html::{
+    LARGEST_REPORT, ReportError, comparison_html, html, html_with_trials, picture, read_report,
+};
 pub use next::shell_word;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};

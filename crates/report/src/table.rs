@@ -9,6 +9,7 @@ use latput_model::{Cell, Headline, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
+use crate::effects;
 use crate::format;
 use crate::next;
 use crate::printable::{self, printable};
@@ -58,6 +59,10 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
     }
     text += &groups::section(&view, screen);
     text += &recommendation(&view, screen);
+    let effects = effects::section(results, screen);
+    if !effects.is_empty() {
+        text += &format!("{}\n{effects}\n", painted(effects::TITLE, Paint::Bold, screen));
+    }
     text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"
 }
@@ -300,6 +305,7 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if !view.summary.failed_checks.is_empty() {
         parts.push("! a check failed".to_owned());
     }
+    parts.push("round-trip times are medians over trials, other figures means".to_owned());
     parts.push(format!("± half the {}", view.confidence()));
     parts.push(format!(
         "CPU and demand (CPU time per transaction or KB) are the SUT's, {}",

@@ -357,10 +357,10 @@ fn main_metrics(workload: &Workload) -> Vec<Metric> {
             Metric::ThroughputBps,
             Metric::ThroughputToSutBps,
             Metric::ThroughputFromSutBps,
-            Metric::ProbeNsMean,
+            Metric::ProbeNsP50,
             Metric::ProbeNsP99,
         ],
-        _ => vec![Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99],
+        _ => vec![Metric::ThroughputBps, Metric::ProbeNsP50, Metric::ProbeNsP99],
     };
     if workload.traffic.arrivals().is_some() {
         wanted.push(Metric::LatencyUncorrectedNsP99); // what a closed loop would have seen of the tail

@@ -117,7 +117,8 @@ fn a_change_is_made_of_the_figures_beside_it() {
         ] {
             found.rows += rows(&comparison::terminal(&compared, &results, SCREEN));
             found.rows += rows(&comparison::markdown(&compared, &results).replace('\\', ""));
-            for text in [junit(&compared, &results), ktap(&compared, &results)] {
+            let gate = Gate::Worse;
+            for text in [junit(&compared, &results, gate), ktap(&compared, &results, gate)] {
                 found.verdicts += verdicts(&text);
             }
         }

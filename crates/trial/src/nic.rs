@@ -7,7 +7,7 @@ use latput_knobs::{Knob, Value};
 use latput_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
-pub use plan::MOST_SETTINGS;
+pub use plan::{MOST_SETTINGS, PlanSize};
 
 /// An interface, its knobs, and what it stands on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,11 +51,25 @@ impl Nic {
         self.knobs.iter().find(|known| known.knob == knob && known.today().is_ok())
     }
 
-    /// Why a knob that can be set alone must not be varied beside others.
+    /// Why a knob that can be set alone must not be varied beside others. A veth has its NAPI only while GRO is on (seen
+    /// on kernel 6.18: setting a knob of the NAPI is refused without). Where the NAPI can be set today, its knobs are
+    /// varied; where it cannot, GRO is.
     fn reason_against(&self, knob: Knob) -> Option<&'static str> {
-        // Seen on kernel 6.18: setting a knob of the NAPI is then refused.
-        (knob == Knob::Gro && self.driver == "veth")
-            .then_some("a veth has its NAPI only while GRO is on, and other factors vary that")
+        if self.driver != "veth" {
+            return None;
+        }
+        let napi = [Knob::GroFlushTimeout, Knob::NapiDeferHardIrqs];
+        let has_napi = napi.iter().all(|knob| self.settable(*knob).is_some());
+        match knob {
+            Knob::Gro if has_napi => Some(
+                "a veth has its NAPI only while GRO is on, and other factors vary that; \
+                 `latput tune HOST HOST --factor sut.gro=on,off` varies it alone",
+            ),
+            Knob::Threaded if !has_napi && self.settable(Knob::Gro).is_some() => {
+                Some("a veth has its NAPI only while GRO is on, and this plan varies GRO")
+            }
+            _ => None,
+        }
     }
 
     /// Today's value of a knob that can be set.

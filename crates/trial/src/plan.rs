@@ -108,6 +108,8 @@ pub struct Method {
     pub allow_link_reset: bool,
     /// Whether the hosts' other work is part of the case: it makes no trial unfit.
     pub beside: bool,
+    /// Whether the run ends as soon as its goal has a proven answer.
+    pub first: bool,
 }
 
 /// An error in a plan, with its place.
@@ -238,6 +240,23 @@ impl Factor {
             None => target.knob.to_string(),
         };
         self.targets.iter().map(name).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// Refuses a level that is listed twice: its two settings would be one.
+    pub fn check_levels(&self) -> Result<(), String> {
+        for (idx, level) in self.levels.iter().enumerate() {
+            if let Some(first) = self.levels[..idx].iter().position(|other| other == level) {
+                let values: Vec<String> = level.iter().map(ToString::to_string).collect();
+                return Err(format!(
+                    "levels {} and {} of `{}` are the same ({}): leave one out",
+                    first + 1,
+                    idx + 1,
+                    self.name(),
+                    values.join(", ")
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The values of one of its levels, by role.

@@ -28,16 +28,34 @@ pub fn decimals(value: f64) -> usize {
     }
 }
 
-/// Reads a percentage as a share of 1: `30%`, `2.5 %` or `30` are 0.3, 0.025 and 0.3. `None` for anything else.
+/// Reads a share as flags and plans write it: `30%` and `2.5 %` are 0.3 and 0.025. `None` for anything else, also for a
+/// number without its sign ([`bare_share`] has its readings).
 pub fn parse_percent(text: &str) -> Option<f64> {
-    let number = text.trim();
-    let number = number.strip_suffix('%').unwrap_or(number).trim_end();
-    let is_plain = number.chars().all(|char| char.is_ascii_digit() || char == '.');
-    number
-        .parse::<f64>()
-        .ok()
-        .filter(|percent| is_plain && percent.is_finite())
-        .map(|it| it / 100.0)
+    let number = text.trim().strip_suffix('%')?.trim_end();
+    plain_number(number).map(|it| it / 100.0)
+}
+
+/// What a number without `%` might mean as a share: `5` is 5% or 500%, `0.05` is 0.05% or 5%. `None` for what is no plain
+/// number.
+pub fn bare_share(text: &str) -> Option<[f64; 2]> {
+    let number = plain_number(text.trim())?;
+    Some([number / 100.0, number])
+}
+
+/// Refuses a number without `%` where a share is wanted: both readings, and how to write one.
+pub fn refuse_bare_share(text: &str) -> Option<String> {
+    let [percent, whole] = bare_share(text)?.map(written_share);
+    Some(format!("`{}` may mean {percent} or {whole}: write one of them", text.trim()))
+}
+
+/// A share as flags and plans write it: `5%`, `2.5%`.
+pub fn written_share(share: f64) -> String {
+    format!("{}%", (share * 1e10).round() / 1e8)
+}
+
+fn plain_number(text: &str) -> Option<f64> {
+    let is_plain = text.chars().all(|char| char.is_ascii_digit() || char == '.');
+    text.parse::<f64>().ok().filter(|number| is_plain && number.is_finite())
 }
 
 /// A share as per cent, with two decimals, or four where it would be 0 or 100 % else: `99 %`, `2.5 %`,
@@ -108,6 +126,25 @@ mod tests {
         ] {
             assert_eq!(number(value), text, "{value}");
         }
+    }
+
+    #[test]
+    fn a_share_has_its_sign_or_two_readings() {
+        for (text, share) in [("30%", 0.3), ("2.5 %", 0.025), (" 0% ", 0.0)] {
+            assert!(
+                parse_percent(text).is_some_and(|found| (found - share).abs() < 1e-12),
+                "{text}"
+            );
+            assert_eq!(refuse_bare_share(text), None, "{text}");
+        }
+        for text in ["30", "0.3", "%", "", "-1%", "1e3%", "NaN%", "2,5%"] {
+            assert_eq!(parse_percent(text), None, "{text}");
+        }
+        let said = |text| refuse_bare_share(text).unwrap();
+        assert_eq!(said("5"), "`5` may mean 5% or 500%: write one of them");
+        assert_eq!(said("0.05"), "`0.05` may mean 0.05% or 5%: write one of them");
+        assert_eq!(refuse_bare_share("many"), None);
+        assert_eq!([0.05, 0.025, 0.999, 5.0].map(written_share), ["5%", "2.5%", "99.9%", "500%"]);
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::ops::RangeInclusive;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
-use latput_knobs::{self as knobs, Checkpoint, LinkResets, Maker, Setting, parse_assignment};
+use latput_knobs::{
+    self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Maker,
+    Setting, parse_assignment,
+};
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
@@ -22,12 +25,28 @@ pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
     CONFIRM_WITHIN.contains(&time).then_some(time).ok_or_else(|| "must be 1s to 24h".to_owned())
 }
 
-/// Reads KNOB=VALUE words.
+/// Reads KNOB=VALUE words for any interface.
 pub(super) fn setting_of(words: &[String]) -> Result<Setting, CliError> {
+    setting_within(words, &|_| Limits::default())
+}
+
+/// Reads KNOB=VALUE words for an interface of this host: what is refused is told with the interface's own range.
+pub(super) fn setting_on(interface: &str, words: &[String]) -> Result<Setting, CliError> {
+    let limits = |knob| {
+        LinuxKernel::open().map_or_else(|_| Limits::default(), |it| it.limits(interface, knob))
+    };
+    setting_within(words, &limits)
+}
+
+fn setting_within(words: &[String], limits: &dyn Fn(Knob) -> Limits) -> Result<Setting, CliError> {
     let mut setting = Setting::new();
     for word in words {
-        let (knob, value) =
-            parse_assignment(word).map_err(|error| CliError::usage(error.to_string()))?;
+        let (knob, value) = parse_assignment(word).map_err(|error| {
+            CliError::usage(match error {
+                AssignmentError::Value(error) => error.words_within(limits(error.knob)),
+                other => other.to_string(),
+            })
+        })?;
         if setting.insert(knob, value).is_some() {
             return Err(CliError::usage(format!("`{knob}` is given twice")));
         }

@@ -32,21 +32,27 @@ pub(crate) struct PlanToCheck<'a> {
 }
 
 /// Tells of a plan that was read and found good, and of no testbed.
-pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<ExitCode, CliError> {
+pub(crate) fn plan_only(
+    context: &Context,
+    named: &PlanToCheck<'_>,
+    is_simulated: bool,
+) -> Result<ExitCode, CliError> {
     let plan = named.plan;
-    let method = &plan.method;
-    let trials = |repetitions: u32| plan.trials_per_block().saturating_mul(repetitions.into());
-    let each = method.warmup + method.duration;
-    let time = |repetitions: u32| each.saturating_mul(trials(repetitions));
-    let least_and_most = (method.repetitions_min, method.repetitions_max);
-    let settings = plan.settings().len();
+    let listed = plan.settings();
     let live = plan.live();
-    let plain = PlannedRuns {
-        settings: settings as u64,
-        trials: (trials(least_and_most.0), trials(least_and_most.1)),
-        time: (time(least_and_most.0), time(least_and_most.1)),
+    // On hosts: the simulator has no slices.
+    let design = plan.method.design.or_else(|| {
+        let takes_turns = live.is_none() && !is_simulated && plan.is_cheap_to_change();
+        takes_turns.then_some(Design::Slices)
+    });
+    let settings = listed.len();
+    let runs = match live {
+        Some(live) => PlannedRuns::of_live(plan, live, settings),
+        None => {
+            let design = design.unwrap_or_default();
+            PlannedRuns::of_grid(plan, design, settings as u64, is_simulated)
+        }
     };
-    let runs = live.map_or(plain, |live| PlannedRuns::of_live(plan, live, settings));
     tell(
         context,
         CheckDocument {
@@ -54,14 +60,15 @@ pub(crate) fn plan_only(context: &Context, named: &PlanToCheck<'_>) -> Result<Ex
             plan: named.name.to_owned(),
             testbed: None,
             hosts: Vec::new(),
-            design: method.design.map(|design| design_name(design).to_owned()),
+            design: design.map(|design| design_name(design).to_owned()),
             settings: runs.settings,
+            labels: session::labels(&listed),
             workloads: plan.workloads.len() as u64,
             trials_min: runs.trials.0,
             trials_max: runs.trials.1,
             duration_ns_min: runs.time.0.as_ns(),
             duration_ns_max: runs.time.1.as_ns(),
-            is_simulated: false,
+            is_simulated,
             remarks: plan
                 .workloads
                 .iter()
@@ -90,8 +97,9 @@ pub(crate) fn all(
         interval: None,
         stop: &context.stop,
     };
+    let checked = session::check(&run)?;
     let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks, .. } =
-        session::check(&run)?;
+        checked;
     tell(
         context,
         CheckDocument {
@@ -101,6 +109,7 @@ pub(crate) fn all(
             hosts,
             design: Some(design_name(design).to_owned()),
             settings,
+            labels: checked.labels,
             workloads,
             trials_min: trials.0,
             trials_max: trials.1,
@@ -156,6 +165,13 @@ fn in_words(document: &CheckDocument) -> String {
         span(time(document.duration_ns_min), time(document.duration_ns_max)),
         if document.is_simulated { ", simulated, which passes faster" } else { "" }
     );
+    for label in &document.labels {
+        let _ = writeln!(text, "setting  {label}");
+    }
+    let unlisted = settings.saturating_sub(document.labels.len() as u64);
+    if unlisted > 0 {
+        let _ = writeln!(text, "         and {unlisted} more");
+    }
     for host in hosts {
         let _ = writeln!(text, "host     {host}");
     }

@@ -18,6 +18,7 @@ use crate::command_args::{self, CommandArgs, KIND};
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::CliError;
+use crate::factor_args::FactorArgs;
 use crate::output;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
@@ -42,6 +43,8 @@ pub(crate) struct Args {
     /// Fields of the workload.
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
+    #[command(flatten)]
+    factors: FactorArgs,
     /// Measurement window of one run.
     #[arg(long, default_value = "2s", value_parser = Nanos::from_text_or_seconds)]
     duration: Nanos,
@@ -71,6 +74,7 @@ Examples:
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
   latput measure ssh://root@server,ssh://root@client --workload tcp_rr
   latput measure eth0 --peer ssh://root@client --workload tcp_stream
+  latput measure lab --workload tcp_rr --factor gro=on,off   does it matter: each figure's change
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
   latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
@@ -88,7 +92,7 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
     let _ = write!(
         text,
         "  all but ping: {} congestion\n              sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside the traffic\n\n\
-         Nothing is set on any host. `docs/measuring.md` says what each figure means.",
+         Nothing is set on any host without --factor, and with it all is put back. `docs/measuring.md` says what each figure means.",
         sockets.join(" "),
         COUNT.name,
         PROBE_HZ.name,
@@ -163,7 +167,7 @@ impl Args {
         Ok(Plan {
             name: format!("measure {}", workload.name),
             goal: None,
-            factors: Vec::new(),
+            factors: self.factors.factors()?,
             workloads: vec![workload],
             method,
         })

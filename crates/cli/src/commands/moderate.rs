@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
 use latput_units::Nanos;
-use latput_units::text::parse_percent;
+use latput_units::text::{parse_percent, refuse_bare_share};
 
 use crate::context::Context;
 use crate::exit::CliError;
@@ -105,10 +105,11 @@ fn tell(context: &Context, status: &Status) -> Result<(), CliError> {
     if context.json { output::print_json(status) } else { output::print(&status.to_text()) }
 }
 
-/// `30%` or `30`; a number below 1 was perhaps meant as a share of 1.
+/// `30%`.
 fn share(text: &str) -> Result<f64, String> {
-    let is_ambiguous = |share: f64| share < 0.01 && !text.contains('%');
+    if let Some(refusal) = refuse_bare_share(text) {
+        return Err(refusal);
+    }
     parse_percent(text)
-        .filter(|share| !is_ambiguous(*share))
         .ok_or_else(|| format!("`{text}` is no share of the CPU time: write it as `30%`"))
 }

@@ -37,6 +37,7 @@ Examples:
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
   latput report kept.db --compare 0us 50us                 two settings of one run
+  latput report --compare before.db#1:50us after.db:50us   one setting, of a run of each file
   latput report --compare before.db after.db --fail-on worse:2% --format junit -o gate.xml
   latput report live.db --predicted simulated.db --fitted tcp_rr@0us -o report.html")]
 pub(crate) struct Args {
@@ -47,16 +48,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "file")]
     run: Option<i64>,
     /// Compare two settings of FILE (by label or a unique part of it), or without FILE two results
-    /// files, each optionally with `#N` for its run N.
+    /// files, each optionally with `#N` for its run N and `:SETTING` for one of its settings.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
     compare: Vec<String>,
     /// Differences below this do not matter: they are never called better or worse, and figures whose
     /// whole interval is below it are called equivalent. By default 1%.
     #[arg(long, value_name = "PERCENT", requires = "compare", conflicts_with = "fail_on")]
     smallest_effect: Option<String>,
-    /// End with exit code 7 if B is proven worse than A in any figure: `worse`, or `worse:2%` for
-    /// another smallest effect. With nothing to judge the exit code is 1.
-    #[arg(long, value_name = "worse[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
+    /// End with exit code 7 if B is proven worse than A in any figure (`worse`, or `worse:2%` for another smallest
+    /// effect), or unless a loss of 2 % is ruled out in every figure (`unproven:2%`). With nothing to judge the exit code
+    /// is 1.
+    #[arg(long, value_name = "worse|unproven[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
     fail_on: Option<compare::FailOn>,
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
@@ -87,7 +89,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let named = self.compare.iter().chain(&self.predicted).map(|name| file_of(name).0);
+        let sides = self.compare.iter().map(|name| compare::side_of(name).0);
+        let predicted = self.predicted.iter().map(String::as_str);
+        let named = sides.chain(predicted).map(|name| file_of(name).0);
         let reads = self.file.as_deref().into_iter().chain(named);
         keep_only_files(&UsedFiles::of(reads, self.output.as_deref()))?;
         if let [first, second] = self.compare.as_slice() {

@@ -16,10 +16,10 @@ use crate::commands::{check, report, tune};
 use crate::context::Context;
 use crate::exit::{CliError, Code, CutShort};
 use crate::output;
-use crate::precision::Precision;
+use crate::precision::{FirstArg, Precision};
 use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
-use crate::targets::HostArgs;
+use crate::targets::{self, HostArgs};
 
 /// Run every trial of a plan; an interrupted run is resumed.
 #[derive(Debug, clap::Args)]
@@ -55,8 +55,10 @@ pub(crate) struct Args {
     goal: Option<String>,
     /// Run only every COUNT-th trial of a simulated plan, from its NUMBER-th: `3/16`, or counted from 0
     /// `index:2/16`. Each shard runs on its own, on any machine; `latput merge` joins their files.
-    #[arg(long, value_name = "NUMBER/COUNT", conflicts_with = "check")]
+    #[arg(long, value_name = "NUMBER/COUNT", conflicts_with_all = ["check", "first"])]
     shard: Option<Shard>,
+    #[command(flatten)]
+    first: FirstArg,
     #[command(flatten)]
     precision: Precision,
     #[command(flatten)]
@@ -82,10 +84,11 @@ impl Args {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         self.precision.apply(&mut plan.method)?;
-        let text = text + &self.precision.plan_lines();
+        self.first.apply(&mut plan)?;
+        let text = text + &self.precision.plan_lines() + self.first.plan_line();
         let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
         if self.check == Some(check::What::Plan) {
-            return check::plan_only(context, &named);
+            return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
         }
         let place = self.hosts.named(&self.on, &plan)?;
         let files = UsedFiles::of([], [self.output.as_path()]);

@@ -17,6 +17,7 @@ use crate::commands::report;
 use crate::commands::run::{checked_plan, conclude, conclude_with, open_both, read_text};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
+use crate::precision::FirstArg;
 use crate::precision::beside_line;
 use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     ask_tell: bool,
     /// Simulate only every COUNT-th trial of the next block of the search in --from: `3/16`, or counted from 0
     /// `index:2/16`. `latput merge` joins the shards to the blocks before.
-    #[arg(long, value_name = "NUMBER/COUNT", requires = "from", conflicts_with = "ask_tell")]
+    #[arg(long, value_name = "NUMBER/COUNT", requires = "from", conflicts_with_all = ["ask_tell", "first"])]
     shard: Option<Shard>,
     /// The results file of the search so far, which a shard reads.
     #[arg(long, value_name = "FILE", requires = "shard")]
@@ -63,6 +64,8 @@ pub(crate) struct Args {
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
     #[arg(long)]
     beside: bool,
+    #[command(flatten)]
+    first: FirstArg,
     #[command(flatten)]
     quiet: QuietArgs,
     #[command(flatten)]
@@ -83,6 +86,8 @@ impl Args {
         };
         plan.method.beside |= self.beside;
         let text = text + beside_line(self.beside);
+        self.first.apply(&mut plan)?;
+        let text = text + self.first.plan_line();
         let place = self.hosts.named(&self.on, &plan)?;
         let files = UsedFiles::of(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;

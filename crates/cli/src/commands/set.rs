@@ -73,7 +73,7 @@ impl Args {
     }
 
     fn change(&self, context: &Context) -> Result<ExitCode, CliError> {
-        let setting = change::setting_of(&self.texts()?)?;
+        let setting = change::setting_on(&self.interface, &self.texts()?)?;
         let interface = &self.interface;
         if let Some(measured) = &self.only_if {
             let found = change::fingerprint(&facts::collect(interface));

@@ -142,8 +142,7 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
         knobs::Capability::ReadOnly(why) | knobs::Capability::Absent(why) => (false, why),
     };
     let is_number = matches!(spec.kind, ValueKind::Count | ValueKind::Time);
-    let min = limits.min.map_or(spec.min, |min| min.max(spec.min));
-    let max = limits.max.map_or(spec.max, |max| max.min(spec.max));
+    let (min, max) = spec.range_within(limits);
     let values = values.into_iter().map(|(place, value)| ShownValue {
         place: place.to_string(),
         meaning: kernel.meaning(interface, knob, &value).map(ToOwned::to_owned),
@@ -156,7 +155,7 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
         absent,
         values: values.collect(),
         unreadable,
-        allowed: spec.allowed_within(Some(min), Some(max)),
+        allowed: spec.allowed_within(limits),
         unit: spec.unit.to_owned(),
         min: is_number.then_some(min),
         max: is_number.then_some(max),

@@ -5,22 +5,25 @@ use std::process::ExitCode;
 
 use latput_experiment::Testbed;
 use latput_experiment::live::Guard;
+use latput_experiment::session::PlannedRuns;
 use latput_experiment::simulator::Simulator;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_report::shell_word;
 use latput_trial::Plan;
-use latput_trial::nic::Nic;
-use latput_trial::plan::{self, Design, MAX_SEARCHED};
+use latput_trial::nic::{Nic, PlanSize};
+use latput_trial::plan::{self, Design, Factor, MAX_SEARCHED};
 use latput_units::Nanos;
 
 use crate::command_args::CommandArgs;
 use crate::commands::{check, report, run};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
+use crate::factor_args::FactorArgs;
 use crate::live_args::LiveArgs;
 use crate::output;
+use crate::precision::FirstArg;
 use crate::precision::beside_line;
 use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs, NamedTestbed};
@@ -48,6 +51,9 @@ Examples:
   latput tune --on rack.toml                 hosts of your own: the knobs that their NIC can have set
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
   latput tune plan.toml --budget 20min       searches if all settings would take longer
+  latput tune ssh://root@server ssh://root@client --factor gro=on,off
+                                             one knob of your own choice, without a plan file
+  latput tune --first                        stops at the first proven answer, often within a minute
   latput tune --on rack.toml --check         would it start, how many trials, how long
   latput tune --server 'redis-server --bind {sut} --port 6379 --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
@@ -85,6 +91,10 @@ pub(crate) struct Args {
     #[arg(long)]
     beside: bool,
     #[command(flatten)]
+    first: FirstArg,
+    #[command(flatten)]
+    factors: FactorArgs,
+    #[command(flatten)]
     quiet: QuietArgs,
     #[command(flatten)]
     own: CommandArgs,
@@ -111,9 +121,18 @@ impl Args {
         let (plan, on) = self.plan_and_testbed()?;
         let is_given = plan.is_some();
         let (file, text) = match &plan {
+            Some(path) if self.factors.is_given() => {
+                let message = format!(
+                    "--factor makes a plan, and {} is one: leave out either",
+                    path.display()
+                );
+                return Err(CliError::usage(message));
+            }
             Some(path) => (path.display().to_string(), run::read_text(path)?),
+            None if self.factors.is_given() => ("--factor".to_owned(), self.factors.plan()?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
+        let is_made = !is_given && !self.factors.is_given();
         let (mut plan, mut text) = self.prepared(&file, text, !is_given)?;
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
@@ -121,16 +140,16 @@ impl Args {
             output::remark(prediction);
         }
         let place = self.hosts.named(&on, &plan)?;
-        let made = (!is_given).then(|| Path::new(MADE_PLANS));
+        let made = is_made.then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
         place.give_up_rights(Some(&plan), &UsedFiles::of([], outputs), context)?;
         if self.check {
-            return self.check(context, (&file, plan), place, is_given);
+            return self.check(context, (&file, plan), place, is_made);
         }
         let (mut testbed, mut results_db) = run::open_both(|| place.open(context), &self.output)?;
-        if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
-            let (file, made) = plan_for(&nic, self.live.is_given())?;
-            (plan, text) = self.prepared(&file, made, true)?;
+        if is_made && let Some(nic) = testbed.nic(&context.stop)? {
+            let file = saved(&nic, &self.made_for(&nic)?)?;
+            (plan, text) = self.prepared(&file, run::read_text(Path::new(&file))?, true)?;
         }
         testbed.notes.extend(prediction.clone());
         let how = (None, self.quiet.of(&plan));
@@ -161,17 +180,49 @@ impl Args {
         context: &Context,
         (file, plan): (&str, Plan),
         place: NamedTestbed<'_>,
-        is_given: bool,
+        is_made: bool,
     ) -> Result<ExitCode, CliError> {
         check::check_results(&self.output)?;
         let testbed = place.open(context)?;
         let (mut name, mut plan) = (file.to_owned(), plan);
-        if !is_given && let Some(nic) = testbed.nic(&context.stop)? {
+        if is_made && let Some(nic) = testbed.nic(&context.stop)? {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
-            let made = made_for(&nic, self.live.is_given())?;
-            (plan, _) = self.prepared(&name, made, true)?;
+            (plan, _) = self.prepared(&name, self.made_for(&nic)?, true)?;
         }
         check::all(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
+    }
+
+    /// A plan for an interface, of as much as the budget has time for, with the command of the flags.
+    fn made_for(&self, nic: &Nic) -> Result<String, CliError> {
+        let failed = |why| CliError::new(Code::Failed, why);
+        if self.live.is_given() {
+            return nic.live_plan().map_err(failed);
+        }
+        let mut size = PlanSize::WHOLE;
+        let mut all = None;
+        loop {
+            let made = self.own.in_plan(nic.plan_of(size).map_err(failed)?)?;
+            let (plan, _) = self.prepared(&nic.interface, made.clone(), true)?;
+            let settings = plan.combinations();
+            let all = *all.get_or_insert(settings);
+            let fits = PlannedRuns::of_plan(&plan)?.fits(&plan);
+            let levels = plan.factors.iter().map(|factor| factor.levels.len()).max().unwrap_or(0);
+            match PlanSize::smaller(plan.factors.len(), levels).filter(|_| !fits) {
+                Some(smaller) => size = smaller,
+                None => {
+                    if fits && settings < all {
+                        let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
+                        output::remark(&format!(
+                            "the budget of {} has time for {settings} of {all} settings: varied is {} (a longer \
+                             --budget varies more)",
+                            plan.method.budget.unwrap_or(USUAL_BUDGET),
+                            varied.join(", ")
+                        ));
+                    }
+                    return Ok(made);
+                }
+            }
+        }
     }
 
     /// The plan of this text with the goal and the budget of the flags, and its design; and the text to keep.
@@ -198,11 +249,13 @@ impl Args {
         };
         plan.method.budget = self.budget.or(plan.method.budget);
         plan.method.beside |= self.beside;
+        self.first.apply(&mut plan)?;
         choose_design(&mut plan);
         let text = match self.budget {
             None => text,
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
+        let text = text + self.first.plan_line();
         check_guards(file, &plan)?;
         let text =
             text + beside_line(self.beside) + &self.own.plan_lines() + &self.live.plan_lines();
@@ -240,15 +293,8 @@ pub(crate) fn check_guards(file: &str, plan: &Plan) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A plan for an interface.
-fn made_for(nic: &Nic, is_live: bool) -> Result<String, CliError> {
-    let made = if is_live { nic.live_plan() } else { nic.plan() };
-    made.map_err(|why| CliError::new(Code::Failed, why))
-}
-
-/// Makes a plan for the system under test's interface, and saves it. Returns its file and its text.
-fn plan_for(nic: &Nic, is_live: bool) -> Result<(String, String), CliError> {
-    let text = made_for(nic, is_live)?;
+/// Saves a plan that was made for the system under test's interface. Returns its file.
+fn saved(nic: &Nic, text: &str) -> Result<String, CliError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let name: String = nic.interface.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     // Somebody may have edited an earlier one.
@@ -257,7 +303,7 @@ fn plan_for(nic: &Nic, is_live: bool) -> Result<(String, String), CliError> {
         _ => format!("{MADE_PLANS}{name}-{number}.toml"),
     });
     let is_free = |file: &String| match std::fs::read_to_string(file) {
-        Ok(kept) => kept == text,
+        Ok(kept) => kept == *text,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
     let file = names.take(MOST_PLANS).find(is_free).ok_or_else(|| {
@@ -267,7 +313,7 @@ fn plan_for(nic: &Nic, is_live: bool) -> Result<(String, String), CliError> {
     })?;
     files::replace(Path::new(&file), text.as_bytes())?;
     output::remark(&format!("plan: {file}, made for {} ({})", nic.interface, nic.driver));
-    Ok((file, text))
+    Ok(file)
 }
 
 /// The testbed, and a remark if it is simulated by default.

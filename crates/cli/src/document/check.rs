@@ -19,11 +19,13 @@ pub(crate) struct CheckDocument {
     pub(crate) design: Option<String>,
     /// Number of settings, with today's where hosts were asked.
     pub(crate) settings: u64,
+    /// The labels of the first settings, at most 20.
+    pub(crate) labels: Vec<String>,
     /// Number of workloads.
     pub(crate) workloads: u64,
-    /// The fewest trials.
+    /// The fewest trials within the budget. A trial is a row of the results; in slices each slice is one.
     pub(crate) trials_min: u64,
-    /// The most trials.
+    /// The most trials within the budget.
     pub(crate) trials_max: u64,
     /// About the shortest time, of the simulated clock in the simulator.
     pub(crate) duration_ns_min: u64,

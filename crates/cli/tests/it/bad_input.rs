@@ -52,8 +52,9 @@ fn how_well_figures_are_to_be_known_is_checked() {
     let place = Place::new();
     let measure = ["measure", "loopback", "--workload", "tcp_rr"];
     let with = |flag: &str, value: &str| place.run(&[&measure[..], &[flag, value]].concat());
-    with("--half-width", "60%").expect(2, &["--half-width", "0.1 to 50", "60%"]);
-    with("--confidence", "99.99").expect(2, &["--confidence", "99.99"]);
+    with("--half-width", "60%").expect(2, &["--half-width", "0.1% to 50%", "60%"]);
+    with("--confidence", "99").expect(2, &["--confidence", "99% or 9900%"]);
+    with("--half-width", "0.05").expect(2, &["--half-width", "0.05% or 5%"]);
     with("--repetitions", "5..3").expect(2, &["--repetitions", "MIN <= MAX"]);
     with("--interval", "5ms").expect(2, &["at least 100ms"]);
     for time in ["0s", "999ms", "25h"] {

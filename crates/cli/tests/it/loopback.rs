@@ -5,7 +5,7 @@ use latput_testkit::needs_root;
 use crate::{Place, Ran, descendants_of, needs_program, resident_kb, wait_until};
 
 const QUICK: [&str; 8] =
-    ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95"];
+    ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95%"];
 
 #[test]
 fn every_kind_of_workload_is_measured_and_printed() {

@@ -9,11 +9,14 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
-use super::{Before, Run, before, count, design, first_of, quiet_start, search_budget, trial_time};
+use super::planned::PlannedRuns;
+use super::{Before, Run, before, design, first_of, planned_runs, quiet_start};
 use crate::error::Error;
-use crate::refusal::plan_search;
 use crate::runner::{TrialRunner, Wanted};
 use crate::unsupported::{By, without_unsupported};
+
+/// Most settings that a check lists.
+pub const MOST_LABELS: usize = 20;
 
 /// A run that would start.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +25,13 @@ pub struct Checked {
     pub design: Design,
     /// Number of settings, with the hosts' own values; of a search those that it chooses from.
     pub settings: u64,
+    /// The labels of the first settings, at most [`MOST_LABELS`].
+    pub labels: Vec<String>,
     /// The first setting, which has the hosts' own values; `None` where they are not known.
     pub first: Option<LabelledSetting>,
     /// Number of workloads.
     pub workloads: u64,
-    /// The fewest and the most trials. Settings that take turns in slices have their time, not their number.
+    /// The fewest and the most trials; a slice is one.
     pub trials: (u64, u64),
     /// About the shortest and the longest time.
     pub time: (Nanos, Nanos),
@@ -67,56 +72,45 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let settings = plan.settings_from(&today);
     check_parts(run, &settings[usize::from(!today.is_empty())..], runner)?;
     let is_simulated = runner.is_simulated();
-    let each = trial_time(&plan, is_simulated);
-    let (workloads, method) = (plan.workloads.len() as u64, &plan.method);
-    let block = (settings.len() as u64).saturating_mul(workloads);
     if let Some(live) = plan.live() {
         let remarks = [remarks, live_remarks(live)].concat();
-        return Ok(on_live(&plan, live, (settings.len(), runner.hosts()), remarks));
+        return Ok(on_live(&plan, live, (&settings, runner.hosts()), remarks));
     }
-    let trials = if design == Design::Search {
-        let search = plan_search(&plan, first_of(&plan, &today).as_ref(), &refused)?;
-        let confirmed = 2 * u64::from(search.confirmations());
-        let explored = search_budget(&plan, &search, each) as u64;
-        (confirmed * workloads, (explored + confirmed) * workloads)
-    } else {
-        (
-            block.saturating_mul(method.repetitions_min.into()),
-            block.saturating_mul(method.repetitions_max.into()),
-        )
-    };
-    let time =
-        |trials: u64| Nanos::from(each * count(usize::try_from(trials).unwrap_or(usize::MAX)));
-    let shortest = time(trials.0);
-    let longest = match method.budget {
-        Some(budget) => time(trials.1).min(budget).max(shortest),
-        None => time(trials.1),
-    };
+    let runs = planned_runs(run, design, (settings.len(), is_simulated), &today, &refused)?;
+    runs.check_budget(&plan)?;
     let hosts = if is_simulated { Vec::new() } else { runner.hosts() };
     Ok(Checked {
         design,
         settings: settings.len() as u64,
+        labels: labels(&settings),
         first: first_of(&plan, &today),
-        workloads,
-        trials,
-        time: (shortest, longest),
+        workloads: plan.workloads.len() as u64,
+        trials: runs.trials,
+        time: runs.time,
         is_simulated,
         hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
         remarks,
     })
 }
 
+/// The labels of the first of many settings.
+pub fn labels(settings: &[LabelledSetting]) -> Vec<String> {
+    settings.iter().take(MOST_LABELS).map(|setting| setting.label.clone()).collect()
+}
+
 /// A run on live traffic.
 fn on_live(
     plan: &Plan,
     live: &Live,
-    (settings, hosts): (usize, Vec<HostFacts>),
+    (listed, hosts): (&[LabelledSetting], Vec<HostFacts>),
     remarks: Vec<String>,
 ) -> Checked {
-    let PlannedRuns { settings, trials, time } = PlannedRuns::of_live(plan, live, settings);
+    let runs = PlannedRuns::of_live(plan, live, listed.len());
+    let PlannedRuns { settings, trials, time, .. } = runs;
     Checked {
         design: Design::Blocks,
         settings,
+        labels: labels(listed),
         first: None,
         workloads: 1,
         trials,
@@ -124,36 +118,6 @@ fn on_live(
         is_simulated: false,
         hosts: hosts.iter().map(|host| format!("{} {}", host.host, host.interface)).collect(),
         remarks,
-    }
-}
-
-/// What a plan comes to: its settings, runs and time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlannedRuns {
-    /// Number of settings that are run.
-    pub settings: u64,
-    /// The fewest and the most runs.
-    pub trials: (u64, u64),
-    /// About the shortest and the longest time: its blocks, and the time until its budget is used up.
-    pub time: (Nanos, Nanos),
-}
-
-impl PlannedRuns {
-    /// Of a plan on live traffic with so many settings, with today's.
-    pub fn of_live(plan: &Plan, live: &Live, settings: usize) -> Self {
-        let noise = u64::from(super::live::noise_blocks(live));
-        let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
-        let pairs = others.saturating_mul(plan.method.repetitions_min.into());
-        let block = super::live::block_length(live);
-        let shortest = block.saturating_mul(noise + pairs);
-        let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
-        let longest = if live.observe { shortest } else { budget.max(shortest) };
-        let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
-        Self {
-            settings: if live.observe { 1 } else { settings as u64 },
-            trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
-            time: (shortest, longest),
-        }
     }
 }
 

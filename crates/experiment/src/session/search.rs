@@ -47,6 +47,7 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let other = other.map(|other| -> &mut dyn Suggest { other });
         let mut chooser = self.chooser(refused, other)?;
+        let mut looking = self.looking(chooser.search.confirmations())?;
         let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
         let mut stored = self.growing();
         for number in first.. {
@@ -68,6 +69,12 @@ impl Session<'_> {
                 stored = self.growing();
             }
             self.trials(runner, number, block.order)?;
+            if let Some(from) = self.results.confirmed_from
+                && looking.looks.is_due(number - from, number - from + 1)
+                && self.look(&mut looking, None)
+            {
+                return Ok(());
+            }
         }
         if let RunPart::ShardOfBlock(shard, file) = self.run.part {
             let file = file.display();

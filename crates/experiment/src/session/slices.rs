@@ -8,8 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use latput_model::goal::Measure;
+use latput_model::goal::{Figure, Measure};
 use latput_model::{Eliminated, Goal, eliminated};
+use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
 use latput_units::{IntoSet, Nanos, Rng};
@@ -29,6 +30,8 @@ const LENGTH_PER_CUT: u64 = 6;
 const STINT: Nanos = Nanos::from_s(10);
 /// Fewest rounds of a stint.
 const ROUNDS_AT_LEAST: u64 = 2;
+/// Most rounds of the first stint of a workload: enough for the first look.
+const FIRST_ROUNDS: u32 = 4;
 /// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
 
@@ -60,12 +63,39 @@ impl Layout {
     const fn measured(self) -> Nanos {
         self.length.saturating_sub(self.cut)
     }
+}
 
-    /// The number of rounds with the measured time of `repetitions` trials of `duration`.
-    fn rounds(self, repetitions: u32, duration: Nanos) -> u32 {
-        let time = duration.saturating_mul(u64::from(repetitions)).as_ns();
-        u32::try_from(time.div_ceil(self.measured().as_ns().max(1))).unwrap_or(u32::MAX)
+/// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
+const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
+
+/// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
+/// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
+pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
+    let rounds = |repetitions: u32| {
+        let time = method.duration.saturating_mul(u64::from(repetitions)).as_ns();
+        u32::try_from(time.div_ceil(USUAL.measured().as_ns())).unwrap_or(u32::MAX)
+    };
+    (rounds(method.repetitions_min), rounds(method.repetitions_max))
+}
+
+/// Rounds that can prove something: those of the first two stints.
+pub(super) const LEAST_ROUNDS: u32 = 2 * FIRST_ROUNDS;
+
+/// About the time of so many rounds of these settings and workloads, with the search for carry-over before them.
+pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &Method) -> Nanos {
+    let settings = usize::try_from(settings).unwrap_or(usize::MAX);
+    let (mut stints, mut done) = (0_u64, 0_u32);
+    while done < rounds {
+        done = done.saturating_add(rounds_of_stint(settings, done, rounds, USUAL));
+        stints += 1;
     }
+    let beside: Nanos = method.warmup + super::TRIAL_OVERHEAD.into();
+    let of_workload = LENGTH
+        .saturating_mul(settings as u64)
+        .saturating_mul(rounds.into())
+        .saturating_add(beside.saturating_mul(stints));
+    let search = STEP.saturating_mul((2 * SWITCHES * STEPS) as u64).saturating_add(beside);
+    of_workload.saturating_mul(workloads).saturating_add(search)
 }
 
 impl Session<'_> {
@@ -75,14 +105,11 @@ impl Session<'_> {
         let layout = self.layout(runner.slices().ok_or(Error::NoSlices)?)?;
         let mut patience = self.patience();
         self.slice = Some(layout.length);
-        let method = self.run.plan.method;
-        let least = layout.rounds(method.repetitions_min, method.duration);
-        let most = layout.rounds(method.repetitions_max, method.duration);
+        let (least, most) = rounds_of(&self.run.plan.method);
         let settings = self.results.settings.len();
-        let read = read_by_goal(self.results.goal.as_deref(), &self.results.workloads);
-        let round = settings * self.results.workloads.len();
-        self.results.planned_trials = u64::from(least) * round as u64;
+        let read = ReadByGoal::of(self.results.goal.as_deref(), &self.results.workloads);
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
+        let mut looking = self.looking(most)?;
         for cycle in 0.. {
             let rounds = self.rounds();
             let fit = fit_rounds(&self.results);
@@ -90,7 +117,8 @@ impl Session<'_> {
             let wants = |workload: &usize| {
                 let (done, fit) = (rounds[*workload], fit[*workload]);
                 let is_open = |wanted: u32| fit < wanted && done < wanted.saturating_mul(MADE_UP);
-                is_open(least) || is_open(most) && read[*workload] && too_wide.contains(workload)
+                is_open(least)
+                    || is_open(most) && read.any[*workload] && too_wide.contains(workload)
             };
             let mut workloads: Vec<usize> =
                 (0..self.results.workloads.len()).filter(wants).collect();
@@ -98,26 +126,34 @@ impl Session<'_> {
                 self.ended_by_its_rules();
                 return Ok(());
             }
+            read.put_off_others(&mut workloads, &rounds);
             Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
             for workload in workloads {
                 let alive: Vec<usize> =
                     (0..settings).filter(|setting| !dropped.contains(setting)).collect();
-                let rounds = rounds_of_stint(alive.len(), layout);
                 let first = self.rounds()[workload];
+                let until = if first < least { least } else { most };
+                let rounds = rounds_of_stint(alive.len(), first, until, layout);
                 let stint = self.stint(workload, &alive, first..first + rounds, layout);
                 if first > 0 && !self.fits(&stint) {
                     let note = "the time budget is used up";
                     self.results.notes.push(note.to_owned());
+                    self.ended_by_its_rules();
                     return Ok(());
                 }
                 let before = self.results.rows.len();
                 self.run_stint(runner.slices().ok_or(Error::NoSlices)?, stint)?;
                 self.wait_for_quiet(runner, before, &mut patience)?;
             }
-            // The eliminations of a run share its chance of error by the rounds before them.
-            let seen = |rounds: Vec<u32>| rounds.into_iter().max().unwrap_or(0).min(most);
-            let share = f64::from(seen(self.rounds()) - seen(rounds)) / f64::from(most.max(1));
-            self.drop_losers(&mut dropped, share);
+            let seen = [rounds, self.rounds()].map(|rounds| read.rounds_of_objective(&rounds));
+            if !looking.looks.is_due(seen[0], seen[1]) {
+                continue;
+            }
+            self.drop_losers(&mut dropped, self.share_of_look(&looking));
+            self.plan_the_rest(least, settings - dropped.len());
+            if self.look(&mut looking, self.time_left(most, settings - dropped.len())) {
+                return Ok(());
+            }
             if dropped.len() + 1 == settings && settings > 1 {
                 self.remark("one setting is left: nothing more to compare".to_owned());
                 self.ended_by_its_rules();
@@ -128,8 +164,29 @@ impl Session<'_> {
     }
 
     /// Counts the planned trials: settings that were dropped have fewer.
-    fn ended_by_its_rules(&mut self) {
+    pub(super) fn ended_by_its_rules(&mut self) {
         self.results.planned_trials = self.results.rows.len() as u64;
+    }
+
+    /// The slices of `settings` until each workload has so many rounds.
+    fn slices_until(&self, rounds: u32, settings: usize) -> u64 {
+        let missing = |done: &u32| u64::from(rounds.saturating_sub(*done));
+        self.rounds().iter().map(missing).sum::<u64>() * settings as u64
+    }
+
+    /// Counts the planned trials after settings were dropped.
+    fn plan_the_rest(&mut self, least: u32, settings: usize) {
+        self.results.planned_trials =
+            self.results.rows.len() as u64 + self.slices_until(least, settings);
+    }
+
+    /// The longest time that the run goes on.
+    fn time_left(&self, most: u32, settings: usize) -> Option<Nanos> {
+        let slices = u32::try_from(self.slices_until(most, settings)).unwrap_or(u32::MAX);
+        let longest: Nanos = (self.trial_time() * slices).into();
+        let budget = self.run.plan.method.budget;
+        let of_budget = budget.map(|it| it.saturating_sub(self.begun.elapsed().into()));
+        Some(of_budget.map_or(longest, |left| left.min(longest)))
     }
 
     /// The next round of each workload.
@@ -259,11 +316,17 @@ fn layout_note(
     )
 }
 
-/// Rounds of a stint with this number of settings.
-fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
+/// Rounds of a stint with this number of settings after so many rounds of its workload. The first stints are short, so
+/// that all workloads are seen early; stints grow with the rounds that they add to.
+/// None goes beyond `until`; a rest that is too short for a stint of its own belongs to the last one.
+fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: Layout) -> u32 {
     let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
-    let rounds = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
+    let usual = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
+    let early = u64::from(FIRST_ROUNDS.max(before / 2));
+    let wanted = usual.min(early);
+    let left = u64::from(until.saturating_sub(before)).max(1);
+    let rounds = if left < wanted + ROUNDS_AT_LEAST { left.min(at_most) } else { wanted };
     u32::try_from(rounds).expect("a stint has few rounds")
 }
 
@@ -288,13 +351,44 @@ fn fit_rounds(results: &Results) -> Vec<u32> {
     rounds.map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)).collect()
 }
 
-/// For each workload, whether the goal reads a figure of it; all true without a goal.
-fn read_by_goal(goal: Option<&str>, workloads: &[Workload]) -> Vec<bool> {
-    let Some(Ok(goal)) = goal.map(Goal::parse_kept) else { return vec![true; workloads.len()] };
-    let conditions = goal.conditions.iter().map(|condition| &condition.figure);
-    let figures = goal.objective.iter().chain(conditions);
-    let read: Vec<(usize, Metric)> = figures.flat_map(|figure| figure.of(workloads)).collect();
-    (0..workloads.len()).map(|idx| read.iter().any(|(workload, _)| *workload == idx)).collect()
+/// What the goal reads of each workload.
+struct ReadByGoal {
+    /// Whether any figure; all without a goal.
+    any: Vec<bool>,
+    /// Whether a figure of the objective; all without a goal.
+    objective: Vec<bool>,
+}
+
+impl ReadByGoal {
+    fn of(goal: Option<&str>, workloads: &[Workload]) -> Self {
+        let Some(Ok(goal)) = goal.map(Goal::parse_kept) else {
+            let all = vec![true; workloads.len()];
+            return Self { any: all.clone(), objective: all };
+        };
+        let among = |figures: &[&Figure]| -> Vec<bool> {
+            let read: Vec<(usize, Metric)> =
+                figures.iter().flat_map(|figure| figure.of(workloads)).collect();
+            (0..workloads.len()).map(|idx| read.iter().any(|(load, _)| *load == idx)).collect()
+        };
+        let objective: Vec<&Figure> = goal.objective.iter().collect();
+        let limits = goal.conditions.iter().map(|condition| &condition.figure);
+        let all: Vec<&Figure> = objective.iter().copied().chain(limits).collect();
+        Self { any: among(&all), objective: among(&objective) }
+    }
+
+    /// The rounds that every workload of the objective has.
+    fn rounds_of_objective(&self, rounds: &[u32]) -> u32 {
+        let of_objective = rounds.iter().zip(&self.objective).filter(|(_, is_read)| **is_read);
+        of_objective.map(|(rounds, _)| *rounds).min().unwrap_or(0)
+    }
+
+    /// Lets the objective go before: while its workloads still want rounds, the others get half as many.
+    fn put_off_others(&self, wanted: &mut Vec<usize>, rounds: &[u32]) {
+        if wanted.iter().any(|workload| self.objective[*workload]) {
+            let half = self.rounds_of_objective(rounds) / 2;
+            wanted.retain(|workload| self.objective[*workload] || rounds[*workload] <= half);
+        }
+    }
 }
 
 /// The rate of each step, turn by turn.
@@ -371,11 +465,14 @@ mod tests {
     #[test]
     fn a_stint_is_some_ten_seconds_and_no_message_of_megabytes() {
         let layout = Layout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
-        assert_eq!(rounds_of_stint(5, layout), 8);
-        assert_eq!(rounds_of_stint(2, layout), 20);
-        assert_eq!(rounds_of_stint(100, layout), 2);
-        assert_eq!(rounds_of_stint(1000, layout), 1);
-        assert_eq!(layout.rounds(5, Nanos::from_s(1)), 23, "5 s in slices of 225 ms");
+        let of = |settings: usize, before: u32| rounds_of_stint(settings, before, 1_000, layout);
+        assert_eq!([of(5, 40), of(2, 40), of(100, 40), of(1000, 40)], [8, 20, 2, 1]);
+        // The first of each workload is short, and later ones grow with what there is.
+        assert_eq!([0, 4, 8, 12].map(|before| of(2, before)), [4, 4, 4, 6]);
+        // None goes beyond what is planned, and no rest of a round is left.
+        assert_eq!([18, 17, 22, 23].map(|it| rounds_of_stint(5, it, 23, layout)), [5, 6, 1, 1]);
+        let method = Method { duration: Nanos::from_s(1), ..Method::default() };
+        assert_eq!(rounds_of(&method), (23, 134), "5 and 30 s in slices of 225 ms");
     }
 
     #[test]
@@ -385,8 +482,25 @@ mod tests {
         let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
         let goal =
             "minimize latency_ns_p99 of tcp_rr where throughput_bps of tcp_stream >= 0.95 first";
-        assert_eq!(read_by_goal(Some(goal), &workloads), [true, true, false]);
-        assert_eq!(read_by_goal(None, &workloads), [true; 3]);
+        let read = ReadByGoal::of(Some(goal), &workloads);
+        assert_eq!((read.any, read.objective), (vec![true, true, false], vec![true, false, false]));
+        let all = ReadByGoal::of(None, &workloads);
+        assert_eq!((all.any, all.objective), (vec![true; 3], vec![true; 3]));
+    }
+
+    #[test]
+    fn the_objective_goes_before_the_limits() {
+        let read = ReadByGoal { any: vec![true; 3], objective: vec![true, true, false] };
+        let wanted = |rounds: [u32; 3], wanted: &[usize]| {
+            let mut wanted = wanted.to_vec();
+            read.put_off_others(&mut wanted, &rounds);
+            wanted
+        };
+        assert_eq!(wanted([0, 0, 0], &[0, 1, 2]), [0, 1, 2], "all are seen early");
+        assert_eq!(wanted([4, 4, 4], &[0, 1, 2]), [0, 1]);
+        assert_eq!(wanted([8, 8, 4], &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(wanted([23, 23, 12], &[2]), [2], "in the end it has what is planned");
+        assert_eq!(read.rounds_of_objective(&[9, 7, 2]), 7);
     }
 
     fn turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {

@@ -10,7 +10,7 @@ use super::outcome::{
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
-use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
+use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
 use crate::spec::{Scope, Tier};
 use crate::value::{Named, Place, Value};
@@ -280,11 +280,12 @@ fn check_limits(
         Value::Time(time) => time.as_ns() / spec.time_unit().as_ns(),
         _ => return Ok(()),
     };
-    let Limits { min, max } = kernel.limits(interface, knob);
-    if min.is_none_or(|min| min <= number) && max.is_none_or(|max| number <= max) {
+    let limits = kernel.limits(interface, knob);
+    let (min, max) = spec.range_within(limits);
+    if (min..=max).contains(&number) {
         return Ok(());
     }
-    let allowed = spec.allowed_within(min.map(|min| min.max(spec.min)), max);
+    let allowed = spec.allowed_within(limits);
     let interface = interface.to_owned();
     let value = value.clone();
     Err(ApplyError::OutOfRange { interface, knob, value, allowed })

@@ -13,7 +13,7 @@ pub const LARGEST_MISSED: f64 = 0.20;
 
 impl Judge<'_> {
     /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
-    fn why_all_are_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Option<String> {
+    pub(super) fn why_all_are_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Option<String> {
         let (banned, ratios) = (super::banned(self.results), self.objective_ratios());
         let is_worse = |comparison: &Comparison| {
             !comparison.proven && comparison.ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0))

@@ -256,7 +256,7 @@ impl Judge<'_> {
         let figures = listed(figures);
         let of = match cells.as_slice() {
             [only] => contrast(only).map_or_else(String::new, |it| of_pairs(&it)),
-            _ => String::new(),
+            _ => " (geometric means of pairs)".to_owned(),
         };
         format!(": {figures}{of}")
     }

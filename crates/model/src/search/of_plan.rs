@@ -124,7 +124,12 @@ impl PlanSearch {
     pub fn usual_budget(&self) -> usize {
         let share = (self.size() * ONE_IN.0).div_ceil(ONE_IN.1);
         // Enough for the initial settings and two blocks.
-        share.max(self.space.axes().len() + 3 + 2 * BLOCK)
+        share.max(self.fewest_budget() + 2 * BLOCK)
+    }
+
+    /// Runs of settings with which exploring can begin: the initial settings.
+    pub fn fewest_budget(&self) -> usize {
+        self.space.axes().len() + 3
     }
 
     /// Number of fresh blocks that confirm a winner.

@@ -1,60 +1,69 @@
 //! A comparison as `JUnit` XML: a suite for each pair of settings, a test case for each figure of a workload. A figure
-//! that is proven worse has failed, and one that cannot be judged is skipped.
+//! that the gate fails has failed, and one that cannot be judged is skipped.
 
 use std::fmt::Write;
 
 use latput_model::Comparison;
-use latput_model::compare::{FigureComparison, Verdict};
+use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
 use crate::comparison::sentence;
+use crate::gate::{Gate, Judged};
 use crate::printable::printable;
 
 /// The comparisons as one XML document. `base` has the workloads' units.
-pub fn junit(comparisons: &[Comparison], base: &Results) -> String {
+pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let all = || comparisons.iter().flat_map(|comparison| &comparison.figures);
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let _ = writeln!(text, "<testsuites name=\"latput\"{}>", counts(all()));
+    let _ = writeln!(text, "<testsuites name=\"latput\"{}>", counts(all(), gate));
     for comparison in comparisons {
         let name = format!("{} against {}", comparison.other, comparison.base);
-        let counts = counts(comparison.figures.iter());
+        let counts = counts(comparison.figures.iter(), gate);
         let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escaped(&name));
         for figure in &comparison.figures {
-            text += &case(comparison, figure, base);
+            text += &case(comparison, figure, base, gate);
         }
         text += "  </testsuite>\n";
     }
     text + "</testsuites>\n"
 }
 
-fn counts<'a>(figures: impl Iterator<Item = &'a FigureComparison>) -> String {
+fn counts<'a>(figures: impl Iterator<Item = &'a FigureComparison>, gate: Gate) -> String {
     let (mut tests, mut failures, mut skipped) = (0, 0, 0);
     for figure in figures {
         tests += 1;
-        failures += usize::from(figure.verdict == Verdict::Worse);
-        skipped += usize::from(figure.verdict == Verdict::NotJudged);
+        match gate.judge(figure) {
+            Judged::Failed(..) => failures += 1,
+            Judged::Skipped => skipped += 1,
+            Judged::Passed => {}
+        }
     }
     format!(" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"")
 }
 
-fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results) -> String {
+fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results, gate: Gate) -> String {
     let class = format!("{}.{}", comparison.other, figure.workload);
     let head = format!(
         "    <testcase classname=\"{}\" name=\"{}\"",
         escaped(&class),
         figure.metric.name()
     );
-    let sentence = escaped(&sentence(figure, base));
-    match figure.verdict {
-        Verdict::Worse => {
+    let sentence = sentence(figure, base);
+    match gate.judge(figure) {
+        Judged::Failed(kind, why) => {
+            let sentence = escaped(&(sentence + &why));
             format!(
-                "{head}>\n      <failure type=\"worse\" message=\"{sentence}\"/>\n    </testcase>\n"
+                "{head}>\n      <failure type=\"{kind}\" message=\"{sentence}\"/>\n    </testcase>\n"
             )
         }
-        Verdict::NotJudged => {
+        Judged::Skipped => {
+            let sentence = escaped(&sentence);
             format!("{head}>\n      <skipped message=\"{sentence}\"/>\n    </testcase>\n")
         }
-        _ => format!("{head}>\n      <system-out>{sentence}</system-out>\n    </testcase>\n"),
+        Judged::Passed => {
+            let sentence = escaped(&sentence);
+            format!("{head}>\n      <system-out>{sentence}</system-out>\n    </testcase>\n")
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use latput_model::Summary;
 use latput_trial::Results;
 
+use crate::effects::{TITLE, effects, sentence as sentence_of};
 use crate::format;
 use crate::next;
 use crate::printable::printable;
@@ -19,6 +20,14 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
         let _ = writeln!(text, "{shortage}\n");
     }
     text += &recommendation(&view);
+    let effects = effects(results);
+    if !effects.is_empty() {
+        let _ = writeln!(text, "## {TITLE}\n");
+        for comparison in &effects {
+            let _ = writeln!(text, "- {}", escaped(&sentence_of(comparison)));
+        }
+        text.push('\n');
+    }
     for (idx, _) in view.workloads() {
         text += &workload_table(&view, idx);
     }

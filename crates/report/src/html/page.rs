@@ -286,7 +286,7 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             Metric::LatencyNsP50,
             Metric::LatencyNsP999,
             Metric::ProbeNsP99,
-            Metric::ProbeNsMean,
+            Metric::ProbeNsP50,
             Metric::LossRatio,
             Metric::JitterNs,
             Metric::TcpRttNsP99,

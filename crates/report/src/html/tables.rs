@@ -157,7 +157,7 @@ fn group(metric: Metric) -> &'static str {
         | Metric::TransactionsPerS
         | Metric::LatencyNsP50
         | Metric::LatencyNsP99
-        | Metric::ProbeNsMean
+        | Metric::ProbeNsP50
         | Metric::ProbeNsP99
         | Metric::LossRatio
         | Metric::JitterNs

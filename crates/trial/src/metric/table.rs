@@ -58,6 +58,7 @@ metrics! {
     LatencyUncorrectedNsP99,
     ProbeNsMin,
     ProbeNsMean,
+    ProbeNsP50,
     ProbeNsP99,
     ProbeNsMax,
     ProbeNsMdev,
@@ -199,7 +200,6 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "mean",
         phrase: "mean round-trip time",
         definition: "Mean round-trip time of the transactions; of an open loop from when each request was due.",
-        summary: Summary::Mean,
         ..LATENCY
     },
     MetricRow {
@@ -267,7 +267,13 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "ping avg",
         phrase: "mean ping beside the traffic",
         definition: "Mean round-trip time of the probe.",
-        summary: Summary::Mean,
+        ..PROBE
+    },
+    MetricRow {
+        name: "probe_ns_p50",
+        column: "ping p50",
+        phrase: "median ping beside the traffic",
+        definition: "Round-trip time that 50 % of the probe's echoes do not exceed.",
         ..PROBE
     },
     MetricRow {
@@ -460,7 +466,6 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP mean",
         phrase: "mean TCP round-trip time",
         definition: "Mean of the smoothed round-trip times of live TCP connections (tcpi_rtt), read many times in the window.",
-        summary: Summary::Mean,
         ..TCP_RTT
     },
     MetricRow {
@@ -490,7 +495,6 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "sample mean",
         phrase: "mean of the samples of TCP round trips",
         definition: "Mean of all round-trip samples that the kernel took of live TCP connections, to 1 us, by BPF (tcp_probe).",
-        summary: Summary::Mean,
         ..TCP_RTT
     },
     MetricRow {

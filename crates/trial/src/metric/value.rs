@@ -10,7 +10,9 @@ impl Metric {
     /// The share of round trips that do not exceed this percentile; `None` for other figures.
     pub const fn quantile(self) -> Option<f64> {
         match self {
-            Self::LatencyNsP50 | Self::TcpRttNsP50 | Self::TcpRttSampleNsP50 => Some(0.5),
+            Self::LatencyNsP50 | Self::ProbeNsP50 | Self::TcpRttNsP50 | Self::TcpRttSampleNsP50 => {
+                Some(0.5)
+            }
             Self::LatencyNsP90 => Some(0.9),
             Self::LatencyNsP99 | Self::ProbeNsP99 | Self::TcpRttNsP99 | Self::TcpRttSampleNsP99 => {
                 Some(0.99)
@@ -70,6 +72,7 @@ impl Metric {
             Self::LatencyUncorrectedNsP99 => uncorrected(0.99),
             Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
             Self::ProbeNsMean => rtt?.mean_ns(),
+            Self::ProbeNsP50 => rtt?.quantile(0.5).map(|t| t.as_ns() as f64),
             Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
             Self::ProbeNsMax => rtt?.max().map(|t| t.as_ns() as f64),
             Self::ProbeNsMdev => rtt?.stdev_ns(),

@@ -132,11 +132,8 @@ fn deferral(nic: &Nic, knobs: &[Knob]) -> Vec<Vec<Value>> {
     distinct(levels)
 }
 
-/// GRO and LRO: each on alone, and neither. Not of a veth, see [`Nic::reason_against`].
+/// GRO and LRO: each on alone, and neither.
 fn joining(nic: &Nic, knobs: &[Knob]) -> Vec<Vec<Value>> {
-    if nic.reason_against(Knob::Gro).is_some() {
-        return Vec::new();
-    }
     let mut levels = vec![today(nic, knobs)];
     levels.extend(
         match knobs {

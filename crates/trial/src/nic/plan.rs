@@ -55,6 +55,30 @@ budget = "30min"
 half_width = 0.025
 "#;
 
+/// How much a plan may vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanSize {
+    /// Most factors. They come in the order in which they usually matter.
+    pub factors: usize,
+    /// Most levels of a factor, with today's.
+    pub levels: usize,
+}
+
+impl PlanSize {
+    /// All that there is.
+    pub const WHOLE: Self = Self { factors: usize::MAX, levels: usize::MAX };
+
+    /// The next smaller size than what a plan with so many factors and levels has; `None` below two settings. Factors
+    /// go before levels.
+    pub const fn smaller(factors: usize, levels: usize) -> Option<Self> {
+        match (factors, levels) {
+            (2.., _) => Some(Self { factors: factors - 1, levels }),
+            (_, 3..) => Some(Self { factors: 1, levels: levels - 1 }),
+            _ => None,
+        }
+    }
+}
+
 /// A factor of the plan.
 struct Factor {
     family: &'static Family,
@@ -66,7 +90,15 @@ impl Nic {
     /// A plan file for this interface as the system under test. Each factor begins with today's value. The
     /// error tells why there is nothing to vary.
     pub fn plan(&self) -> Result<String, String> {
-        let (kept, beyond) = self.factors(MOST_SETTINGS, |_| true);
+        self.plan_of(PlanSize::WHOLE)
+    }
+
+    /// As [`plan`](Self::plan), of at most this size. What is left out of it is there as comments.
+    pub fn plan_of(&self, size: PlanSize) -> Result<String, String> {
+        let (mut kept, mut beyond) = self.factors(MOST_SETTINGS, |_| true);
+        let rest = kept.split_off(kept.len().min(size.factors));
+        beyond.splice(0..0, rest);
+        kept.iter_mut().for_each(|factor| factor.levels.truncate(size.levels));
         let settings: usize = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {
@@ -120,7 +152,8 @@ impl Nic {
         if !beyond.is_empty() {
             let _ = writeln!(
                 text,
-                "\n# Worth a try too, but then the plan has more than {most} settings: take one instead of another."
+                "\n# Worth a try too. All of it would be more than {most} settings, or more than the budget has time for: take one \
+                 instead of another."
             );
             text.extend(beyond.iter().map(|factor| commented(&self.factor_text(factor))));
         }
@@ -149,7 +182,8 @@ impl Nic {
 
     fn factor(&self, family: &'static Family) -> Option<Factor> {
         let is_settable = |knob: &Knob| self.settable(*knob).is_some();
-        let first = family.knobs.first().filter(|knob| is_settable(knob));
+        let may_vary = |knob: &Knob| is_settable(knob) && self.reason_against(*knob).is_none();
+        let first = family.knobs.first().filter(|knob| may_vary(knob));
         let knobs: Vec<Knob> =
             first.map(|_| family.knobs.iter().copied().filter(is_settable).collect())?;
         let mut levels = (family.levels)(self, &knobs);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use latput_knobs::{Knob, Tier, Value};
-use latput_units::Nanos;
+use latput_units::{Nanos, text};
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
@@ -215,13 +215,16 @@ fn factors(
             let problem = format!("factor `{}` has more than {MAX_LIST} levels", name.get_ref());
             return Err(source.error(levels.span(), problem));
         }
+        let levels_span = levels.span();
         let levels = levels
             .get_ref()
             .iter()
             .map(|written| level(&targets, written))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|problem| source.error(levels.span(), problem))?;
-        factors.push(Factor { targets, levels });
+        let factor = Factor { targets, levels };
+        factor.check_levels().map_err(|problem| source.error(levels_span, problem))?;
+        factors.push(factor);
     }
     Ok(factors)
 }
@@ -367,13 +370,30 @@ fn time_of(value: &Toml) -> Result<Nanos, String> {
     Nanos::from_text_or_seconds(&text).map_err(|error| error.to_string())
 }
 
-/// A text in percent, `"2.5%"`, or a number as a share of 1.
-fn share_of(value: &Toml) -> Option<f64> {
-    match value {
-        Toml::String(text) if text.contains('%') => latput_units::text::parse_percent(text),
-        Toml::Float(share) => Some(*share),
-        _ => None,
-    }
+/// A share: `"2.5%"`, or a bare number if it can mean one thing only within the bounds. The error tells both readings.
+fn share_of(value: &Toml, (low, high): (f64, f64)) -> Result<f64, String> {
+    let allowed = low - SHARE_ROUNDING..=high + SHARE_ROUNDING;
+    let bare = match value {
+        Toml::Float(number) => number.to_string(),
+        Toml::Integer(number) => number.to_string(),
+        Toml::String(text) => text.clone(),
+        _ => String::new(),
+    };
+    let share = match text::bare_share(&bare) {
+        Some(readings) if readings.iter().all(|share| allowed.contains(share)) => {
+            let both = readings.map(|share| format!("\"{}\"", text::written_share(share)));
+            return Err(format!("may mean {}: write one of them", both.join(" or ")));
+        }
+        // A number of TOML is a share of 1.
+        Some([_, whole]) if matches!(value, Toml::Float(_)) => Some(whole),
+        _ => text::parse_percent(&bare),
+    };
+    share.filter(|share| allowed.contains(share)).map(|share| share.clamp(low, high)).ok_or_else(
+        || {
+            let [low, high] = [low, high].map(text::written_share);
+            format!("must be from \"{low}\" to \"{high}\"")
+        },
+    )
 }
 
 /// What a share may be off after its percentage was divided: 99.9 / 100 is above 0.999.
@@ -393,14 +413,8 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     };
     let share = |field: &Option<Spanned<Toml>>, default, name, low: f64, high: f64| {
         let Some(field) = field else { return Ok(default) };
-        let allowed = low - SHARE_ROUNDING..=high + SHARE_ROUNDING;
-        if let Some(share) = share_of(field.get_ref()).filter(|share| allowed.contains(share)) {
-            return Ok(share.clamp(low, high));
-        }
-        let percent = |share: f64| latput_units::text::percent(share).replace(' ', "");
-        let problem =
-            format!("`{name}` must be from \"{}\" to \"{}\"", percent(low), percent(high));
-        Err(source.error(field.span(), problem))
+        share_of(field.get_ref(), (low, high))
+            .map_err(|problem| source.error(field.span(), format!("`{name}` {problem}")))
     };
     let hour = Nanos::from_s(3600);
     let (repetitions_min, repetitions_max) = match &written.repetitions {
@@ -433,6 +447,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         budget,
         allow_link_reset: written.allow_link_reset,
         beside: written.beside,
+        first: false,
     })
 }
 
@@ -487,6 +502,7 @@ impl Default for Method {
             budget: None,
             allow_link_reset: false,
             beside: false,
+            first: false,
         }
     }
 }
@@ -531,6 +547,8 @@ mod tests {
             let found = method(&format!("half_width = {text}")).unwrap().half_width;
             assert_eq!(found.to_bits(), f64::to_bits(share), "{text}");
         }
+        let both = method("half_width = 0.2").unwrap_err().problem;
+        assert_eq!(both, "`half_width` may mean \"0.2%\" or \"20%\": write one of them");
         assert!(method("confidence = \"99.91%\"").is_err() && method("confidence = 0.49").is_err());
     }
 
@@ -646,6 +664,12 @@ mod tests {
     #[test]
     fn plans_that_are_empty_contradictory_or_endless_are_refused() {
         check("", 1, "no workload");
+        check(
+            "[factors]\n\"rx-usecs + rx-frames\" = [[\"20us\", 100], [20, 100]]\n\
+             [[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "levels 1 and 2 of `rx-usecs + rx-frames` are the same (20us, 100)",
+        );
         check("[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"", 4, "no level");
         check("[[workload]]\nkind = \"tcp_rr\"\nburst = []", 5, "lists no value");
         check(

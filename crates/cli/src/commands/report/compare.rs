@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_model::Comparison;
-use latput_model::compare::{self, CompareMethod, SMALLEST_EFFECT, Verdict};
-use latput_report::{comparison, junit, ktap};
+use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
+use latput_report::{Gate, Judged, comparison, comparison_csv, comparison_html, junit, ktap};
 use latput_trial::Results;
+use latput_units::text;
 
 use super::format::{self, ReportFormat};
 use super::{Args, load, setting_of};
@@ -16,20 +17,61 @@ use crate::output;
 use crate::precision::percent;
 
 /// What fails the gate, and the smallest effect that does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FailOn {
+    is_unproven: bool,
     smallest_effect: Option<f64>,
 }
 
-/// `worse`, or `worse:2%`.
+impl FailOn {
+    fn gate(self) -> Gate {
+        match self.is_unproven {
+            true => Gate::Unproven(self.smallest_effect.unwrap_or(SMALLEST_EFFECT)),
+            false => Gate::Worse,
+        }
+    }
+}
+
+/// `worse` or `unproven`, each alone or with a share: `worse:2%`.
 pub(super) fn fail_on(text: &str) -> Result<FailOn, String> {
-    let (verdict, effect) =
-        text.split_once(':').map_or((text, None), |(verdict, effect)| (verdict, Some(effect)));
-    if verdict != "worse" {
-        return Err(format!("`{text}`: write `worse` or `worse:PERCENT`, such as `worse:2%`"));
+    let (what, effect) =
+        text.split_once(':').map_or((text, None), |(what, effect)| (what, Some(effect)));
+    if !matches!(what, "worse" | "unproven") {
+        return Err(format!(
+            "`{text}`: write `worse` or `unproven`, alone or with a share, such as `worse:2%`"
+        ));
     }
     let parsed = effect.map(|effect| percent("--fail-on", effect, 0.0, 100.0)).transpose();
-    Ok(FailOn { smallest_effect: parsed.map_err(|refused| refused.error.to_string())? })
+    let smallest_effect = parsed.map_err(|refused| refused.error.to_string())?;
+    Ok(FailOn { is_unproven: what == "unproven", smallest_effect })
+}
+
+/// One side of a comparison: a results file with perhaps a run, and perhaps one of its settings.
+struct Side {
+    results: Results,
+    setting: Option<usize>,
+}
+
+impl Side {
+    /// Of `FILE`, `FILE#RUN`, `FILE:SETTING` or `FILE#RUN:SETTING`. What is a file's name as a whole is that file.
+    fn load(name: &str) -> Result<Self, CliError> {
+        let (file, label) = side_of(name);
+        let results = load(file)?;
+        let setting = label.map(|label| setting_of(&results, label)).transpose()?;
+        Ok(Self { results, setting })
+    }
+}
+
+/// The file, perhaps with a run, and the setting that a side names.
+pub(super) fn side_of(name: &str) -> (&str, Option<&str>) {
+    if super::file_of(name).0.exists() {
+        return (name, None);
+    }
+    // A file's name may have a colon too: the longest part that is a file counts.
+    let mut parts = name.rmatch_indices(':').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    parts
+        .find(|(file, _)| super::file_of(file).0.exists())
+        .map_or((name, None), |(file, label)| (file, Some(label)))
 }
 
 /// Compares the two that `--compare` names, writes the answer, and ends as the gate says.
@@ -45,71 +87,121 @@ pub(super) fn run(
         .or_else(|| args.fail_on.as_ref()?.smallest_effect)
         .unwrap_or(SMALLEST_EFFECT);
     let (of_first, of_second);
-    let (base, other, settings) = if let Some(file) = &args.file {
-        of_first = ResultsDb::open(file)?.load_chosen(args.run)?;
-        let pair = (setting_of(&of_first, first)?, setting_of(&of_first, second)?);
-        if pair.0 == pair.1 {
-            let label = &of_first.settings[pair.0].label;
-            let message = format!("`{first}` and `{second}` are the same setting, `{label}`");
-            return Err(CliError::usage(message));
-        }
-        (&of_first, &of_first, vec![pair])
-    } else {
-        (of_first, of_second) = (load(first)?, load(second)?);
-        if !of_first.rows.is_empty() && of_first.rows == of_second.rows {
-            let message =
-                format!("{first} and {second} are the same run: there is nothing to compare");
-            return Err(CliError::usage(message));
-        }
-        let settings = same_settings(&of_first, &of_second)?;
-        (&of_first, &of_second, settings)
-    };
+    let gate_rule = args.fail_on.map_or(Gate::Worse, FailOn::gate);
+    let (base, other, settings): (&Results, &Results, Vec<(usize, usize)>) =
+        if let Some(file) = &args.file {
+            of_first = ResultsDb::open(file)?.load_chosen(args.run)?;
+            let pair = (setting_of(&of_first, first)?, setting_of(&of_first, second)?);
+            if pair.0 == pair.1 {
+                let label = &of_first.settings[pair.0].label;
+                let message = format!("`{first}` and `{second}` are the same setting, `{label}`");
+                return Err(CliError::usage(message));
+            }
+            (&of_first, &of_first, vec![pair])
+        } else {
+            let sides = (Side::load(first)?, Side::load(second)?);
+            let pairs = pairs_of((first, &sides.0), (second, &sides.1))?;
+            let is_one_run =
+                !sides.0.results.rows.is_empty() && sides.0.results.rows == sides.1.results.rows;
+            (of_first, of_second) = (sides.0.results, sides.1.results);
+            // Settings of one run are compared in pairs.
+            (&of_first, if is_one_run { &of_first } else { &of_second }, pairs)
+        };
     let method = CompareMethod { confidence: base.confidence, smallest_effect };
     let found = compare::compare(base, other, &settings, method);
-    args.write(&text(args, context, &found, base)?)?;
-    match &args.fail_on {
-        Some(_) => gate(&found),
+    args.write(&text_of(args, context, (&found, base), gate_rule)?)?;
+    match args.fail_on {
+        Some(_) => gate(&found, base, gate_rule),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-fn text(
+/// The settings that are compared: those that both sides name, or else every one that both have.
+fn pairs_of(
+    (first_name, first): (&str, &Side),
+    (second_name, second): (&str, &Side),
+) -> Result<Vec<(usize, usize)>, CliError> {
+    let is_one_run = !first.results.rows.is_empty() && first.results.rows == second.results.rows;
+    match (first.setting, second.setting) {
+        (Some(one), Some(other)) if is_one_run && one == other => {
+            let message = format!("{first_name} and {second_name} are the same setting of one run");
+            Err(CliError::usage(message))
+        }
+        (Some(one), Some(other)) => Ok(vec![(one, other)]),
+        (None, None) if is_one_run => {
+            let message = format!(
+                "{first_name} and {second_name} are the same run: there is nothing to compare"
+            );
+            Err(CliError::usage(message))
+        }
+        (None, None) => same_settings(&first.results, &second.results),
+        (one, _) => {
+            let (with, without) =
+                if one.is_some() { (first_name, second_name) } else { (second_name, first_name) };
+            let message =
+                format!("{with} names a setting and {without} none: write `{without}:SETTING` too");
+            Err(CliError::usage(message))
+        }
+    }
+}
+
+fn text_of(
     args: &Args,
     context: &Context,
-    found: &[Comparison],
-    base: &Results,
+    (found, base): (&[Comparison], &Results),
+    gate: Gate,
 ) -> Result<String, CliError> {
     let screen = if args.output.is_none() { output::screen() } else { output::PLAIN };
     Ok(match format::chosen(args.format, args.output.as_deref(), context.json)? {
         ReportFormat::Table => comparison::terminal(found, base, screen),
         ReportFormat::Markdown => comparison::markdown(found, base),
         ReportFormat::Json => found.iter().map(comparison::json).collect(),
-        ReportFormat::Junit => junit(found, base),
-        ReportFormat::Ktap => ktap(found, base),
-        ReportFormat::Html | ReportFormat::Csv | ReportFormat::Flent => {
-            let message = "--compare writes `table`, `markdown`, `json`, `junit` or `ktap`";
+        ReportFormat::Html => comparison_html(found, base),
+        ReportFormat::Csv => comparison_csv(found),
+        ReportFormat::Junit => junit(found, base, gate),
+        ReportFormat::Ktap => ktap(found, base, gate),
+        ReportFormat::Flent => {
+            let message =
+                "--compare writes `table`, `html`, `csv`, `markdown`, `json`, `junit` or `ktap`";
             return Err(CliError::usage(message));
         }
     })
 }
 
-/// Fails if a figure is proven worse. A gate that could judge nothing has not passed.
-fn gate(found: &[Comparison]) -> Result<ExitCode, CliError> {
+/// Fails by the rule. A gate that could judge nothing has not passed, and a loss in a figure that could not be judged is
+/// not ruled out.
+fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
     let figures = || found.iter().flat_map(|comparison| &comparison.figures);
-    let worse = figures().filter(|figure| figure.verdict == Verdict::Worse).count();
-    if worse > 0 {
-        output::remark(&format!(
-            "the gate failed: {worse} of {} figures are proven worse",
-            figures().count()
-        ));
-        return Ok(Code::Worse.into());
-    }
-    if figures().all(|figure| figure.verdict == Verdict::NotJudged) {
+    let judged: Vec<Judged> = figures().map(|figure| rule.judge(figure)).collect();
+    let failed = judged.iter().filter(|it| matches!(it, Judged::Failed(..))).count();
+    let skipped = judged.iter().filter(|it| **it == Judged::Skipped).count();
+    let all = judged.len();
+    if skipped == all {
         let message = "no figure could be judged, so the gate has not passed: each side needs two trials or more of a \
                        workload that both have";
         return Err(CliError::new(Code::Failed, message));
     }
-    Ok(ExitCode::SUCCESS)
+    let why = match rule {
+        Gate::Worse if failed > 0 => format!("{failed} of {all} figures are proven worse"),
+        Gate::Unproven(margin) if failed + skipped > 0 => {
+            let limit = text::percent(margin);
+            let loss = |it: &FigureComparison| it.largest_loss.unwrap_or(0.0);
+            let worst = figures().filter(|it| it.largest_loss.is_some());
+            let worst = worst.max_by(|a, b| loss(a).total_cmp(&loss(b)));
+            let worst = worst.map_or_else(String::new, |figure| {
+                format!("; the worst is {}, {}", figure.metric, comparison::sentence(figure, base))
+            });
+            let unjudged =
+                if skipped > 0 { format!(", {skipped} of them not judged") } else { String::new() };
+            format!(
+                "a loss of {limit} is not ruled out in {} of {all} figures{unjudged}{worst}",
+                failed + skipped
+            )
+        }
+        _ => return Ok(ExitCode::SUCCESS),
+    };
+    output::remark(&format!("the gate failed: {why}"));
+    Ok(Code::Worse.into())
 }
 
 /// The settings that both results have, by label; if each has only one setting, those two.
@@ -133,15 +225,39 @@ fn same_settings(first: &Results, second: &Results) -> Result<Vec<(usize, usize)
 
 #[cfg(test)]
 mod tests {
-    use super::fail_on;
+    use super::*;
 
     #[test]
-    fn what_fails_a_gate_is_worse_with_a_share_or_without() {
-        let effect = |text| fail_on(text).map(|found| found.smallest_effect);
-        assert_eq!(effect("worse"), Ok(None));
-        assert_eq!(effect("worse:2%"), Ok(Some(0.02)));
-        for text in ["better", "worse:", "worse:-1%", "worse:many", "", "worse:200%"] {
+    fn what_fails_a_gate_may_have_a_share() {
+        let effect = |text| fail_on(text).map(|found| (found.is_unproven, found.smallest_effect));
+        assert_eq!(effect("worse"), Ok((false, None)));
+        assert_eq!(effect("worse:2%"), Ok((false, Some(0.02))));
+        assert_eq!(effect("unproven:2%"), Ok((true, Some(0.02))));
+        assert_eq!(fail_on("unproven").unwrap().gate(), Gate::Unproven(SMALLEST_EFFECT));
+        for text in
+            ["better", "worse:", "worse:-1%", "worse:many", "", "worse:200%", "unproven:0.02"]
+        {
             assert!(effect(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_side_is_a_file_with_run_and_setting() {
+        let file = std::env::temp_dir().join(format!("latput:side-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        let name = file.display().to_string();
+        let sides = ["", "#2", ":50us", "#2:50us", ":a=1 b=x:y"].map(|end| format!("{name}{end}"));
+        let found = sides.each_ref().map(|side| side_of(side));
+        std::fs::remove_file(&file).unwrap();
+        let run = format!("{name}#2");
+        let expected = [
+            (name.as_str(), None),
+            (run.as_str(), None),
+            (name.as_str(), Some("50us")),
+            (run.as_str(), Some("50us")),
+            (name.as_str(), Some("a=1 b=x:y")),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(side_of("nowhere.db:50us"), ("nowhere.db:50us", None));
     }
 }

@@ -94,8 +94,6 @@ fn what_cannot_be_varied_is_named_with_the_reason() {
     assert!(text.contains("# - lro: the driver cannot change it\n"), "{text}");
     assert!(text.contains("# - rx-ring: its 1 places have 2 different values"), "{text}");
     assert!(text.contains("\"sut.gro\" = ["), "{text}");
-    nic.driver = "veth".to_owned();
-    assert!(nic.plan().unwrap_err().contains("gro: a veth has its NAPI only while GRO is on"));
     nic.knobs.remove(0);
     let nothing = nic.plan().unwrap_err();
     assert!(
@@ -215,4 +213,44 @@ fn drawn(seed: u64) -> Nic {
 
 fn drawn_size(rng: &mut Rng, below: u64) -> usize {
     usize::try_from(rng.next_u64() % below).unwrap()
+}
+
+#[test]
+fn a_veth_varies_its_napi_or_gro() {
+    let mut veth = nic(&[(Knob::Gro, "off"), (Knob::Threaded, "off")]);
+    veth.driver = "veth".to_owned();
+    let text = veth.plan().unwrap();
+    assert!(text.contains("\"sut.gro\" = [\n    [\"off\"], # today\n    [\"on\"],\n]"), "{text}");
+    assert!(!text.contains("\"sut.threaded\"") && text.contains("# - threaded: a veth"), "{text}");
+    let on = [(Knob::Gro, "on"), (Knob::GroFlushTimeout, "0us"), (Knob::NapiDeferHardIrqs, "0")];
+    let mut veth = nic(&on);
+    veth.driver = "veth".to_owned();
+    let text = veth.plan().unwrap();
+    assert!(!text.contains("\"sut.gro\"") && text.contains("\"sut.gro-flush-timeout +"), "{text}");
+    assert!(text.contains("--factor sut.gro=on,off` varies it alone"), "{text}");
+}
+
+#[test]
+fn a_small_plan_keeps_the_first_factors() {
+    let of = [
+        (Knob::GroFlushTimeout, "0us"),
+        (Knob::NapiDeferHardIrqs, "0"),
+        (Knob::Gro, "on"),
+        (Knob::Tso, "on"),
+    ];
+    let nic = nic(&of);
+    let plan = |size| Plan::parse("plan.toml", &nic.plan_of(size).unwrap()).unwrap();
+    let (mut size, mut found) = (PlanSize::WHOLE, Vec::new());
+    loop {
+        let plan = plan(size);
+        let levels = plan.factors.iter().map(|factor| factor.levels.len()).max().unwrap();
+        let factors = plan.factors.len();
+        found.push((factors, levels));
+        let Some(smaller) = PlanSize::smaller(factors, levels) else { break };
+        size = smaller;
+    }
+    assert_eq!(found, [(3, 4), (2, 4), (1, 4), (1, 3), (1, 2)]);
+    assert_eq!(plan(size).factors[0].name(), "sut.gro-flush-timeout + sut.napi-defer-hard-irqs");
+    let text = nic.plan_of(size).unwrap();
+    assert!(text.contains("# \"sut.gro\" = ["), "{text}");
 }

@@ -11,6 +11,9 @@ use super::{scalar_text, share_of, time_of};
 use crate::live::{Endpoint, EndpointFigure, Hours, Live};
 use crate::workload::{FieldError, LIVE};
 
+/// The range of `busy_at_most`. Below it a host is idle.
+const BUSY_AT_MOST: (f64, f64) = (0.01, 1.0);
+
 /// The fields that only a `live` workload has.
 pub(super) const FIELDS: &[&str] = &[
     "ports",
@@ -56,9 +59,9 @@ pub(super) fn of_table(
         busy_at_most: match table.get("busy_at_most").map(Spanned::get_ref) {
             None => None,
             Some(Toml::Integer(1)) => Some(1.0),
-            Some(value) => Some(share_of(value).ok_or_else(|| {
-                error("busy_at_most", "must be a share, such as 0.9 or \"90%\"".to_owned())
-            })?),
+            Some(value) => Some(
+                share_of(value, BUSY_AT_MOST).map_err(|problem| error("busy_at_most", problem))?,
+            ),
         },
         hours: field("hours").read::<Hours>()?,
         disruptive: knobs(field("disruptive").read()?.unwrap_or_default())?,

@@ -1,0 +1,128 @@
+//! Judges a run that goes on, tells its answer as soon as it is proven, and ends the run there if that is wanted.
+
+use latput_model::{EarlyAnswer, Goal, Headline, Looks, early_answer};
+use latput_units::Nanos;
+use latput_units::text::percent;
+
+use super::Session;
+use crate::error::Error;
+
+/// The looks of a run, and what was told of them.
+pub(super) struct Looking {
+    /// `None` without a goal: there is nothing to answer.
+    goal: Option<Goal>,
+    pub(super) looks: Looks,
+    /// The answer that was told last.
+    told: Option<String>,
+}
+
+impl Looking {
+    /// The part of the results' chance of error that a look has.
+    fn share(&self, ends_there: bool) -> f64 {
+        // With `--first` the results have the confidence of one look.
+        if ends_there { 1.0 } else { self.looks.share() }
+    }
+}
+
+impl Session<'_> {
+    /// Plans the looks at a run of at most so many blocks. A run that ends at the first answer has one look's
+    /// confidence from its beginning, since any look may be its last.
+    pub(super) fn looking(&mut self, most: u32) -> Result<Looking, Error> {
+        let looks = Looks::until(most);
+        let goal = self.results.goal.as_deref().map(Goal::parse_kept).and_then(Result::ok);
+        let method = &self.run.plan.method;
+        if method.first {
+            self.results.confidence = looks.confidence(method.confidence);
+            let note = format!(
+                "ends at the first proven answer: {} for each of at most {} looks are {} for all",
+                percent(self.results.confidence),
+                looks.count(),
+                percent(method.confidence)
+            );
+            self.remark(note);
+            self.db.update(self.id, &self.results)?;
+        }
+        Ok(Looking { goal, looks, told: None })
+    }
+
+    /// The part of the results' chance of error that eliminations of one look have.
+    pub(super) fn share_of_look(&self, looking: &Looking) -> f64 {
+        looking.share(self.run.plan.method.first)
+    }
+
+    /// Looks for an answer among the blocks so far, and tells a new one. `left` is the longest time that the run goes on.
+    /// Returns whether the run ends here.
+    pub(super) fn look(&mut self, looking: &mut Looking, left: Option<Nanos>) -> bool {
+        let Some(goal) = &looking.goal else { return false };
+        let ends_there = self.run.plan.method.first;
+        let share = looking.share(ends_there);
+        // Early on a goal may not be judged yet: then there is no answer.
+        let Ok(Some(answer)) = early_answer(&self.results, goal, share) else { return false };
+        let what = words(&answer.headline, &answer.label);
+        if looking.told.as_ref() != Some(&what) {
+            let trials = self.results.rows.len();
+            let after = if self.is_simulated {
+                format!("{trials} trials")
+            } else {
+                format!("{:.0} s ({trials} trials)", self.begun.elapsed().as_secs_f64())
+            };
+            let sure = percent(1.0 - (1.0 - self.results.confidence) * share);
+            let more = if ends_there {
+                String::new()
+            } else {
+                more(&answer, left).map_or_else(String::new, |more| format!("\n  {more}"))
+            };
+            let sentence = answer.headline.sentence();
+            self.progress
+                .remark(&format!("proven after {after}, at {sure}: {what}; {sentence}{more}"));
+            looking.told = Some(what);
+        }
+        if ends_there {
+            self.results.notes.push("ended at the first proven answer".to_owned());
+            self.ended_by_its_rules();
+        }
+        ends_there
+    }
+}
+
+/// `set 50us` or `stay with today`.
+fn words(headline: &Headline, label: &str) -> String {
+    match headline {
+        Headline::Set(_) => format!("set {label}"),
+        Headline::Stay(_) | Headline::NoAnswer(_) | Headline::NotQuiet(_) => {
+            format!("stay with {label}")
+        }
+    }
+}
+
+/// What the rest of the run adds to an answer.
+fn more(answer: &EarlyAnswer, left: Option<Nanos>) -> Option<String> {
+    let left = left.filter(|left| *left >= Nanos::from_s(1))?;
+    let smallest = answer.smallest_ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
+    let now = percent((smallest - 1.0).abs().min(9.99));
+    Some(format!(
+        "the rest, at most {:.0} s, finds differences smaller than the {now} that can be found so far (--first stops here)",
+        left.as_secs_f64()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_what_the_rest_adds() {
+        let answer = EarlyAnswer {
+            headline: Headline::Set("`50us` is proven better: p99 is 20 % lower".to_owned()),
+            label: "`50us`".to_owned(),
+            smallest_ratio: Some(0.92),
+        };
+        assert_eq!(words(&answer.headline, &answer.label), "set `50us`");
+        let said = more(&answer, Some(Nanos::from_s(162))).unwrap();
+        assert!(said.contains("at most 162 s") && said.contains("than the 8 %"), "{said}");
+        assert_eq!(more(&answer, Some(Nanos::ZERO)), None);
+        assert_eq!(more(&answer, None), None);
+        let stay = Headline::Stay("every other setting is proven worse".to_owned());
+        assert_eq!(words(&stay, "`today`"), "stay with `today`");
+    }
+}

@@ -1,0 +1,211 @@
+//! Looks at a run that goes on: when it is judged, and each look's share of the chance of error.
+//!
+//! Who looks again and again for a proof finds one by chance in the end. So the looks of a run are planned before its first
+//! trial, and each has an equal share of the chance of error. The level that stays the same is that of Pocock,
+//! "Group sequential methods in the design and analysis of clinical trials", Biometrika 64, 1977. His level counts on the
+//! correlation of looks at normal data with a known scatter. The shares here add up (Bonferroni), which holds whatever the
+//! looks have in common, and costs little: 12 looks need an effect a sixth larger. Looks come at growing
+//! distances, since a proof that is missed comes within half of the time again.
+
+use latput_trial::Results;
+
+use super::condition::Kept;
+use super::{Judge, Verdict};
+use crate::goal::Goal;
+use crate::recommend::Headline;
+use crate::runs::Runs;
+use crate::summary::confirmation;
+
+/// Blocks before the first look: with fewer, the t distribution proves only changes by a factor.
+const FIRST: u32 = 4;
+
+/// The planned looks at a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// The number of blocks at each look, ascending.
+    after: Vec<u32>,
+}
+
+impl Looks {
+    /// The looks at a run of at most so many blocks. The last is at its end.
+    pub fn until(most: u32) -> Self {
+        let mut after: Vec<u32> = Vec::new();
+        let mut next = FIRST;
+        while next < most {
+            after.push(next);
+            next = next.saturating_mul(3) / 2;
+        }
+        after.push(most.max(1));
+        Self { after }
+    }
+
+    /// The number of blocks of a stretch between looks, after so many blocks.
+    pub fn blocks_to_next(&self, blocks: u32) -> Option<u32> {
+        self.after.iter().find(|after| **after > blocks).map(|after| after - blocks)
+    }
+
+    /// Whether a look is due between so many blocks and so many.
+    pub fn is_due(&self, before: u32, now: u32) -> bool {
+        self.after.iter().any(|after| (before + 1..=now).contains(after))
+    }
+
+    /// The number of looks.
+    pub const fn count(&self) -> usize {
+        self.after.len()
+    }
+
+    /// Each look's share of the chance of error.
+    pub fn share(&self) -> f64 {
+        1.0 / self.after.len() as f64
+    }
+
+    /// The confidence of each look, where all looks together have `confidence`.
+    pub fn confidence(&self, confidence: f64) -> f64 {
+        1.0 - (1.0 - confidence) * self.share()
+    }
+}
+
+/// The answer of a run that goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlyAnswer {
+    /// The answer: to set a setting, or to stay since every other is ruled out.
+    pub headline: Headline,
+    /// The label of the setting, as in tables.
+    pub label: String,
+    /// The ratio of the objective that runs as long as this one prove in four of five cases.
+    pub smallest_ratio: Option<f64>,
+}
+
+/// The answer that this look proves at the results' confidence times its `share` of the error; `None` where it proves
+/// none. A setting is the answer only if it is also proven to keep every limit.
+pub fn early_answer(
+    results: &Results,
+    goal: &Goal,
+    share: f64,
+) -> Result<Option<EarlyAnswer>, String> {
+    let fresh = confirmation(results);
+    let results = fresh.as_ref().map_or(results, |(fresh, _)| fresh);
+    if results.confirmed_from.is_some() && fresh.is_none() {
+        return Ok(None); // nothing of the winner was run afresh
+    }
+    answer_of(results, &Runs::of_goal(results, goal), goal, share)
+}
+
+fn answer_of(
+    results: &Results,
+    runs: &Runs<'_>,
+    goal: &Goal,
+    share: f64,
+) -> Result<Option<EarlyAnswer>, String> {
+    let confidence = 1.0 - (1.0 - results.confidence) * share;
+    let judge = Judge { confidence, ..Judge::of(results, runs, goal)? };
+    let kept = judge.kept()?;
+    let verdict = judge.verdict(&kept);
+    let is_safe = |kept: &Kept<'_>| kept.proven && !kept.broken;
+    let is_proven = match &verdict {
+        Verdict::Change { to, .. } => kept[to].iter().all(is_safe),
+        Verdict::Stay { .. } => judge.why_all_are_out(&kept).is_some(),
+        Verdict::NoneKeeps { .. } => false,
+    };
+    if !is_proven {
+        return Ok(None);
+    }
+    let smallest = judge.smallest()?;
+    let headline = judge.headline(&kept, &verdict, &smallest);
+    let of_objective = smallest.iter().find(|effect| effect.limit.is_none());
+    let smallest_ratio = of_objective.map(|effect| effect.ratio);
+    let label = judge.label(verdict.setting());
+    let is_answer = matches!(headline, Headline::Set(_) | Headline::Stay(_));
+    Ok(is_answer.then_some(EarlyAnswer { headline, label, smallest_ratio }))
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Metric;
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr, stream};
+
+    #[test]
+    fn looks_grow_apart_and_share_the_error() {
+        let looks = Looks::until(134);
+        assert_eq!(looks.after, [4, 6, 9, 13, 19, 28, 42, 63, 94, 134]);
+        assert!((looks.share() - 0.1).abs() < 1e-12);
+        assert!((looks.confidence(0.99) - 0.999).abs() < 1e-12);
+        assert!(looks.is_due(0, 4) && !looks.is_due(4, 5) && looks.is_due(5, 7));
+        assert!(!looks.is_due(134, 200));
+        assert_eq!((looks.blocks_to_next(0), looks.blocks_to_next(6)), (Some(4), Some(3)));
+        assert_eq!(looks.blocks_to_next(134), None);
+        for few in 0..=4 {
+            assert_eq!(Looks::until(few).after, [few.max(1)]);
+        }
+    }
+
+    #[test]
+    fn a_clear_winner_is_an_early_answer() {
+        let found = look(4, 0.02, [100.0, 50.0, 99.0], [1.0; 3]).unwrap();
+        let Headline::Set(sentence) = &found.headline else { panic!("{found:?}") };
+        assert!(sentence.starts_with("`b` is proven better"), "{sentence}");
+        assert!(found.smallest_ratio.is_some_and(|ratio| ratio > 0.5 && ratio < 1.0), "{found:?}");
+    }
+
+    #[test]
+    fn an_unproven_limit_withholds_the_answer() {
+        // `b` halves the latency, and whether it keeps 95 % of the rate is not known yet.
+        assert_eq!(look(4, 0.02, [100.0, 50.0, 99.0], [1.0, 0.96, 1.0]), None);
+        assert_eq!(look(4, 0.02, [100.0, 99.5, 99.0], [1.0; 3]), None, "no difference");
+    }
+
+    #[test]
+    fn settings_all_proven_worse_mean_stay() {
+        let found = look(4, 0.02, [50.0, 200.0, 300.0], [1.0; 3]).unwrap();
+        assert!(matches!(found.headline, Headline::Stay(_)), "{found:?}");
+    }
+
+    #[test]
+    fn all_looks_together_err_as_rarely_as_one() {
+        let goal = Goal::parse("minimize probe_ns_p99 where throughput_bps >= 0.5 today").unwrap();
+        let blocks = 42;
+        let looks = Looks::until(blocks);
+        let mut made =
+            results(&["a", "b", "c", "d"], &[stream("s")], blocks, |_, _| Figures::default());
+        made.confidence = 0.9;
+        let mut runs = Runs::of_goal(&made, &goal);
+        let mut rng = Rng::from_seed(41);
+        let draws = 400;
+        let (mut wrong, mut wrong_unshared) = (0, 0);
+        for _ in 0..draws {
+            runs.replace_figures(Metric::ProbeNsP99, |_| 1e5 * noise(&mut rng, 0.1));
+            runs.replace_figures(Metric::ThroughputBps, |_| 1e9 * noise(&mut rng, 0.01));
+            let answers = |share: f64| {
+                let of = |blocks: &u32| {
+                    answer_of(&made, &runs.up_to(*blocks), &goal, share).unwrap().is_some()
+                };
+                looks.after.iter().any(of)
+            };
+            wrong += u32::from(answers(looks.share()));
+            wrong_unshared += u32::from(answers(1.0));
+        }
+        // 40 and 2.5 standard deviations of a binomial count.
+        assert!(wrong <= 55, "{wrong} of {draws} at an error of 1 in 10");
+        assert!(
+            wrong_unshared > 70,
+            "{wrong_unshared} of {draws}: looks would not inflate the error"
+        );
+    }
+
+    #[track_caller]
+    fn look(blocks: u32, sd: f64, p99_us: [f64; 3], rate: [f64; 3]) -> Option<EarlyAnswer> {
+        let mut rng = Rng::from_seed(7);
+        let made =
+            results(&["a", "b", "c"], &[rr("rr"), stream("s")], blocks, |setting, _| Figures {
+                rate: 1e9 * rate[setting] * noise(&mut rng, sd.min(0.01)),
+                p99_us: Some(p99_us[setting] * noise(&mut rng, sd)),
+                service_demand_us: 2.0,
+            });
+        let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
+        let goal = Goal::parse(goal).unwrap();
+        early_answer(&made, &goal, Looks::until(134).share()).unwrap()
+    }
+}
