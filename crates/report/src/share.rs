@@ -98,7 +98,6 @@ pub fn shared(results: &Results) -> Results {
             .iter()
             .map(|host| HostToday { host: names.host(&host.host, host.role), ..host.clone() })
             .collect(),
-        beside: *beside,
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
         beside: *beside,
     }
