@@ -33,6 +33,13 @@ pub struct Options {
     /// Length of each of them: the built-in plan has 200 s for three workloads.
     #[arg(long, default_value_t = 66, requires = "whole_runs")]
     seconds: u32,
+    #[command(flatten)]
+    beside_work: DisturbedOptions,
+}
+
+/// What goes with `--disturbed`.
+#[derive(Debug, clap::Args)]
+struct DisturbedOptions {
     /// With --disturbed: only these loads, such as `cpu30,compiler@b`; `list` prints all.
     #[arg(long, value_delimiter = ',', requires = "disturbed")]
     loads: Vec<String>,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use latput_trial::live::{GroupBy, LiveSlice, TcpGroup};
 use latput_trial::observation::{HostObservation, Role, TcpObservation};
 use latput_trial::results::{HostFacts, LabelledSetting};
+use latput_trial::surroundings::OTHER_LOAD;
 use latput_trial::{Check, Finding, HostToday, Observation, Results, Row, Workload};
 use latput_units::IntoMap;
 
@@ -97,7 +98,6 @@ pub fn shared(results: &Results) -> Results {
             .iter()
             .map(|host| HostToday { host: names.host(&host.host, host.role), ..host.clone() })
             .collect(),
-        beside: *beside,
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
         beside: *beside,
     }
@@ -193,11 +193,38 @@ fn of_ports(groups: &BTreeMap<TcpGroup, TcpObservation>) -> BTreeMap<TcpGroup, T
 
 fn shared_finding(finding: &Finding, names: &NameFilter) -> Finding {
     let Finding { name, hosts, seen, meaning, remedy } = finding;
+    // Behind the figure are names of somebody's programs.
+    let figure = seen.split(" (").next().unwrap_or_default();
+    let seen: &str = if name == OTHER_LOAD { figure } else { seen };
     Finding {
         name: names.without(name),
         hosts: hosts.iter().map(|host| names.host(host, Role::Sut)).collect(),
         seen: names.without(seen),
         meaning: names.without(meaning),
         remedy: names.without(remedy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_of_a_busy_host_are_not_shared() {
+        let host = latput_trial::Surroundings {
+            busy_ratio: 0.5,
+            others: vec![latput_trial::observation::OtherProcess {
+                name: "secret-project".to_owned(),
+                pid: 7,
+                cpu_ratio: 0.5,
+                cpus: "1".parse().unwrap(),
+                switches_per_s: 0.0,
+            }],
+            ..latput_trial::Surroundings::default()
+        };
+        let found = latput_trial::surroundings::findings(&[host]);
+        assert!(found[0].seen.contains("secret-project"), "{found:?}");
+        let shared = shared_finding(&found[0], &NameFilter::default());
+        assert_eq!(shared.seen, "50 % of its CPU time is busy before any traffic");
     }
 }

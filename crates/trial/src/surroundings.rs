@@ -62,6 +62,8 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// The name of the finding that names somebody's programs.
+pub const OTHER_LOAD: &str = "other load";
 /// Names of programs that tune a host by themselves, as the kernel has them (`comm`, 15 characters).
 pub const TUNERS: &[&str] = &["irqbalance", "tuned", "bpftune", "numad", "auto-cpufreq", "tlp"];
 /// The name under which a daemon of our own is told.
@@ -89,11 +91,11 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     Rule {
-        name: "other load",
+        name: OTHER_LOAD,
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
                 let busy = percent(host.busy_ratio);
-                let who: Vec<String> = host.others.iter().map(|other| process(other)).collect();
+                let who: Vec<String> = host.others.iter().map(process).collect();
                 let who =
                     if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
                 format!("{busy} of its CPU time is busy before any traffic{who}")
@@ -173,10 +175,21 @@ const RULES: &[Rule] = &[
 pub const SHARED_CPUS: &str = "Do not use the CPU figures: both hosts run on the same CPUs.";
 
 impl Surroundings {
-    /// CPU time of other work, as a share of one CPU.
+    /// CPU time of other work, as a share of one CPU. latput rests while it looks, so all that is busy is other work: also
+    /// programs that came and went in between, and interrupts, which no process is charged with.
     pub fn other_work(&self) -> f64 {
-        let of_all = self.busy_ratio * self.cpus.len() as f64;
-        self.other_work_cpu_ratio.unwrap_or(of_all)
+        let busy = self.busy_ratio * self.cpus.len() as f64;
+        busy.max(self.other_work_cpu_ratio.unwrap_or_default())
+    }
+
+    /// Who takes it, as far as it is known.
+    fn workers(&self) -> String {
+        let mut who: Vec<String> = self.others.iter().map(process).collect();
+        let known: f64 = self.others.iter().map(|other| other.cpu_ratio).sum();
+        if known < self.other_work() / 2.0 {
+            who.push("programs that came and went, interrupts, or what cannot be seen".to_owned());
+        }
+        who.join("; ")
     }
 }
 
@@ -184,13 +197,7 @@ impl Surroundings {
 pub fn spoilers(hosts: &[Surroundings]) -> Vec<String> {
     let busy = hosts.iter().filter(|host| host.other_work() > OTHER_WORK_LIMIT).map(|host| {
         let share = percent(host.other_work());
-        let who: Vec<String> = host.others.iter().map(process).collect();
-        let who = if who.is_empty() {
-            "by processes that are not seen from here".to_owned()
-        } else {
-            who.join("; ")
-        };
-        format!("{}: other work takes {share} of a CPU: {who}", host.host)
+        format!("{}: other work takes {share} of a CPU: {}", host.host, host.workers())
     });
     busy.chain(shared_cpus(hosts).map(|(hosts, cpus)| {
         format!("{} run on the same CPUs ({cpus}): give each its own", hosts.join(" and "))
@@ -326,10 +333,10 @@ mod tests {
             cpus: "1".parse().unwrap(),
             switches_per_s: 0.0,
         };
-        let host = |cpu_ratio| Surroundings {
+        let host = |cpu_ratio: f64| Surroundings {
             host: "b".to_owned(),
             cpus: "0-1".parse().unwrap(),
-            busy_ratio: 0.9, // latput's own
+            busy_ratio: cpu_ratio / 2.0,
             other_work_cpu_ratio: Some(cpu_ratio),
             others: vec![work(cpu_ratio)],
             ..Surroundings::default()
@@ -337,8 +344,14 @@ mod tests {
         assert_eq!(spoilers(&[host(0.19)]), Vec::<String>::new());
         let said = "b: other work takes 31 % of a CPU: cc1 (pid 7) 31 % of CPU 1";
         assert_eq!(spoilers(&[host(0.31)]), [said]);
-        let unseen = Surroundings { other_work_cpu_ratio: None, others: Vec::new(), ..host(0.0) };
-        assert!(spoilers(&[unseen])[0].contains("180 % of a CPU"));
+        let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
+        let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
+        for (host, who) in
+            [(short_lived, "cc1 (pid 7) 10 % of CPU 1; programs"), (unseen, "programs")]
+        {
+            let said = spoilers(&[host]).join("; ");
+            assert!(said.contains(&format!("takes 180 % of a CPU: {who} that came")), "{said}");
+        }
     }
 
     #[test]

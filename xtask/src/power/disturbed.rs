@@ -71,13 +71,15 @@ struct Bench<'a> {
 ///
 /// A goal is missed, beyond what so few runs leave open; or the quiet runs have no answer.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    if options.loads.iter().any(|name| name == "list") {
-        load::all().iter().for_each(|load| println!("{}", load.name()));
+    if options.beside_work.loads.iter().any(|name| name == "list") {
+        for load in load::all() {
+            println!("{}", load.name());
+        }
         return Ok(());
     }
-    let mut loads = load::named(&options.loads)?;
+    let mut loads = load::named(&options.beside_work.loads)?;
     loads.retain(is_possible);
-    let latput = match &options.binary {
+    let latput = match &options.beside_work.binary {
         Some(path) => std::fs::canonicalize(path)
             .with_context(|| format!("there is no latput {}", path.display()))?,
         None => workspace.build_latput()?,
@@ -86,18 +88,19 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let binary = fingerprint(&latput)?;
     let file = folder.join("disturbed.jsonl");
-    let kept = if options.resume { read(&file)? } else { Vec::new() };
+    let kept = if options.beside_work.resume { read(&file)? } else { Vec::new() };
     let is_same = |run: &Kept| {
-        (run.binary, run.seconds, run.beside) == (binary, options.seconds, options.beside)
+        (run.binary, run.seconds, run.beside)
+            == (binary, options.seconds, options.beside_work.beside)
     };
     let runs = kept.into_iter().filter(is_same).collect();
     let mut bench = Bench { lab: Lab::up(&latput, &folder)?, options, binary, file, runs };
     for _ in 0..options.runs {
-        if !options.beside {
+        if !options.beside_work.beside {
             bench.run(None, false)?;
         }
         for load in &loads {
-            if options.beside && !bench.has_long(load) {
+            if options.beside_work.beside && !bench.has_long(load) {
                 bench.run(Some(load), true)?;
             }
             bench.run(Some(load), false)?;
@@ -134,7 +137,7 @@ impl Bench<'_> {
         let seconds = self.options.seconds * if is_long { LONG } else { 1 };
         let said = self.said(load, seconds)?;
         println!("{name}{}: {said}", if is_long { ", long" } else { "" });
-        let Options { seconds, beside, .. } = *self.options;
+        let (seconds, beside) = (self.options.seconds, self.options.beside_work.beside);
         let kept = Kept { binary: self.binary, seconds, beside, is_long, load: name, said };
         let mut file = File::options().create(true).append(true).open(&self.file);
         let file = file.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
@@ -154,7 +157,7 @@ impl Bench<'_> {
         let [plan, results, testbed] =
             [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
         let mut words = vec!["run", &plan, "--on", &testbed, "-o", &results];
-        words.extend(self.options.beside.then_some("--beside"));
+        words.extend(self.options.beside_work.beside.then_some("--beside"));
         let longest = Duration::from_secs(seconds.into()) + OVERHEAD;
         let deadline = Instant::now() + longest;
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();

@@ -241,7 +241,9 @@ fn counted(said: &[&Said], truth: Option<&Truth>) -> Counts {
 /// `2 x set 1, no_answer`.
 fn words(said: &[&Said]) -> String {
     let mut counts = BTreeMap::<String, u32>::new();
-    said.iter().for_each(|said| *counts.entry(said.short()).or_default() += 1);
+    for said in said {
+        *counts.entry(said.short()).or_default() += 1;
+    }
     let words = counts.into_iter().map(|(word, count)| match count {
         1 => word,
         _ => format!("{count} x {word}"),
