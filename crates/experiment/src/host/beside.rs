@@ -46,7 +46,10 @@ impl Beside {
         let (others, of_children) = work.end(self.counted);
         for slice in slices.iter_mut() {
             let known = slice.other_work_cpu.unwrap_or_default();
-            slice.other_work_cpu = Some(known.saturating_add(part_of(slice.window, of_children)));
+            // A process that goes from CPU to CPU counts on each, and no CPU has more time than the window.
+            let most = slice.window.saturating_mul(slice.cpus.len() as u64);
+            let all = known.saturating_add(part_of(slice.window, of_children));
+            slice.other_work_cpu = Some(all.min(most));
         }
         if let Some(last) = slices.last_mut() {
             last.others = others;
