@@ -76,9 +76,9 @@ pub enum Error {
     )]
     Budget {
         /// The budget.
-        budget: latput_units::Nanos,
+        budget: Nanos,
         /// The least that would do, in whole seconds.
-        least: latput_units::Nanos,
+        least: Nanos,
         /// Number of settings, with today's.
         settings: u64,
         /// Number of workloads.

@@ -10,9 +10,10 @@ use latput_trial::Results;
 use crate::compared::{method, row};
 use crate::comparison::by_workload;
 use crate::format;
+use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::{Screen, wrapped};
+use crate::table::Screen;
 
 /// The title of the section.
 pub(crate) const TITLE: &str = "Does it matter?";
@@ -49,7 +50,7 @@ pub(crate) fn section(results: &Results, screen: Screen) -> String {
             let name = printable(&format!("{workload}, {}", comparison.other));
             table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
             table.add_rows(figures.into_iter().map(|figure| row(figure, results)));
-            let _ = write!(text, "\n{}\n", plain(table, 1..=4).join("\n"));
+            let _ = write!(text, "\n{}\n", plain(table, 1..=4, screen.columns).join("\n"));
         }
     }
     text

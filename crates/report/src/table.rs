@@ -67,7 +67,7 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
     text += &recommendation(&view, screen);
     let effects = effects::section(results, screen);
     if !effects.is_empty() {
-        text += &format!("{}\n{effects}\n", painted(effects::TITLE, Paint::Bold, screen));
+        text += &format!("{}{effects}\n", painted(effects::TITLE, screen));
     }
     text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"

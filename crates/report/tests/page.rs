@@ -51,7 +51,7 @@ fn one_setting_has_no_trade_off() {
     for absent in ["id=\"trade-off\"", "data-panel", "class=\"legend\""] {
         assert!(!body.contains(absent), "{absent}");
     }
-    let screen = Screen { columns: 100, is_terminal: false };
+    let screen = Screen { columns: 100, is_styled: false };
     assert!(!terminal(&results, &summary, screen).contains("trade-off: none"));
 }
 

@@ -6,8 +6,8 @@ use latput_experiment::host;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
 use latput_knobs::{
-    self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Maker,
-    Setting, Value, parse_assignment,
+    self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Setting,
+    Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
