@@ -46,10 +46,11 @@ pub(crate) fn command() -> Command {
     let mut built = Cli::command();
     built.build();
     let short = listed(&built, &FIRST, columns) + "\n" + &others(&built, columns);
-    let long: String = GROUPS
-        .iter()
+    let groups = GROUPS.iter();
+    let long: Vec<String> = groups
         .map(|(title, names)| format!("{title}:\n{}\n", listed(&built, names, columns)))
         .collect();
+    let long = long.concat();
     in_two_lengths(Cli::command(), "latput", columns)
         .styles(styles())
         .term_width(columns)

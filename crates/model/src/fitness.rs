@@ -188,7 +188,7 @@ impl Fitness {
     }
 
     /// What a recommendation says then.
-    pub(crate) fn reason(&self) -> Vec<String> {
+    pub(crate) fn reason() -> Vec<String> {
         vec!["Trials that were disturbed are no ground for a change.".to_owned()]
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn recommend(
             setting: 0,
             proven_by: None,
             against_first: None,
-            reason: judge.fitness.reason(),
+            reason: Fitness::reason(),
             headline,
             smallest,
         });

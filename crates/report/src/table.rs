@@ -67,7 +67,9 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
     text += &recommendation(&view, screen);
     let effects = effects::section(results, screen);
     if !effects.is_empty() {
-        text += &format!("{}{effects}\n", painted(effects::TITLE, screen));
+        text += &painted(effects::TITLE, screen);
+        text += &effects;
+        text.push('\n');
     }
     text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"
@@ -402,5 +404,5 @@ fn painted(text: &str, screen: Screen) -> String {
 fn bold_lines(text: &str, screen: Screen) -> String {
     let (bold, plain) =
         if screen.is_styled { (printable::BOLD, printable::PLAIN) } else { ("", "") };
-    text.lines().map(|line| format!("{bold}{line}{plain}\n")).collect()
+    text.lines().flat_map(|line| [bold, line, plain, "\n"]).collect()
 }

@@ -224,10 +224,10 @@ fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) 
     let mut script = String::from(WORLD);
     for (idx, printed) in commands.iter().enumerate() {
         let words: Vec<String> = bounded(&printed.words).iter().map(|word| quoted(word)).collect();
-        script += &format!(
-            "timeout {LONGEST} latput {} >out.{idx} 2>err.{idx} </dev/null; echo $? >code.{idx}\n",
-            words.join(" ")
-        );
+        let words = words.join(" ");
+        let line = format!("timeout {LONGEST} latput {words} >out.{idx} 2>err.{idx} </dev/null");
+        script.push_str(&line);
+        script.push_str(&["; echo $? >code.", &idx.to_string(), "\n"].concat());
     }
     let path = std::env::var("PATH").unwrap_or_default();
     let world = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];

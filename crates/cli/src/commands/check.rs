@@ -46,12 +46,11 @@ pub(crate) fn plan_only(
         takes_turns.then_some(Design::Slices)
     });
     let settings = listed.len();
-    let runs = match live {
-        Some(live) => PlannedRuns::of_live(plan, live, settings),
-        None => {
-            let design = design.unwrap_or_default();
-            PlannedRuns::of_grid(plan, design, settings as u64, is_simulated)
-        }
+    let runs = if let Some(live) = live {
+        PlannedRuns::of_live(plan, live, settings)
+    } else {
+        let design = design.unwrap_or_default();
+        PlannedRuns::of_grid(plan, design, settings as u64, is_simulated)
     };
     tell(
         context,

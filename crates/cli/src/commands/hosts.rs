@@ -64,11 +64,11 @@ impl Args {
         if lost.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        let outcomes = checks.iter().filter_map(|check| check.found.as_ref().err());
+        let mut outcomes = checks.iter().filter_map(|check| check.found.as_ref().err());
         let lacks_rights = |error: &latput_experiment::Error| {
             error.outcome() == ChangeOutcome::Refused(Refusal::Permission)
         };
-        let are_all_denied = outcomes.map(lacks_rights).all(|is_denied| is_denied);
+        let are_all_denied = outcomes.all(lacks_rights);
         let code = if are_all_denied { Code::Permission } else { Code::Failed };
         Err(CliError::new(code, format!("cannot be used: {}", lost.join(", "))))
     }

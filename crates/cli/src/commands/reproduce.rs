@@ -342,7 +342,7 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
         [
             it.file.clone(),
             it.table.clone(),
-            it.scale.to_string(),
+            it.scale.clone(),
             it.figures.to_string(),
             format!("{:.1}", 100.0 * it.median_error_ratio),
             format!("{:.1}", 100.0 * it.p90_error_ratio),

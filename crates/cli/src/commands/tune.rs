@@ -212,21 +212,20 @@ impl Args {
             let all = *all.get_or_insert(settings);
             let fits = PlannedRuns::of_plan(&plan)?.fits(&plan);
             let levels = plan.factors.iter().map(|factor| factor.levels.len()).max().unwrap_or(0);
-            match PlanSize::smaller(plan.factors.len(), levels).filter(|_| !fits) {
-                Some(smaller) => size = smaller,
-                None => {
-                    if fits && settings < all {
-                        let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
-                        output::remark(&format!(
-                            "the budget of {} has time for {settings} of {all} settings: varied is {} (a longer \
-                             --budget varies more)",
-                            plan.method.budget.unwrap_or(USUAL_BUDGET),
-                            varied.join(", ")
-                        ));
-                    }
-                    return Ok(made);
-                }
+            if let Some(smaller) = PlanSize::smaller(plan.factors.len(), levels).filter(|_| !fits) {
+                size = smaller;
+                continue;
             }
+            if fits && settings < all {
+                let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
+                output::remark(&format!(
+                    "the budget of {} has time for {settings} of {all} settings: varied is {} (a longer --budget \
+                     varies more)",
+                    plan.method.budget.unwrap_or(USUAL_BUDGET),
+                    varied.join(", ")
+                ));
+            }
+            return Ok(made);
         }
     }
 

@@ -259,8 +259,6 @@ fn host(idx: u32, role: Role) -> HostObservation {
         other_cpus: time,
         machine: time,
         napi_threads_cpu: Some(part),
-        other_work_cpu: None,
-        others: Vec::new(),
         sampling_cpu: Nanos::from_us(200),
         other_work_cpu: Some(Nanos::from_us(100)),
         others: Vec::new(),

@@ -117,7 +117,9 @@ impl HostCommand {
             }
             HostVerb::Undo(HostUndo { entry, allow_link_reset, json }) => {
                 let number = entry.map(|number| number.to_string());
-                number.iter().for_each(|number| say(&[number]));
+                if let Some(number) = &number {
+                    say(&[number]);
+                }
                 let flags = [("--allow-link-reset", allow_link_reset), ("--json", json)];
                 flags.iter().filter(|(_, is_given)| **is_given).for_each(|(flag, _)| say(&[flag]));
             }

@@ -152,7 +152,7 @@ impl Session<'_> {
             }
             self.drop_losers(&mut dropped, self.share_of_look(&looking));
             self.plan_the_rest(least, settings - dropped.len());
-            if self.look(&mut looking, self.time_left(most, settings - dropped.len())) {
+            if self.look(&mut looking, Some(self.time_left(most, settings - dropped.len()))) {
                 return Ok(());
             }
             if dropped.len() + 1 == settings && settings > 1 {
@@ -182,12 +182,12 @@ impl Session<'_> {
     }
 
     /// The longest time that the run goes on.
-    fn time_left(&self, most: u32, settings: usize) -> Option<Nanos> {
+    fn time_left(&self, most: u32, settings: usize) -> Nanos {
         let slices = u32::try_from(self.slices_until(most, settings)).unwrap_or(u32::MAX);
         let longest: Nanos = (self.trial_time() * slices).into();
         let budget = self.run.plan.method.budget;
         let of_budget = budget.map(|it| it.saturating_sub(self.begun.elapsed().into()));
-        Some(of_budget.map_or(longest, |left| left.min(longest)))
+        of_budget.map_or(longest, |left| left.min(longest))
     }
 
     /// The next round of each workload.

@@ -7,10 +7,11 @@ pub(super) type Pieces = Vec<(bool, String)>;
 pub(super) fn code_and_prose(text: &str) -> Pieces {
     let mut pieces: Vec<(bool, String)> =
         text.split('`').enumerate().map(|(idx, piece)| (idx % 2 == 1, piece.to_owned())).collect();
-    if pieces.len() % 2 == 0 {
+    if pieces.len().is_multiple_of(2) {
         let (_, unclosed) = pieces.pop().expect("a text has at least one piece");
         let (_, prose) = pieces.last_mut().expect("an even number of pieces is at least two");
-        *prose += &format!("`{unclosed}");
+        prose.push('`');
+        prose.push_str(&unclosed);
     }
     pieces
 }

@@ -105,18 +105,18 @@ fn choices(view: &View<'_>) -> (Vec<Choice>, Vec<Choice>) {
 /// differ by less than [`NEARLY_ALIKE`] the earlier one leads.
 fn lead_with_largest(view: &View<'_>, x: &mut [Choice], y: &mut [Choice]) {
     let pairs = (0..x.len()).flat_map(|across| (0..y.len()).map(move |up| (across, up)));
-    let mut best: Option<((bool, f64, f64), (usize, usize))> = None;
+    let (mut best, mut leading) = (None, None);
     for (across, up) in pairs {
         let sizes = [x[across], y[up]].map(|choice| largest_proven(view, choice));
         let (smaller, both) = (sizes[0].min(sizes[1]), sizes[0] + sizes[1]);
         let are_apart = smaller > 0.0 && x[across].workload != y[up].workload;
         let steps = |size: f64| (size / NEARLY_ALIKE).round();
         let score = (are_apart, steps(smaller), steps(both));
-        if both > 0.0 && best.is_none_or(|(other, _)| score > other) {
-            best = Some((score, (across, up)));
+        if both > 0.0 && best.is_none_or(|other| score > other) {
+            (best, leading) = (Some(score), Some((across, up)));
         }
     }
-    if let Some((_, (across, up))) = best {
+    if let Some((across, up)) = leading {
         x[..=across].rotate_right(1);
         y[..=up].rotate_right(1);
     }

@@ -98,7 +98,9 @@ impl Nic {
         let (mut kept, mut beyond) = self.factors(MOST_SETTINGS, |_| true);
         let rest = kept.split_off(kept.len().min(size.factors));
         beyond.splice(0..0, rest);
-        kept.iter_mut().for_each(|factor| factor.levels.truncate(size.levels));
+        for factor in &mut kept {
+            factor.levels.truncate(size.levels);
+        }
         let settings: usize = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {

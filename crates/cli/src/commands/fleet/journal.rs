@@ -166,9 +166,9 @@ impl Undo {
             return Err(CliError::usage(problem));
         }
         if self.dry_run {
-            planned
-                .iter()
-                .for_each(|(at, entry)| done.say(*at, "would-undo", format!("entry {entry}")));
+            for (at, entry) in &planned {
+                done.say(*at, "would-undo", format!("entry {entry}"));
+            }
         } else {
             let verb = |at: &usize| {
                 HostVerb::Undo(HostUndo {

@@ -14,7 +14,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results};
 use latput_units::Rng;
 
-use super::super::{Progress, Run, TrialDone, header};
+use super::super::{LostTrials, Progress, Quiet, Run, TrialDone, header};
 use super::*;
 use crate::host_spec::HostSpec;
 use crate::interval::Interval;
@@ -147,6 +147,7 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
         testbed: &testbed,
         part: RunPart::Whole,
         interval: None,
+        quiet: Quiet::Anyhow,
         stop: &stop,
     };
     let rng = Rng::from_seed(1);
@@ -166,8 +167,7 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
         begun: Instant::now(),
         is_simulated: false,
         slice: None,
-        lost: None,
-        aborted_in_a_row: 0,
+        lost: LostTrials::default(),
     };
     session.slices(&mut made).unwrap();
     let results = std::mem::replace(&mut session.results, header(&run, &made, Vec::new()));
