@@ -278,10 +278,10 @@ impl KernelRead for FakeKernel {
 
 impl KernelWrite for FakeKernel {
     fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
-        match self.faults_of(knob).any(|fault| fault == Fault::RefusePresent) {
-            true => Err(error(interface, knob, "rewrite", KernelErrorKind::Refused)),
-            false => Ok(()),
+        if self.faults_of(knob).any(|fault| fault == Fault::RefusePresent) {
+            return Err(error(interface, knob, "rewrite", KernelErrorKind::Refused));
         }
+        Ok(())
     }
 
     fn write(
