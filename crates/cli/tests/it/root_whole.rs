@@ -170,15 +170,15 @@ fn qdisc_with_unknown_parts_is_left() {
             &["qdisc=pfifo limit=9"],
         ),
     ] {
-        pair.tc("qdisc del dev v0 root");
-        if !steps.iter().all(|step| pair.tc(step)) {
+        tc("qdisc del dev v0 root");
+        if !steps.iter().all(|step| tc(step)) {
             tell(&format!("this kernel takes no `tc {}`", steps[steps.len() - 1]));
             continue;
         }
-        let before = pair.shape();
+        let before = shape();
         for knob in knobs {
             pair.run(&["set", "v0", knob]).expect(1, &["could not put back"]);
-            assert_eq!(pair.shape(), before, "{steps:?} {knob}");
+            assert_eq!(shape(), before, "{steps:?} {knob}");
         }
     }
 }
@@ -189,18 +189,16 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
         return;
     }
     let pair = Pair::new();
-    assert!(pair.tc("qdisc replace dev v0 root handle 1: mq"));
-    assert!(
-        pair.tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k")
-    );
-    let before = pair.shape();
+    assert!(tc("qdisc replace dev v0 root handle 1: mq"));
+    assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
+    let before = shape();
     pair.run(&["set", "v0", "queue-qdisc=pfifo limit=9"]).expect(0, &["undo:"]);
-    assert_ne!(pair.shape(), before);
+    assert_ne!(shape(), before);
     pair.run(&["undo"]).expect(0, &["undid"]);
-    assert_eq!(pair.shape(), before);
+    assert_eq!(shape(), before);
     pair.run(&[&["set", "v0", "queue-qdisc=pfifo limit=9"][..], &WAITS].concat()).expect(0, &[]);
     pair.run(&["restore"]).expect(0, &["put back"]);
-    assert_eq!(pair.shape(), before);
+    assert_eq!(shape(), before);
 }
 
 #[test]
@@ -282,18 +280,16 @@ impl Pair {
         Self { place: crate::Place::new() }
     }
 
-    fn tc(&self, words: &str) -> bool {
-        Command::new("tc").args(words.split(' ')).output().unwrap().status.success()
-    }
-
-    /// The disciplines and classes, without what they have counted.
-    fn shape(&self) -> String {
-        ["qdisc", "class", "filter"]
-            .map(|what| said(&["tc", "-d", what, "show", "dev", "v0"]))
-            .concat()
-    }
-
     fn run(&self, args: &[&str]) -> Ran {
         self.place.run(args)
     }
+}
+
+fn tc(words: &str) -> bool {
+    Command::new("tc").args(words.split(' ')).output().unwrap().status.success()
+}
+
+/// The disciplines and classes, without what they have counted.
+fn shape() -> String {
+    ["qdisc", "class", "filter"].map(|what| said(&["tc", "-d", what, "show", "dev", "v0"])).concat()
 }
