@@ -9,7 +9,7 @@ use latput_units::Nanos;
 use serde_json::Value;
 
 use crate::parsed::{Test, Tests, check_rate, workload};
-use crate::program::ReadError;
+use crate::read_error::ReadError;
 
 /// Most connections that a note names.
 const MOST_NAMED: usize = 8;
@@ -19,7 +19,7 @@ pub(crate) fn tests(text: &str) -> Tests {
     let found = JsonDocuments::parse(text);
     let mut tests = Tests { notes: found.notes, ..Tests::default() };
     // `--json-stream` prints the parts of a test one after another.
-    let mut stream = Stream::default();
+    let mut stream = StreamedTest::default();
     let mut versions: Vec<String> = Vec::new();
     for document in found.documents {
         let document = match document {
@@ -53,13 +53,13 @@ pub(crate) fn tests(text: &str) -> Tests {
 
 /// The test of which `--json-stream` has printed a part.
 #[derive(Debug, Default)]
-struct Stream {
+struct StreamedTest {
     start: Option<Value>,
     /// An `error` event came, which an `end` event follows.
     has_failed: bool,
 }
 
-impl Stream {
+impl StreamedTest {
     fn event(&mut self, document: &Value, tests: &mut Tests) {
         let data = &document["data"];
         match document["event"].as_str() {

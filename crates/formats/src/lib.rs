@@ -14,7 +14,9 @@ pub mod statsd;
 
 mod netperf;
 mod parsed;
+mod read_error;
 mod rules;
 
 pub use import::{ImportError, ImportFormat, Imported, LARGEST, import};
+pub use read_error::ReadError;
 pub use rules::few_observations;

@@ -7,7 +7,7 @@ use latput_trial::{Metric, Observation};
 
 use self::records::Record;
 use crate::parsed::{Problem, Test, Tests, workload};
-use crate::program::ReadError;
+use crate::read_error::ReadError;
 
 /// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
 pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {

@@ -6,7 +6,7 @@ use std::fmt;
 use latput_trial::{Metric, Observation, Workload, workload};
 use latput_units::IntoMap;
 
-use crate::program::ReadError;
+use crate::read_error::ReadError;
 use crate::rules::{self, Claims};
 
 /// The tests of a file, in its order: each is read, or has a problem of its own.

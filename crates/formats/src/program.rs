@@ -18,7 +18,7 @@ mod shared;
 mod sockperf;
 mod wrk;
 
-pub use found::ReadError;
+use crate::read_error::ReadError;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of

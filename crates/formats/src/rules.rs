@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use latput_trial::check::FEW_OBSERVATIONS;
 use latput_trial::{Check, Metric};
 
-use crate::program::ReadError;
+use crate::read_error::ReadError;
 
 /// Figures that grow in this order.
 const ASCENDING: &[&[Metric]] = &[

@@ -3,7 +3,7 @@
 
 use latput_knobs::{
     Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, KernelErrorKind, Knob, Place, Refusal,
-    Restored, Session, Setting, StoreError, apply, commit, parse_assignment, restore,
+    Restored, Session, Setting, apply, commit, parse_assignment, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 

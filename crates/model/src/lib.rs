@@ -5,6 +5,7 @@
 
 mod cell;
 pub mod compare;
+mod confirmation;
 pub mod explain;
 pub mod fit;
 mod fitness;

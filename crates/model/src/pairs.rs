@@ -10,9 +10,9 @@ use latput_trial::{Results, Row};
 
 pub use self::plan::confirming_plan;
 use crate::compare::{OriginDifference, differences_of_hosts};
+use crate::confirmation::confirmation;
 use crate::goal::{Goal, Optimize};
 use crate::recommend::{eliminated, objective_center};
-use crate::summary::confirmation;
 
 /// What several pairs say of the settings that all of them tried.
 #[derive(Clone, Debug, PartialEq)]

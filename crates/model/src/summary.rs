@@ -9,6 +9,7 @@ use latput_units::{IntoMap, IntoSet};
 
 pub use crate::cell::Cell;
 use crate::cell::{headline, own_rates, stopping_rule};
+use crate::confirmation::confirmation;
 use crate::fitness::Fitness;
 use crate::goal::Goal;
 use crate::recommend::{Headline, recommend};
@@ -124,21 +125,6 @@ impl Summary {
             fitness,
         }
     }
-}
-
-/// The confirming runs of a search: the settings that were run afresh, today's first, with only
-/// their fresh runs, and the index of each in the results.
-pub(crate) fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
-    let from = results.confirmed_from?;
-    let fresh = || results.rows.iter().filter(|row| row.block >= from);
-    let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();
-    indices.insert(0);
-    let indices: Vec<usize> = indices.into_iter().collect();
-    let settings = indices.iter().map(|idx| results.settings.get(*idx).cloned());
-    let settings = settings.collect::<Option<Vec<_>>>().filter(|settings| settings.len() > 1)?;
-    let place = |setting| indices.binary_search(&setting).ok();
-    let rows = fresh().filter_map(|row| Some(Row { setting: place(row.setting)?, ..row.clone() }));
-    Some((Results { settings, rows: rows.collect(), ..results.clone() }, indices))
 }
 
 /// The indices of the workloads that need more runs: some setting has no interval or a wider one

@@ -7,8 +7,9 @@ use latput_trial::{Metric, Results};
 
 use crate::format;
 use crate::lines::hanging;
+use crate::screen::Screen;
 use crate::single::only_cell;
-use crate::table::{Screen, terminal};
+use crate::table::terminal;
 use crate::view::{View, estimate, rate_metric};
 
 /// Width of the names before the lines.

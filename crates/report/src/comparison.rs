@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::compared::{method, row};
 use crate::document::{Estimate, estimate};
-use crate::export::escaped;
 use crate::lines::wrapped;
 use crate::plain::plain;
+use crate::printable::markdown_escaped as escaped;
 use crate::printable::printable;
-use crate::table::Screen;
+use crate::screen::Screen;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;

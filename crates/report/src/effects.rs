@@ -13,7 +13,7 @@ use crate::format;
 use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::Screen;
+use crate::screen::Screen;
 
 /// The title of the section.
 pub(crate) const TITLE: &str = "Does it matter?";

@@ -11,7 +11,6 @@ pub use csv::csv;
 pub(crate) use csv::line as csv_line;
 pub use junit::junit;
 pub use ktap::ktap;
-pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 
 use std::io::Write;

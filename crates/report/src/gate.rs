@@ -14,7 +14,7 @@ pub enum Gate {
 
 /// What a gate says of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum JudgedFigure {
     /// It passes.
     Passed,
     /// It fails: the kind of failure, and what is added to the figure's sentence.
@@ -25,19 +25,19 @@ pub enum Judged {
 
 impl Gate {
     /// Judges a figure.
-    pub fn judge(self, figure: &FigureComparison) -> Judged {
+    pub fn judge(self, figure: &FigureComparison) -> JudgedFigure {
         match (self, figure.verdict, figure.largest_loss) {
-            (_, Verdict::NotJudged, _) | (Self::Unproven(_), _, None) => Judged::Skipped,
-            (Self::Worse, Verdict::Worse, _) => Judged::Failed("worse", String::new()),
+            (_, Verdict::NotJudged, _) | (Self::Unproven(_), _, None) => JudgedFigure::Skipped,
+            (Self::Worse, Verdict::Worse, _) => JudgedFigure::Failed("worse", String::new()),
             (Self::Unproven(margin), _, Some(loss)) if loss >= margin => {
                 let loss = if loss > 10.0 {
                     "any size".to_owned()
                 } else {
                     format!("{} %", number(100.0 * loss))
                 };
-                Judged::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
+                JudgedFigure::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
             }
-            _ => Judged::Passed,
+            _ => JudgedFigure::Passed,
         }
     }
 }
@@ -68,21 +68,21 @@ mod tests {
     fn unproven_fails_what_no_interval_rules_out() {
         let gate = Gate::Unproven(0.02);
         let same = Verdict::NoDifferenceShown;
-        assert_eq!(gate.judge(&figure(same, Some(0.019))), Judged::Passed);
+        assert_eq!(gate.judge(&figure(same, Some(0.019))), JudgedFigure::Passed);
         let said = "; a loss of 3.10 % is not ruled out".to_owned();
-        assert_eq!(gate.judge(&figure(same, Some(0.031))), Judged::Failed("unproven", said));
+        assert_eq!(gate.judge(&figure(same, Some(0.031))), JudgedFigure::Failed("unproven", said));
         let endless = gate.judge(&figure(same, Some(f64::MAX)));
-        assert!(matches!(endless, Judged::Failed(_, text) if text.contains("any size")));
-        assert_eq!(gate.judge(&figure(Verdict::NotJudged, None)), Judged::Skipped);
-        // A proven loss below the margin is none.
-        assert_eq!(gate.judge(&figure(Verdict::Worse, Some(0.015))), Judged::Passed);
+        assert!(matches!(endless, JudgedFigure::Failed(_, text) if text.contains("any size")));
+        assert_eq!(gate.judge(&figure(Verdict::NotJudged, None)), JudgedFigure::Skipped);
+        // A proven loss below the margin passes.
+        assert_eq!(gate.judge(&figure(Verdict::Worse, Some(0.015))), JudgedFigure::Passed);
     }
 
     #[test]
     fn worse_fails_only_what_is_proven_worse() {
         let judge = |verdict| Gate::Worse.judge(&figure(verdict, Some(9.0)));
-        assert_eq!(judge(Verdict::Worse), Judged::Failed("worse", String::new()));
-        assert_eq!(judge(Verdict::NoDifferenceShown), Judged::Passed);
-        assert_eq!(judge(Verdict::NotJudged), Judged::Skipped);
+        assert_eq!(judge(Verdict::Worse), JudgedFigure::Failed("worse", String::new()));
+        assert_eq!(judge(Verdict::NoDifferenceShown), JudgedFigure::Passed);
+        assert_eq!(judge(Verdict::NotJudged), JudgedFigure::Skipped);
     }
 }

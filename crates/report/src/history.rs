@@ -17,7 +17,7 @@ use crate::format;
 use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::Screen;
+use crate::screen::Screen;
 
 /// The version of the document's schema.
 const SCHEMA: u32 = 1;

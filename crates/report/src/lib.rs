@@ -16,7 +16,8 @@ pub mod lines;
 pub mod plain;
 pub mod prediction;
 pub mod printable;
-pub mod share;
+pub mod screen;
+mod share;
 pub mod table;
 
 mod chart;
@@ -31,12 +32,13 @@ pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{comparison_csv, csv, json, junit, ktap, markdown};
-pub use gate::{Gate, Judged};
+pub use gate::{Gate, JudgedFigure};
 pub use html::{
     LARGEST_REPORT, ReportError, comparison_html, html, html_with_trials, picture, read_report,
 };
 pub use next::shell_word;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};
+pub use screen::Screen;
 pub use share::{is_shared_fact, shared};
-pub use table::{Screen, terminal};
+pub use table::terminal;

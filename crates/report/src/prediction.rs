@@ -12,7 +12,7 @@ use crate::format;
 use crate::lines::wrapped;
 use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::Screen;
+use crate::screen::Screen;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;

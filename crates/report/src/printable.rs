@@ -69,6 +69,24 @@ fn is_unprintable(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Text escaped for Markdown, inside and outside of a table.
+pub(crate) fn markdown_escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in printable(text).chars() {
+        match c {
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '&' => escaped += "&amp;",
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

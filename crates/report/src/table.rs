@@ -15,17 +15,9 @@ use crate::lines::{cut, hanging, width, wrapped};
 use crate::next;
 use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
+use crate::screen::Screen;
 use crate::single;
 use crate::view::{View, capitalised, cpu_sources, estimate, is_too_wide};
-
-/// The output device of the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Screen {
-    /// Columns of a line.
-    pub columns: usize,
-    /// Whether it shows styles; otherwise bold text and rules are left out.
-    pub is_styled: bool,
-}
 
 /// One column of figures.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -170,7 +170,7 @@ mod tests {
         let runs = PlannedRuns::of_grid(&plan(""), Design::Slices, 2, false);
         // 5 and 10 s in slices of 225 ms, of two settings and two workloads.
         assert_eq!(runs.trials, (23 * 4, 45 * 4));
-        let seconds = [runs.time.0, runs.time.1].map(|time| time.as_secs_f64());
+        let seconds = [runs.time.0, runs.time.1].map(Nanos::as_secs_f64);
         assert!(seconds[0] > 23.0 && seconds[0] < 40.0 && seconds[1] > 45.0, "{seconds:?}");
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{PING, unix_ms};
 use crate::parsed::{Problem, Test, Tests, workload};
-use crate::program::ReadError;
+use crate::read_error::ReadError;
 
 /// Most share by which the mean that flent states may differ from that of the values: the program that measured also
 /// counts what moved before the first value and behind the last.
@@ -50,15 +50,15 @@ fn test(document: &Value) -> Result<Test, ReadError> {
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
     let series: BTreeMap<&str, Vec<SeriesPoint>> =
         raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
-    let flows = |prefix: &str| -> Vec<Flow<'_>> {
+    let flows = |prefix: &str| -> Vec<FlowSeries<'_>> {
         let is_flow = |name: &str| {
             name.starts_with(prefix)
                 && !["sum", "avg", "fairness"].iter().any(|end| name.ends_with(end))
         };
         let named = series.iter().filter(|(name, _)| is_flow(name));
-        named.map(|(name, points)| Flow { name, points }).collect()
+        named.map(|(name, points)| FlowSeries { name, points }).collect()
     };
-    let moved = |flows: &[Flow<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
+    let moved = |flows: &[FlowSeries<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
     let [up, down, udp] = ["TCP upload", "TCP download", "UDP upload"]
         .map(|prefix| Some(flows(prefix)).filter(|flows| moved(flows)).unwrap_or_default());
     let ping = series.get(PING).filter(|points| !points.is_empty());
@@ -89,7 +89,8 @@ fn test(document: &Value) -> Result<Test, ReadError> {
             notes.push(format!("flent: `{}` has no values", flow.name));
         }
     }
-    let bps = |flows: &[Flow<'_>]| flows.iter().filter_map(Flow::mean).sum::<f64>() * 1e6;
+    let bps =
+        |flows: &[FlowSeries<'_>]| flows.iter().filter_map(FlowSeries::mean).sum::<f64>() * 1e6;
     if !up.is_empty() && !down.is_empty() {
         observation.reported_metrics.insert(Metric::ThroughputToSutBps, bps(&up));
         observation.reported_metrics.insert(Metric::ThroughputFromSutBps, bps(&down));
@@ -111,12 +112,12 @@ fn test(document: &Value) -> Result<Test, ReadError> {
 
 /// A flow's series.
 #[derive(Clone, Copy, Debug)]
-struct Flow<'a> {
+struct FlowSeries<'a> {
     name: &'a str,
     points: &'a [SeriesPoint],
 }
 
-impl Flow<'_> {
+impl FlowSeries<'_> {
     /// The mean of its values; of intervals with lengths, weighted by those.
     fn mean(&self) -> Option<f64> {
         let lengths: Option<Vec<f64>> = self.points.iter().map(|point| point.seconds).collect();

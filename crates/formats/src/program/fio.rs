@@ -6,7 +6,8 @@ use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 use serde_json::{Map, Value};
 
-use super::found::{Found, ReadError, count, number};
+use super::found::{Found, count, number};
+use crate::read_error::ReadError;
 use crate::rules;
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];

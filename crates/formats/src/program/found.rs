@@ -7,6 +7,7 @@ use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Summary
 use latput_units::Nanos;
 use serde_json::Value;
 
+use crate::read_error::ReadError;
 use crate::rules::Claims;
 
 /// Nanoseconds of a second, a millisecond and a microsecond.
@@ -21,39 +22,6 @@ const PERCENTILES: &[(f64, Metric)] = &[
     (99.0, Metric::LatencyNsP99),
     (99.9, Metric::LatencyNsP999),
 ];
-
-/// A program's output that gives no figures.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// It has another form than the parser reads; the options that it needs may be missing.
-    #[error("{0}")]
-    Form(String),
-    /// The program did nothing that has figures.
-    #[error("{0}")]
-    Failed(String),
-    /// Two of its figures contradict each other.
-    #[error("{0}")]
-    Contradiction(String),
-}
-
-impl ReadError {
-    /// The error of a test in which no transaction was completed.
-    pub(crate) fn nothing_done() -> Self {
-        Self::Failed("no request was answered".to_owned())
-    }
-}
-
-impl From<String> for ReadError {
-    fn from(problem: String) -> Self {
-        Self::Form(problem)
-    }
-}
-
-impl From<&str> for ReadError {
-    fn from(problem: &str) -> Self {
-        Self::Form(problem.to_owned())
-    }
-}
 
 /// The figures so far.
 #[derive(Debug, Default)]

@@ -15,7 +15,8 @@ use latput_trial::Metric;
 use latput_trial::figures::{HistogramLog, ProgramFigures, Source, Text};
 use latput_units::{IntoSet, Nanos};
 
-use super::found::{Found, ReadError};
+use super::found::Found;
+use crate::read_error::ReadError;
 
 /// The first bytes of a compressed distribution and of what is in it; the second digit from the right is a size of words.
 const COMPRESSED: u32 = 0x1c84_9304;

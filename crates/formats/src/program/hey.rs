@@ -3,7 +3,8 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, ReadError, S, after, count, leading, measured};
+use super::found::{Found, S, after, count, leading, measured};
+use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();

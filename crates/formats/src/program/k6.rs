@@ -5,16 +5,18 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use serde_json::Value;
 
-use super::found::{Found, MS, ReadError, count};
+use super::found::{Found, MS, count};
+use crate::read_error::ReadError;
+use crate::read_error::ReadError;
 
 /// One of the forms of the summary.
-struct Summary<'a> {
+struct SummaryForm<'a> {
     metrics: &'a Value,
     /// The length of the test in seconds, where the document says it.
     seconds: Option<f64>,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> SummaryForm<'a> {
     fn new(document: &'a Value) -> Self {
         if document["results"]["metrics"].is_array() {
             let seconds = document["config"]["duration"].as_f64();
@@ -38,7 +40,7 @@ impl<'a> Summary<'a> {
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let document = text.json()?;
-    let summary = Summary::new(&document);
+    let summary = SummaryForm::new(&document);
     let duration = |name: &str| summary.figure("http_req_duration", name).map(|ms| ms * MS);
     let mut found = Found::default();
     let requests = summary.figure("http_reqs", "count");

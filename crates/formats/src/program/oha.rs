@@ -4,7 +4,8 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use serde_json::Value;
 
-use super::found::{Found, ReadError, S, number};
+use super::found::{Found, S, number};
+use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let document = text.json()?;

@@ -3,7 +3,8 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, ReadError, US, count};
+use super::found::{Found, US, count};
+use crate::read_error::ReadError;
 
 /// OSU's megabyte is a million bytes.
 const MEGABYTE_BITS: f64 = 8e6;

@@ -5,7 +5,9 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{Found, MS, ReadError, S, count, leading, measured};
+use super::found::{Found, MS, S, count, leading, measured};
+use crate::read_error::ReadError;
+use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();

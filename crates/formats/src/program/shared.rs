@@ -3,8 +3,9 @@
 use latput_trial::Metric;
 use latput_trial::figures::{Parser, ProgramFigures, Text};
 
-use super::found::{Found, ReadError};
+use super::found::Found;
 use crate::parsed::{Problem, Test, Tests};
+use crate::read_error::ReadError;
 
 pub(super) fn iperf3(text: &Text) -> Result<ProgramFigures, ReadError> {
     of_test(Parser::Iperf3, Ok(crate::iperf3::tests(text.as_str())))

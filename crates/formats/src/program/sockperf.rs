@@ -4,7 +4,8 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, ReadError, US, after, count, leading, measured};
+use super::found::{Found, US, after, count, leading, measured};
+use crate::read_error::ReadError;
 
 /// sockperf's megabyte.
 const MEGABYTE: f64 = 1024.0 * 1024.0;

@@ -71,12 +71,9 @@ pub(super) const fn load_map_value(target: u8, map: RawFd, offset: i32) -> [u64;
 
 /// Puts a number into a register.
 pub(super) const fn load_constant(target: u8, value: u64) -> [u64; 2] {
-    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
-    let (lower, upper) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
-    [
-        instruction(LOAD_WIDE, target, 0, 0, lower.cast_signed()),
-        instruction(0, 0, 0, 0, upper.cast_signed()),
-    ]
+    // The first slot has the lower half above its code, and the second the upper half.
+    let lower = value << 32;
+    [instruction(LOAD_WIDE, target, 0, 0, 0) | lower, value & !0xffff_ffff]
 }
 
 /// Calls the kernel's function with this type number, one of those that programs may call.

@@ -11,10 +11,10 @@ use latput_trial::Results;
 
 use super::condition::Kept;
 use super::{Judge, Verdict};
+use crate::confirmation::confirmation;
 use crate::goal::Goal;
 use crate::recommend::Headline;
 use crate::runs::Runs;
-use crate::summary::confirmation;
 
 /// Blocks before the first look: with fewer, the t distribution proves only changes by a factor.
 const FIRST: u32 = 4;

@@ -8,7 +8,7 @@ use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
 use crate::comparison::sentence;
-use crate::gate::{Gate, Judged};
+use crate::gate::{Gate, JudgedFigure};
 use crate::printable::printable;
 
 /// The comparisons as one XML document. `base` has the workloads' units.
@@ -33,9 +33,9 @@ fn counts<'a>(figures: impl Iterator<Item = &'a FigureComparison>, gate: Gate) -
     for figure in figures {
         tests += 1;
         match gate.judge(figure) {
-            Judged::Failed(..) => failures += 1,
-            Judged::Skipped => skipped += 1,
-            Judged::Passed => {}
+            JudgedFigure::Failed(..) => failures += 1,
+            JudgedFigure::Skipped => skipped += 1,
+            JudgedFigure::Passed => {}
         }
     }
     format!(" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"")
@@ -50,17 +50,17 @@ fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results, gate
     );
     let sentence = sentence(figure, base);
     match gate.judge(figure) {
-        Judged::Failed(kind, why) => {
+        JudgedFigure::Failed(kind, why) => {
             let sentence = escaped(&(sentence + &why));
             format!(
                 "{head}>\n      <failure type=\"{kind}\" message=\"{sentence}\"/>\n    </testcase>\n"
             )
         }
-        Judged::Skipped => {
+        JudgedFigure::Skipped => {
             let sentence = escaped(&sentence);
             format!("{head}>\n      <skipped message=\"{sentence}\"/>\n    </testcase>\n")
         }
-        Judged::Passed => {
+        JudgedFigure::Passed => {
             let sentence = escaped(&sentence);
             format!("{head}>\n      <system-out>{sentence}</system-out>\n    </testcase>\n")
         }

@@ -9,7 +9,7 @@ use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
 use crate::comparison::{by_workload, place, sentence};
-use crate::gate::{Gate, Judged};
+use crate::gate::{Gate, JudgedFigure};
 use crate::printable::printable;
 
 const VERSION: &str = "KTAP version 1";
@@ -31,10 +31,10 @@ pub fn ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
         for (number, figure) in (1..).zip(figures) {
             text += &subtest(number, figure, base, gate);
         }
-        let judged: Vec<Judged> = figures.iter().map(|figure| gate.judge(figure)).collect();
-        let has_failed = judged.iter().any(|it| matches!(it, Judged::Failed(..)));
+        let judged: Vec<JudgedFigure> = figures.iter().map(|figure| gate.judge(figure)).collect();
+        let has_failed = judged.iter().any(|it| matches!(it, JudgedFigure::Failed(..)));
         let result = if has_failed { "not ok" } else { "ok" };
-        let all_skipped = judged.iter().all(|it| *it == Judged::Skipped);
+        let all_skipped = judged.iter().all(|it| *it == JudgedFigure::Skipped);
         let skip = if all_skipped { " # SKIP too few trials" } else { "" };
         let _ = writeln!(text, "{result} {number} {}{skip}", described(name));
     }
@@ -45,12 +45,12 @@ fn subtest(number: usize, figure: &FigureComparison, base: &Results, gate: Gate)
     let name = figure.metric.name();
     let mut sentence = sentence(figure, base);
     let (result, directive) = match gate.judge(figure) {
-        Judged::Failed(_, why) => {
+        JudgedFigure::Failed(_, why) => {
             sentence += &why;
             ("not ok", "")
         }
-        Judged::Skipped => ("ok", " # SKIP too few trials"),
-        Judged::Passed => ("ok", ""),
+        JudgedFigure::Skipped => ("ok", " # SKIP too few trials"),
+        JudgedFigure::Passed => ("ok", ""),
     };
     format!("  # {name}: {sentence}\n  {result} {number} {name}{directive}\n")
 }

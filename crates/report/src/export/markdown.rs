@@ -8,7 +8,7 @@ use latput_trial::Results;
 use crate::effects::{TITLE, effects, sentence as sentence_of};
 use crate::format;
 use crate::next;
-use crate::printable::printable;
+use crate::printable::markdown_escaped as escaped;
 use crate::table::sentence;
 use crate::view::{View, estimate, is_too_wide};
 
@@ -97,22 +97,4 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
     }
     text.push('\n');
     text
-}
-
-/// Text escaped for Markdown, inside and outside of a table.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in printable(text).chars() {
-        match c {
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '&' => escaped += "&amp;",
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' => {
-                escaped.push('\\');
-                escaped.push(c);
-            }
-            _ => escaped.push(c),
-        }
-    }
-    escaped
 }

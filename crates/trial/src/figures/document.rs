@@ -79,7 +79,7 @@ impl JsonDocuments {
         }
     }
 
-    /// Reads the array at a place. Text such as `[5000] refused` is none.
+    /// Reads the array at a place. Text such as `[5000] refused` is passed over.
     fn array(&mut self, text: &str, at: usize, line: &str) -> (usize, bool) {
         let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Unique>();
         if let Some(Ok(Unique(value))) = values.next() {
