@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::found::{Found, MS, count};
 use crate::read_error::ReadError;
-use crate::read_error::ReadError;
 
 /// One of the forms of the summary.
 struct SummaryForm<'a> {

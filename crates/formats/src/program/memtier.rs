@@ -5,7 +5,6 @@ use latput_trial::figures::{ProgramFigures, Text};
 
 use super::found::{Found, MS};
 use crate::read_error::ReadError;
-use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();

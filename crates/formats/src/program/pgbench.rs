@@ -6,7 +6,6 @@ use latput_trial::metric::{PreferredDirection, Unit};
 
 use super::found::{Found, MS, after, count, leading, measured};
 use crate::read_error::ReadError;
-use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();

@@ -7,7 +7,6 @@ use latput_units::Nanos;
 
 use super::found::{Found, MS, S, count, leading, measured};
 use crate::read_error::ReadError;
-use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();

@@ -7,7 +7,6 @@ use latput_units::Nanos;
 
 use super::found::{Found, MS, S, after, count, leading, time_ns};
 use crate::read_error::ReadError;
-use crate::read_error::ReadError;
 
 /// The head of wrk2's percentile spectrum, by its first words.
 const SPECTRUM: [&str; 3] = ["Value", "Percentile", "TotalCount"];

@@ -8,7 +8,7 @@ use latput_trial::Results;
 use crate::effects::{TITLE, effects, sentence as sentence_of};
 use crate::format;
 use crate::next;
-use crate::printable::markdown_escaped as escaped;
+use crate::printable::{markdown_escaped as escaped, printable};
 use crate::table::sentence;
 use crate::view::{View, estimate, is_too_wide};
 

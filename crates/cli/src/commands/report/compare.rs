@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
-use latput_report::{Gate, Judged, comparison, comparison_csv, comparison_html, junit, ktap};
+use latput_report::{Gate, JudgedFigure, comparison, comparison_csv, comparison_html, junit, ktap};
 use latput_trial::Results;
 use latput_units::text;
 
@@ -174,9 +174,9 @@ fn text_of(
 /// not ruled out.
 fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
     let figures = || found.iter().flat_map(|comparison| &comparison.figures);
-    let judged: Vec<Judged> = figures().map(|figure| rule.judge(figure)).collect();
-    let failed = judged.iter().filter(|it| matches!(it, Judged::Failed(..))).count();
-    let skipped = judged.iter().filter(|it| **it == Judged::Skipped).count();
+    let judged: Vec<JudgedFigure> = figures().map(|figure| rule.judge(figure)).collect();
+    let failed = judged.iter().filter(|it| matches!(it, JudgedFigure::Failed(..))).count();
+    let skipped = judged.iter().filter(|it| **it == JudgedFigure::Skipped).count();
     let all = judged.len();
     if skipped == all {
         let message = "no figure could be judged, so the gate has not passed: each side needs two trials or more of a \
