@@ -33,7 +33,20 @@ struct Meta {
 struct ListedGroup {
     #[serde(default)]
     hosts: Vec<String>,
+    #[serde(default)]
+    children: Vec<String>,
 }
+
+/// Variables of Ansible's that change the way to a host and that latput does not follow, each with those of its values
+/// that change nothing.
+const NOT_FOLLOWED: &[(&str, &[&str])] = &[
+    ("ansible_become", &["false", "no", "False"]),
+    ("ansible_ssh_common_args", &[""]),
+    ("ansible_ssh_extra_args", &[""]),
+    ("ansible_ssh_private_key_file", &[""]),
+    ("ansible_ssh_pass", &[""]),
+    ("ansible_password", &[""]),
+];
 
 /// Reads the listing. A host's group is the first, in the order of names, that lists it itself.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
@@ -50,14 +63,43 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
             }
         }
     }
+    let all_groups = groups_of_hosts(&groups);
     let nothing = BTreeMap::new();
     let hosts = names.into_iter().map(|name| {
         let variables = Variables(meta.hostvars.get(name).unwrap_or(&nothing));
         let group = group_of.get(name).copied().unwrap_or(UNGROUPED);
+        let groups = all_groups.get(name).cloned().unwrap_or_default();
         listed(name, group, &variables)
+            .map(|host| ListedHost { groups, ..host })
             .map_err(|why| InventoryError::new(format!("host `{}`: {why}", name.escape_debug())))
     });
     counted(hosts.collect::<Result<_, _>>()?)
+}
+
+/// The groups of each host: those that list it, and those above them.
+fn groups_of_hosts(groups: &BTreeMap<String, ListedGroup>) -> BTreeMap<&str, Vec<String>> {
+    let mut parents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, group) in groups {
+        for child in &group.children {
+            parents.entry(child).or_default().push(name);
+        }
+    }
+    let mut of_hosts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, group) in groups {
+        // A listing may be wrong, and have a group below itself.
+        let mut above: BTreeSet<&str> = BTreeSet::new();
+        let mut open = vec![name.as_str()];
+        while let Some(group) = open.pop() {
+            if above.insert(group) {
+                open.extend(parents.get(group).into_iter().flatten());
+            }
+        }
+        for host in &group.hosts {
+            let known = of_hosts.entry(host).or_default();
+            known.extend(above.iter().map(|group| (*group).to_owned()));
+        }
+    }
+    of_hosts
 }
 
 struct Variables<'a>(&'a BTreeMap<String, Json>);
@@ -107,31 +149,72 @@ fn listed(name: &str, group: &str, variables: &Variables<'_>) -> Result<ListedHo
         check_name(part).map_err(|error| error.problem)?;
     }
     let interface = variables.text("latput_interface")?;
+    let (word, left_out) = match word(name, interface.as_deref(), variables)? {
+        Ok(word) => (word, None),
+        Err(why) => (String::new(), Some(why)),
+    };
+    let has_target = variables.text("latput_target")?.is_some();
+    let is_given = |(name, unset): &&(&str, &[&str])| {
+        variables.text(name).is_ok_and(|it| it.is_some_and(|it| !unset.contains(&it.as_str())))
+    };
+    let not_followed = NOT_FOLLOWED.iter().filter(|_| !has_target).filter(is_given);
     Ok(ListedHost {
         name: Some(name.to_owned()),
-        word: word(name, interface.as_deref(), variables)?,
+        word,
         group: group.to_owned(),
         interface,
         driver: variables.text("latput_driver")?,
         setting: variables.setting()?,
+        left_out,
+        not_followed: not_followed.map(|(name, _)| *name).collect(),
+        ..ListedHost::default()
     })
 }
 
-/// How to get there: `latput_target`, else by the variables of Ansible's connection.
-fn word(name: &str, interface: Option<&str>, variables: &Variables<'_>) -> Result<String, String> {
+/// The variable that `ansible-inventory` leaves as a template, among these.
+fn template<'n>(variables: &Variables<'_>, names: &[&'n str]) -> Option<&'n str> {
+    let is_template =
+        |name: &&&str| variables.text(name).is_ok_and(|it| it.is_some_and(|it| it.contains("{{")));
+    names.iter().find(is_template).copied()
+}
+
+/// How to get there: `latput_target`, else by the variables of Ansible's connection. The inner error says why this host is
+/// left out, and the outer one that its variables are no values.
+fn word(
+    name: &str,
+    interface: Option<&str>,
+    variables: &Variables<'_>,
+) -> Result<Result<String, String>, String> {
     if let Some(target) = variables.text("latput_target")? {
-        return Ok(target);
+        return Ok(Ok(target));
+    }
+    let names = [
+        "ansible_connection",
+        "ansible_host",
+        "ansible_ssh_host",
+        "ansible_user",
+        "ansible_ssh_user",
+        "ansible_port",
+        "ansible_ssh_port",
+    ];
+    if let Some(variable) = template(variables, &names) {
+        return Ok(Err(format!(
+            "its `{variable}` is a template, which `ansible-inventory` leaves as it is: give it a plain value, or \
+             say how to get there by latput_target"
+        )));
     }
     let connection = variables.text("ansible_connection")?;
     match connection.as_deref().map(|it| it.rsplit('.').next().unwrap_or(it)) {
         Some("local") => {
-            return interface.map(str::to_owned).ok_or_else(|| {
+            return Ok(interface.map(str::to_owned).ok_or_else(|| {
                 "it is this host: name its interface by latput_interface".to_owned()
-            });
+            }));
         }
         None | Some("ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
         Some(other) => {
-            return Err(format!("the connection `{other}` is not ssh: say how by latput_target"));
+            return Ok(Err(format!(
+                "its connection `{other}` is not ssh: say how to get there by latput_target"
+            )));
         }
     }
     let host = variables.first(&["ansible_host", "ansible_ssh_host"])?;
@@ -140,7 +223,7 @@ fn word(name: &str, interface: Option<&str>, variables: &Variables<'_>) -> Resul
     let user = user.map_or_else(String::new, |user| format!("{user}@"));
     let port = variables.first(&["ansible_port", "ansible_ssh_port"])?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    Ok(format!("ssh://{user}{host}{}", port.map_or(String::new(), |port| format!(":{port}"))))
+    Ok(Ok(format!("ssh://{user}{host}{}", port.map_or(String::new(), |port| format!(":{port}")))))
 }
 
 #[cfg(test)]
@@ -181,10 +264,47 @@ mod tests {
     }
 
     #[test]
+    fn hosts_out_of_reach_are_left_out() {
+        for (from, to, name, problem) in [
+            ("\"latput_target\"", "\"other\"", "pod", "its connection `docker` is not ssh"),
+            ("\"latput_interface\": \"lo\"", "\"x\": 1", "own", "it is this host"),
+            ("192.0.2.1", "{{ name }}.example", "web1", "its `ansible_host` is a template"),
+        ] {
+            let hosts = parse(&LISTING.replace(from, to)).unwrap();
+            let out: Vec<&ListedHost> = hosts.iter().filter(|it| it.left_out.is_some()).collect();
+            let [only] = out[..] else { panic!("{out:?}") };
+            assert_eq!(only.name.as_deref(), Some(name));
+            assert!(only.left_out.as_ref().unwrap().contains(problem), "{only:?}");
+        }
+    }
+
+    #[test]
+    fn groups_hold_the_hosts_of_their_children() {
+        let hosts = parse(LISTING).unwrap();
+        let of = |group: &str| {
+            let groups = [group.to_owned()];
+            let hosts = hosts.iter().filter(|host| host.is_in(&groups));
+            hosts.map(|host| host.name.clone().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("prod"), ["web1", "web2"]);
+        assert_eq!(of("all"), ["own", "plain", "web1", "web2"]);
+        let circle =
+            LISTING.replace("\"children\": [\"web\"]", "\"children\": [\"web\", \"prod\"]");
+        assert!(parse(&circle).is_ok());
+    }
+
+    #[test]
+    fn unfollowed_variables_are_named() {
+        let text =
+            LISTING.replace("\"ansible_port\"", "\"ansible_become\": true, \"ansible_port\"");
+        let hosts = parse(&text).unwrap();
+        assert_eq!(hosts[4].not_followed, ["ansible_become"]);
+        assert!(hosts[3].not_followed.is_empty());
+    }
+
+    #[test]
     fn a_listing_that_cannot_be_meant_is_refused_with_the_host() {
         for (from, to, problem) in [
-            ("\"latput_target\"", "\"other\"", "host `pod`: the connection `docker` is not ssh"),
-            ("\"latput_interface\": \"lo\"", "\"x\": 1", "host `own`: it is this host"),
             ("rx-usecs", "rx-usec", "host `web1`: latput_settings: no knob"),
             ("2222", "[1]", "host `web2`: ansible_port: `[1]`"),
             ("\"_meta\"", "\"_meta\" 1", "not what `ansible-inventory --list` prints"),

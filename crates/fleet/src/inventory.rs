@@ -43,6 +43,19 @@ pub struct ListedHost {
     pub driver: Option<String>,
     /// The wanted values.
     pub setting: Setting,
+    /// Every group that it is in, those above its own included; only an Ansible inventory has some.
+    pub groups: Vec<String>,
+    /// Why it cannot be reached, where the list says of it what latput cannot follow. It is named and left out.
+    pub left_out: Option<String>,
+    /// Variables that say how to get there, and that latput does not follow.
+    pub not_followed: Vec<&'static str>,
+}
+
+impl ListedHost {
+    /// Whether it is in one of these groups; all are, where none is named.
+    pub fn is_in(&self, groups: &[String]) -> bool {
+        groups.is_empty() || groups.iter().any(|it| *it == self.group || self.groups.contains(it))
+    }
 }
 
 /// Two hosts between which traffic flows, as a list has them: their words are not understood yet.
@@ -153,6 +166,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
                 interface: interface.or_else(|| table.interface.clone()),
                 driver: table.driver.clone(),
                 setting: setting.clone(),
+                ..ListedHost::default()
             });
         }
     }
@@ -366,7 +380,7 @@ mod tests {
         for (pairs, problem) in [
             ("[['ssh://a']]", "has 1 hosts: write two"),
             ("[['ssh://a', 'ssh://b', 'ssh://c']]", "has 3 hosts"),
-            ("['ssh://a']", "invalid type"),
+            ("['ssh://a']", "must be a list of pairs"),
         ] {
             let said = parse_pairs(&format!("schema = 1\n[group.a]\npairs = {pairs}")).unwrap_err();
             assert!(said.problem.contains(problem), "{pairs}: {said}");

@@ -57,6 +57,17 @@ pub struct Target {
     matched: Match,
     /// The lines of a .link file that name it; `None`: as systemd does by default.
     link_policies: Option<Vec<String>>,
+    /// The entry of netplan's files that it belongs to, where that is known.
+    netplan_entry: Option<NetplanEntry>,
+}
+
+/// Where netplan's files have an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetplanEntry {
+    /// The device type: `ethernets`, `bonds`.
+    pub device_type: String,
+    /// The id below it, which need not be the interface's name.
+    pub id: String,
 }
 
 /// How a configuration knows an interface before anybody has named it.
@@ -107,7 +118,7 @@ impl Target {
         let (what, text, allowed) = match &matched {
             Match::Name => {
                 let interface = interface.to_owned();
-                return Ok(Self { interface, matched, link_policies: None });
+                return Ok(Self { interface, matched, link_policies: None, netplan_entry: None });
             }
             Match::Mac(mac) => ("the address", mac, ":"),
             Match::Path(path) => ("the path", path, ":._-"),
@@ -116,7 +127,8 @@ impl Target {
         if !is_plain(text, allowed) {
             return Err(TargetError::new(what, text, "match the interface by its name"));
         }
-        Ok(Self { interface: interface.to_owned(), matched, link_policies: None })
+        let interface = interface.to_owned();
+        Ok(Self { interface, matched, link_policies: None, netplan_entry: None })
     }
 
     /// The same where the .link file that is in force now is known: its text, or `None` where there is none. A file
@@ -124,6 +136,16 @@ impl Target {
     pub fn in_place_of(self, link_file: Option<&str>) -> Self {
         let policies = systemd::policies(link_file.unwrap_or_default());
         Self { link_policies: Some(policies), ..self }
+    }
+
+    /// The same where netplan's files have the interface: netplan refuses an id under two device types. Fails where the id
+    /// needs quotes.
+    pub fn in_netplan_entry(self, entry: NetplanEntry) -> Result<Self, TargetError> {
+        if !is_plain(&entry.id, "._-") {
+            let mend = "give the entry a plain id, or use another format";
+            return Err(TargetError::new("the id in netplan's files", &entry.id, mend));
+        }
+        Ok(Self { netplan_entry: Some(entry), ..self })
     }
 
     /// The interface.

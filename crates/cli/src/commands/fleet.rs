@@ -176,6 +176,8 @@ impl Verify {
 /// What came of a look at every host.
 struct Looked {
     judged: Vec<Judged>,
+    /// Number of hosts of the list that cannot be reached as it says.
+    left_out: usize,
     took: Nanos,
 }
 
@@ -188,13 +190,13 @@ impl Looked {
         let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
         let judged = judge(&hosts, answers);
         let took = Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        Self { judged, took }
+        Self { judged, left_out: fleet.left_out, took }
     }
 
     fn code(&self, has_drifted: bool) -> Code {
         if has_drifted || self.judged.iter().any(|judged| judged.state.is_wrong()) {
             Code::Drifted
-        } else if self.judged.iter().any(|judged| judged.state.is_unknown()) {
+        } else if self.left_out > 0 || self.judged.iter().any(|judged| judged.state.is_unknown()) {
             Code::Partial
         } else {
             Code::Done

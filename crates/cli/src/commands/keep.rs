@@ -3,6 +3,7 @@
 mod choose;
 mod diff;
 mod files;
+mod netplan;
 pub(crate) mod wanted;
 
 use std::io::{BufRead, IsTerminal, Read as _};
@@ -104,6 +105,19 @@ impl Args {
         let Choice { mut format, mut why } = match self.format {
             Some(format) => Choice { format, why: "as --format says".to_owned() },
             None => choose::format(root, &interface)?,
+        };
+        let target = if format == ExportFormat::Netplan {
+            let entry = netplan::entry_of(root, &interface)?.ok_or_else(|| {
+                CliError::usage(format!(
+                    "no file of netplan has {interface}, and the device type is not known: netplan would take the \
+                     interface over, or refuse all its files. Use --format systemd-link or --format udev"
+                ))
+            })?;
+            target
+                .in_netplan_entry(entry.entry)
+                .map_err(|error| CliError::usage(error.to_string()))?
+        } else {
+            target
         };
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);

@@ -168,7 +168,7 @@ fn pairs_that_are_not_reached_are_each_named_and_nothing_is_decided() {
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
     let args = [&["fleet", "confirm", "a.db"], &PAIRS[..]].concat();
     let ran = place.run(&args);
-    ran.expect(6, &["no verdict: 3 of 3 pairs are missing", "run the same command again"]);
+    ran.expect(6, &["no verdict: 3 of 3 pairs are missing", "run the command again"]);
     for pair in PAIRS {
         assert!(ran.out.contains(&format!("{pair}: failed: ")), "{ran:#?}");
     }

@@ -309,10 +309,95 @@ fn can_trace() -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// netplan itself generates the MTU from what was written, for each device type and way to name an entry.
+#[test]
+fn netplan_entry_keeps_its_device_type() {
+    let bond = "network:\n  version: 2\n  ethernets:\n    eno1: {}\n    eno2: {}\n  bonds:\n    nic7:\n      \
+                interfaces: [eno1, eno2]\n      addresses: [192.0.2.10/24]\n";
+    let bridge = "network:\n  version: 2\n  ethernets:\n    eno1: {}\n  bridges:\n    nic7: {interfaces: [eno1]}\n";
+    let vlan = "network:\n  version: 2\n  ethernets:\n    eno1: {}\n  vlans:\n    nic7: {id: 7, link: eno1}\n";
+    let named = "network:\n  version: 2\n  ethernets:\n    id0:\n      match: {macaddress: \"52:54:00:aa:bb:cc\"}\n      \
+                 set-name: nic7\n      dhcp4: true\n";
+    let flow = "network: {version: 2, ethernets: {\"nic7\": {dhcp4: true}}}\n";
+    for (text, entry) in [
+        (bond, "  bonds:\n    nic7:\n      mtu: 9000"),
+        (bridge, "  bridges:\n    nic7:\n      mtu: 9000"),
+        (vlan, "  vlans:\n    nic7:\n      mtu: 9000"),
+        (named, "  ethernets:\n    id0:\n      mtu: 9000"),
+        (flow, "  ethernets:\n    nic7:\n      mtu: 9000"),
+    ] {
+        let place = host(&[("etc/netplan/50-cloud.yaml", text)]);
+        let root = place.path("root");
+        place
+            .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"])
+            .expect(0, &["50-cloud.yaml configures nic7"]);
+        let kept = fs::read_to_string(root.join("etc/netplan/90-latput-nic7.yaml")).unwrap();
+        assert!(kept.contains(entry), "{kept}");
+        if needs_program("netplan") {
+            continue;
+        }
+        let ran =
+            Command::new("netplan").args(["generate", "--root-dir"]).arg(&root).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let generated = tree(&root.join("run/systemd/network"));
+        let has_mtu = |(_, _, _, bytes): &(u32, u32, u32, Vec<u8>)| {
+            String::from_utf8_lossy(bytes).contains("MTUBytes=9000")
+        };
+        assert!(generated.values().any(has_mtu), "{entry}: {:?}", generated.keys());
+    }
+    host(&[])
+        .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes", "--format", "netplan"])
+        .expect(2, &["no file of netplan has nic7", "--format udev"]);
+}
+
+/// TuneD splits `include` at commas, and looks for profiles where its version and configuration say.
+#[test]
+fn tuned_profile_includes_what_is_active() {
+    let main = "daemon = 1\nprofile_dirs = /usr/lib/tuned/profiles,/etc/tuned/profiles\n";
+    let site = "[main]\ninclude=throughput-performance\n";
+    for (files, file, include) in [
+        (
+            vec![("etc/tuned/active_profile", "throughput-performance my-site\n")],
+            "etc/tuned/latput-nic7/tuned.conf",
+            "include=throughput-performance,my-site",
+        ),
+        (
+            vec![("etc/tuned/active_profile", "latput-eth6\n")],
+            "etc/tuned/latput-nic7/tuned.conf",
+            "include=latput-eth6",
+        ),
+        (
+            vec![
+                ("etc/tuned/active_profile", "latput-nic7 latput-eth6\n"),
+                ("etc/tuned/profiles/my-site/tuned.conf", site),
+            ],
+            "etc/tuned/profiles/latput-nic7/tuned.conf",
+            "include=latput-eth6",
+        ),
+        (
+            vec![
+                ("etc/tuned/active_profile", "throughput-performance\n"),
+                ("etc/tuned/tuned-main.conf", main),
+            ],
+            "etc/tuned/profiles/latput-nic7/tuned.conf",
+            "include=throughput-performance",
+        ),
+    ] {
+        let place = host(&files);
+        place
+            .run(&["keep", "nic7", "mtu=9000", "tso=off", "--root", "root", "--yes"])
+            .expect(0, &["TuneD is active"]);
+        let profile = fs::read_to_string(place.path("root").join(file)).unwrap();
+        assert!(profile.lines().any(|line| line == include), "{include}: {profile}");
+        place.run(&["keep", "--remove", "nic7", "--root", "root", "--yes"]).expect(0, &[]);
+        assert!(!place.path("root").join(file).exists());
+    }
+}
+
 /// systemd's, NetworkManager's, netplan's and udev's own readers, where they are installed.
 #[test]
 fn the_programs_themselves_accept_the_files() {
-    let place = host(&[]);
+    let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
     let root = place.path("root");
     let keep = |format: &str| {
         let mut args = vec!["keep", "nic7"];

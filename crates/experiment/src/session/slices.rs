@@ -67,7 +67,8 @@ impl Layout {
 }
 
 /// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
-const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
+const USUAL: Layout =
+    Layout { length: LENGTH.saturating_add(TRACED), cut: STEP.saturating_add(TRACED) };
 
 /// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
 /// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
@@ -91,7 +92,8 @@ pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &M
         stints += 1;
     }
     let beside: Nanos = method.warmup + super::TRIAL_OVERHEAD.into();
-    let of_workload = LENGTH
+    let of_workload = USUAL
+        .length
         .saturating_mul(settings as u64)
         .saturating_mul(rounds.into())
         .saturating_add(beside.saturating_mul(stints));
@@ -133,7 +135,9 @@ impl Session<'_> {
                 let alive: Vec<usize> =
                     (0..settings).filter(|setting| !dropped.contains(setting)).collect();
                 let first = self.rounds()[workload];
-                let until = if first < least { least } else { most };
+                let made_up = most.saturating_mul(MADE_UP);
+                let until =
+                    [least, most].into_iter().find(|until| first < *until).unwrap_or(made_up);
                 let rounds = rounds_of_stint(alive.len(), first, until, layout);
                 let stint = self.stint(workload, &alive, first..first + rounds, layout);
                 if first > 0 && !self.fits(&stint) {

@@ -35,15 +35,21 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
     let file = format!("/etc/netplan/90-latput-{name}.yaml");
     let mut body = format!(
         "# Keep as {file} (mode 600), then `netplan apply`. It adds to what other\n\
-         # files say of `{name}`: use the id that they have, else netplan takes the interface over.\n\
+         # files say of `{name}`: use the device type and the id that they have.\n\
          # Offloads need the networkd renderer and a match by address.\n"
     );
     let matched = match &target.matched {
+        // The entry says already which interface it is of.
+        _ if target.netplan_entry.is_some() => None,
         Match::Mac(mac) => Some(format!("macaddress: \"{mac}\"")),
         Match::Driver(driver) => Some(format!("driver: {driver}")),
         Match::Path(_) | Match::Name => None,
     };
-    let _ = write!(body, "network:\n  version: 2\n  ethernets:\n    {name}:\n");
+    let (device_type, id) = match &target.netplan_entry {
+        Some(entry) => (entry.device_type.as_str(), entry.id.as_str()),
+        None => ("ethernets", name),
+    };
+    let _ = write!(body, "network:\n  version: 2\n  {device_type}:\n    {id}:\n");
     if let Some(matched) = matched {
         let _ = write!(body, "      match:\n        {matched}\n");
     }

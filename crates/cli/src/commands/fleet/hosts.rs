@@ -1,5 +1,6 @@
 //! The hosts of a fleet, from the command line's words, and how each is asked.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,6 +77,8 @@ fn timeout(text: &str) -> Result<Nanos, String> {
 #[derive(Debug)]
 pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
+    /// Number of hosts of the list that cannot be reached as it says.
+    pub(super) left_out: usize,
     pub(super) parallel: usize,
     /// Most time of one answer.
     pub(super) timeout: Nanos,
@@ -108,7 +111,7 @@ impl FleetArgs {
         wish: impl FnOnce() -> Result<FleetWish, CliError>,
         context: &Context,
     ) -> Result<Fleet, CliError> {
-        let (source, hosts) = self.listed(context)?;
+        let (source, hosts, left_out) = self.listed(context)?;
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
         let members = hosts.into_iter().map(|host| self.member(host));
         let members = members.collect::<Result<Vec<_>, _>>()?;
@@ -121,11 +124,11 @@ impl FleetArgs {
         }
         let members = hosts.into_iter().map(|host| self.member(host));
         let members = members.collect::<Result<_, _>>()?;
-        Ok(Fleet { members, parallel: self.parallel, timeout: self.timeout })
+        Ok(Fleet { members, left_out, parallel: self.parallel, timeout: self.timeout })
     }
 
-    /// Which hosts there are, and who says so.
-    fn listed(&self, context: &Context) -> Result<(String, Vec<FleetHost>), CliError> {
+    /// Which hosts there are, who says so, and how many are left out.
+    fn listed(&self, context: &Context) -> Result<(String, Vec<FleetHost>, usize), CliError> {
         let (source, listed) = if let Some(line) = &self.hosts_from {
             (format!("--hosts-from `{line}`"), hosts_of_command(line, &context.stop)?)
         } else {
@@ -133,19 +136,29 @@ impl FleetArgs {
             (path.display().to_string(), hosts_of_file(path, &context.stop)?)
         };
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
-        let listed = listed.map_err(wrong)?;
+        let mut listed = listed.map_err(wrong)?;
+        listed.retain(|host| host.is_in(&self.group));
+        tell_not_followed(&listed);
         let mut hosts = Vec::new();
+        let mut left_out = 0;
         for host in listed {
-            if self.group.is_empty() || self.group.contains(&host.group) {
-                let host = self.host(host);
-                hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
+            if let Some(why) = &host.left_out {
+                let name = host.name.as_deref().unwrap_or(&host.word);
+                output::remark(&format!("latput: host `{name}` is left out: {why}"));
+                left_out += 1;
+                continue;
             }
+            let host = self.host(host);
+            hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
+        }
+        if hosts.is_empty() && left_out > 0 {
+            return Err(CliError::usage(format!("{source}: every host is left out")));
         }
         if hosts.is_empty() {
             let groups = self.group.join(", ");
             return Err(CliError::usage(format!("{source}: no host is in group {groups}")));
         }
-        Ok((source, hosts))
+        Ok((source, hosts, left_out))
     }
 
     /// These options as words of a command line, as far as they say which hosts.
@@ -171,7 +184,7 @@ impl FleetArgs {
     }
 
     fn host(&self, listed: ListedHost) -> Result<FleetHost, String> {
-        let ListedHost { name, word, group, interface, driver, setting } = listed;
+        let ListedHost { name, word, group, interface, driver, setting, .. } = listed;
         let Target { reach, at, cpus } = Target::parse(&word).map_err(|error| error.to_string())?;
         if cpus.is_some() {
             return Err(format!("`{word}`: a fleet sets whole hosts: leave out `?cpus=`"));
@@ -203,6 +216,27 @@ impl FleetArgs {
     fn member(&self, host: FleetHost) -> Result<Member, CliError> {
         let way = Target::parse(&host.reach)?.way(self.bring.as_deref());
         Ok(Member { host, way })
+    }
+}
+
+/// Names what a list says of the way to its hosts, and that is not followed.
+fn tell_not_followed(hosts: &[ListedHost]) {
+    let mut by_variable: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for host in hosts {
+        for variable in &host.not_followed {
+            by_variable.entry(variable).or_default().extend(host.name.as_deref());
+        }
+    }
+    for (variable, names) in by_variable {
+        let more = match names.len() {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        output::remark(&format!(
+            "latput: `{variable}` is not followed ({}{more}): log in as root, put options into ssh_config, or say how to \
+             get there by latput_target",
+            names.first().unwrap_or(&"?")
+        ));
     }
 }
 

@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::files;
+use super::{files, netplan};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::CliError;
 
@@ -17,7 +17,6 @@ pub(super) struct Choice {
     pub(super) why: String,
 }
 
-const NETPLAN: &str = "/etc/netplan";
 /// Where systemd looks for .link files, the first before the others.
 const LINK_FOLDERS: [&str; 4] = [
     "/etc/systemd/network",
@@ -38,8 +37,8 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
         let why = format!("NetworkManager manages {interface} by {profile}");
         return choice(ExportFormat::NetworkManager, why);
     }
-    if let Some(file) = netplan_file(root, interface) {
-        return choice(ExportFormat::Netplan, format!("{file} configures {interface}"));
+    if let Some(found) = netplan::entry_of(root, interface)? {
+        return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
     }
     let profile = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
     if !profile.trim().is_empty() {
@@ -65,19 +64,6 @@ fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
     let state = index.ok().map(|index| format!("/run/NetworkManager/devices/{index}"));
     let state = state.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     state.lines().any(|line| line == "managed=true")
-}
-
-/// The file of netplan that names the interface.
-fn netplan_file(root: &RootFolder, interface: &str) -> Option<String> {
-    let entry = format!("{interface}:");
-    root.entries(NETPLAN).ok()?.into_iter().find_map(|name| {
-        let path = format!("{NETPLAN}/{name}");
-        let is_theirs = Path::new(&name).extension().is_some_and(|end| end == "yaml")
-            && !name.contains("latput");
-        let text = root.look_at(&path, TEXT_BYTES_MOST).filter(|_| is_theirs)?;
-        let has_entry = text.lines().any(|line| line.trim() == entry);
-        has_entry.then(|| root.below(&path).display().to_string())
-    })
 }
 
 /// The .link file of somebody that udev has applied to the interface.

@@ -62,16 +62,16 @@ pub(super) fn contents(
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
             let active = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
-            // The own profile must not include itself.
-            let active: Vec<&str> =
-                active.split_whitespace().filter(|name| !name.starts_with("latput-")).collect();
-            let include = format!("include={}", active.join(" "));
+            // A profile must not include itself. Those of other interfaces stay in force by being included.
+            let own = format!("latput-{interface}");
+            let active: Vec<&str> = active.split_whitespace().filter(|name| *name != own).collect();
+            let include = format!("include={}", active.join(","));
             let text = if active.is_empty() {
                 exported.text.clone()
             } else {
                 exported.text.replace("#include=PROFILE", &include)
             };
-            files.push((exported.file.clone(), text, PUBLIC));
+            files.push((tuned_file(root, interface), text, PUBLIC));
         }
         _ => files.push((exported.file.clone(), exported.text.clone(), PUBLIC)),
     }
@@ -100,6 +100,27 @@ pub(super) fn contents(
     Ok((files, unkept))
 }
 
+/// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
+const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
+const TUNED_CONFIG: &str = "/etc/tuned/tuned-main.conf";
+
+/// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
+/// `profile_dirs`, else the one that is there.
+fn tuned_file(root: &RootFolder, interface: &str) -> String {
+    let config = root.look_at(TUNED_CONFIG, TEXT_BYTES_MOST).unwrap_or_default();
+    let values = config.lines().filter_map(|line| line.split_once('='));
+    let folders = values.filter(|(key, _)| key.trim() == "profile_dirs").map(|(_, value)| value);
+    let last = folders.last().and_then(|value| value.split([',', ';']).next_back()).map(str::trim);
+    let known = TUNED_FOLDERS.into_iter().find(|folder| Some(*folder) == last);
+    let [old, new] = TUNED_FOLDERS;
+    let folder = known.unwrap_or(if root.has(new) { new } else { old });
+    tuned_profile(folder, interface)
+}
+
+fn tuned_profile(folder: &str, interface: &str) -> String {
+    format!("{folder}/latput-{interface}/tuned.conf")
+}
+
 /// The file of the host's own knobs that were set with an interface.
 fn sysctl_file(interface: &str) -> String {
     format!("/etc/sysctl.d/90-latput-{interface}.conf")
@@ -114,7 +135,9 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
         [ExportFormat::SystemdLink, ExportFormat::Netplan, ExportFormat::Tuned, ExportFormat::Udev];
     let file_of =
         |format: ExportFormat| export::export(format.format(), &target, &Setting::new(), "").file;
+    let mut tuned_files = TUNED_FOLDERS.map(|folder| tuned_profile(folder, interface)).into_iter();
     profile.is_some_and(is_profile)
+        || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
         || formats.into_iter().any(|format| file_of(format) == name)
 }
