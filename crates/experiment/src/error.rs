@@ -71,18 +71,14 @@ pub enum Error {
     },
     /// The budget has no room for an answer.
     #[error(
-        "the budget of {budget} is too short: {settings} settings x {workloads} workloads need at least {least}; \
-         give `--budget {least}` or more, or vary less"
+        "the budget of {budget} is too short: the plan needs at least {least}. Give `--budget {least}` or more, or vary \
+         less"
     )]
     Budget {
         /// The budget.
         budget: Nanos,
         /// The least that would do, in whole seconds.
         least: Nanos,
-        /// Number of settings, with today's.
-        settings: u64,
-        /// Number of workloads.
-        workloads: usize,
     },
     /// A setting would lose packets.
     #[error("setting `{setting}` is refused: {problem}")]

@@ -384,9 +384,8 @@ impl Session<'_> {
         let mut patience = self.patience();
         let mut looking = self.looking(method.repetitions_max)?;
         for block in 0..method.repetitions_min {
-            let before = self.results.rows.len();
+            self.wait_for_quiet(runner, &mut patience)?;
             self.block(runner, block, &settings, &every)?;
-            self.wait_for_quiet(runner, before, &mut patience)?;
             if self.look_after(&mut looking, block) {
                 return Ok(());
             }
@@ -415,8 +414,8 @@ impl Session<'_> {
                 return Ok(());
             }
             self.results.planned_trials = (before + trials) as u64;
+            self.wait_for_quiet(runner, &mut patience)?;
             self.block(runner, block, &settings, &too_wide)?;
-            self.wait_for_quiet(runner, before, &mut patience)?;
             if self.look_after(&mut looking, block) {
                 return Ok(());
             }

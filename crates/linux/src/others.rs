@@ -165,6 +165,8 @@ impl OtherWork {
                 self.seen.entry(pid).or_insert(BusyProcess { stat, time: Nanos::ZERO, cpus });
             seen.time = seen.time.saturating_add(time);
         }
+        // A process that moves between the CPUs is charged to each host that it was on.
+        let most = self.cpus.len().max(1) as f64;
         let mut told: Vec<OtherProcess> = self
             .seen
             .into_iter()
@@ -172,7 +174,8 @@ impl OtherWork {
                 switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
                 name: seen.stat.name,
                 pid,
-                cpu_ratio: seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON),
+                cpu_ratio: (seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON))
+                    .min(most),
                 cpus: seen.cpus.into_iter().collect(),
             })
             .filter(|process| process.cpu_ratio >= TOLD)

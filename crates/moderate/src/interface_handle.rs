@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use latput_knobs::{
-    ApplyError, Checkpoint, Restored, Session, Setting, State, StoreError, transaction,
-};
+use latput_knobs::{ApplyError, Checkpoint, Restored, Session, Setting, State, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::error::Error;
@@ -36,7 +34,7 @@ impl InterfaceHandle {
                 drop(store);
                 open(folder, interface)
             }
-            Err(Error::Apply(ApplyError::Checkpoint(StoreError::Locked { pid, .. }))) => {
+            Err(Error::Apply(ApplyError::InUse { pid, .. })) => {
                 Err(Error::Locked { interface: interface.to_owned(), pid })
             }
             other => other,

@@ -146,7 +146,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
     );
     check_agent(
         r#"exec 3>&1; printf '{"opened"'; exec cat >/dev/null"#,
-        &["host `far`", "has said nothing for 10s"],
+        &["host `far`", "has not answered for 10s"],
     );
 }
 

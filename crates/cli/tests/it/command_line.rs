@@ -12,7 +12,7 @@ fn completions_are_read_by_their_shell_and_name_no_hidden_command() {
         let script = place.run(&["completions", shell]);
         script.expect(0, &["moderate", "confirm-within"]);
         for hidden in ["watcher", "made-by", "only-if", "latput_"] {
-            let is_function = hidden == "latput_" && ["bash", "zsh"].contains(&shell);
+            let is_function = hidden == "latput_" && ["bash", "zsh", "fish"].contains(&shell);
             // In bash a case is left for what nobody offers.
             let is_there = script.out.contains(hidden)
                 && (shell != "bash" || script.out.contains(&format!("--{hidden} ")));

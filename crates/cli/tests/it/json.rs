@@ -44,7 +44,7 @@ fn a_comparison_is_a_document_of_its_own_schema() {
     check(COMPARISON, &place.run(&with_json).expect(0, &[]).out);
     place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(1, &["9"]);
     let as_csv = [args.as_slice(), &["--format", "csv"]].concat();
-    place.run(&as_csv).expect(2, &["markdown"]);
+    place.run(&as_csv).expect(0, &["largest_loss_ratio"]);
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_document_of_another_version_does_not_pass() {
 #[test]
 fn the_sql_of_the_guide_gives_the_median_of_percentiles() {
     let guide = include_str!("../../../../docs/json.md");
-    let (_, rest) = guide.split_once("```sql\n").unwrap();
-    let (sql, _) = rest.split_once("```").unwrap();
+    let queries = guide.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let sql = queries.into_iter().find(|sql| sql.contains("AS median")).unwrap();
     let place = Place::new();
     let args = ["measure", "sim:server-10g", "--workload", "tcp_rr", "rate_per_s=20000"];
     let more = ["--repetitions", "5", "--duration", "50ms", "-o", "kept.db"];

@@ -117,7 +117,12 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
     let args = ["explain", "kept.db", "--setting", "mtu=1500 rx-usecs=300us"];
     place.run(&args).expect(
         0,
-        &["waiting for the timer", "behind other requests", "CPU of both ends", "If a knob moved"],
+        &[
+            "waiting for the timer",
+            "behind other requests",
+            "CPU of both ends",
+            "What a change would do",
+        ],
     );
     let text = place.run(&[&args[..], &["--json"]].concat()).expect(0, &[]).out.clone();
     crate::json::check(include_str!("../../../../docs/schema/explain.json"), &text);

@@ -18,7 +18,7 @@ kind = "tcp_rr"
 design = "slices"
 repetitions = { min = 2, max = 2 }
 duration = "500ms"
-budget = "12s"
+budget = "60s"
 "#;
 /// A shell under a name of its own.
 const NAME: &str = "burner";

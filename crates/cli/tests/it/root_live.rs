@@ -70,8 +70,8 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
     assert_eq!(lab.knobs(), before);
     // A slice each would tell nothing of any setting.
     let short = place.run(&words(&["--live", "--budget", "2s"]));
-    short.expect(2, &["2 settings take at least 3s", "`--budget 3s`"]);
-    place.run(&words(&["--live", "--budget", "2s", "--check"])).expect(2, &["take at least 3s"]);
+    short.expect(2, &["needs at least 3s", "`--budget 3s`"]);
+    place.run(&words(&["--live", "--budget", "2s", "--check"])).expect(2, &["needs at least 3s"]);
     let goal = ["--goal", "minimize tcp_rtt_ns_p50"];
     let ran = place.run(&words(&[&["--live", "--observe", "--port", "7000"], &goal[..]].concat()));
     ran.expect(0, &["Observed only"]);

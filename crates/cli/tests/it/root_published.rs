@@ -50,7 +50,7 @@ fn check_plan(name: &str) {
     let (_, plan) = plans("500ms").into_iter().find(|(other, _)| other == name).unwrap();
     let place = Place::new();
     place.write("plan.toml", &ends(&plan));
-    let run = || place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db"]);
+    let run = || place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db", "--beside"]);
     // On a machine with much else to do a window may pass with nothing through: the run is resumed.
     let ran = (0..4).map(|_| run()).find(|ran| ran.code != Some(6)).unwrap();
     ran.expect(0, &[]);

@@ -126,8 +126,8 @@ fn who_has_read_a_file_of_others_holds_nothing() {
 fn the_list_of_what_commands_hold_names_every_command() {
     let help = Command::new(crate::latput()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = listed.take_while(|line| !line.is_empty()).filter_map(|line| {
+    let groups = help.lines().skip_while(|line| *line != "Find a setting:");
+    let listed = groups.take_while(|line| *line != "Options:").filter_map(|line| {
         let line = line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?;
         line.split(' ').next().map(str::to_owned)
     });

@@ -113,14 +113,19 @@ impl PlannedRuns {
 
     /// Of a plan on live traffic with so many settings, with today's. The longest time is until its budget is used up.
     pub fn of_live(plan: &Plan, live: &Live, settings: usize) -> Self {
-        let noise = u64::from(super::live::noise_blocks(live));
+        let needs_noise = plan.goal.is_some()
+            || live.guards.iter().any(|text| Guard::parse(text).is_ok_and(|it| it.is_of_today));
+        // Blocks of today's setting alone tell the noise.
+        let noise = if needs_noise || live.observe {
+            u64::from(super::live::noise_blocks(live))
+        } else {
+            0
+        };
         let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
         let pairs = others.saturating_mul(plan.method.repetitions_min.into());
         let block = super::live::block_length(live);
-        let needs_noise = plan.goal.is_some()
-            || live.guards.iter().any(|text| Guard::parse(text).is_ok_and(|it| it.is_of_today));
         // Every setting has its fewest blocks, after those that tell the noise.
-        let least = if live.observe { 0 } else { pairs + if needs_noise { noise } else { 0 } };
+        let least = if live.observe { 0 } else { pairs + noise };
         let shortest = block.saturating_mul(noise + pairs);
         let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
         let longest = if live.observe { shortest } else { budget.max(shortest) };
@@ -144,8 +149,6 @@ impl PlannedRuns {
             Some(budget) if !self.fits(plan) => Err(Error::Budget {
                 budget,
                 least: Nanos::from_s(self.least_budget.as_ns().div_ceil(1_000_000_000)),
-                settings: self.settings,
-                workloads: plan.workloads.len(),
             }),
             _ => Ok(()),
         }

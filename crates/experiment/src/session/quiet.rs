@@ -19,29 +19,39 @@ const SHARE_OF_BUDGET: u32 = 4;
 /// or this time without a budget.
 const USUAL_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a run may still wait for quiet, and what it has looked at.
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// The time that all further waits may take together.
+    left: Duration,
+    /// The trials before this one were looked at.
+    since: usize,
+}
+
 impl Session<'_> {
-    /// The time that all waits of a run may take together.
-    pub(super) fn patience(&self) -> Duration {
+    /// The patience of a run that begins.
+    pub(super) fn patience(&self) -> Patience {
         let budget = self.run.plan.method.budget.map(Nanos::as_duration);
-        budget.map_or(USUAL_PATIENCE, |budget| budget / SHARE_OF_BUDGET)
+        let left = budget.map_or(USUAL_PATIENCE, |budget| budget / SHARE_OF_BUDGET);
+        Patience { left, since: self.results.rows.len() }
     }
 
-    /// Waits until the hosts are quiet if most of the trials since `before` do not count, but not for long and not beyond
+    /// Waits until the hosts are quiet, before more trials, if most of the latest do not count: not for long, and not beyond
     /// `patience`, which it uses up.
     pub(super) fn wait_for_quiet(
         &mut self,
         runner: &mut dyn TrialRunner,
-        before: usize,
-        patience: &mut Duration,
+        patience: &mut Patience,
     ) -> Result<(), Error> {
-        let latest = &self.results.rows[before.min(self.results.rows.len())..];
+        let latest = &self.results.rows[patience.since.min(self.results.rows.len())..];
+        patience.since = self.results.rows.len();
         let beside = self.results.beside;
         let unfit = latest.iter().filter(|row| !row.observation.is_fit(beside)).count();
         if 2 * unfit <= latest.len() || self.is_simulated {
             return Ok(());
         }
         let begun = Instant::now();
-        let most = LONGEST_WAIT.min(*patience);
+        let most = LONGEST_WAIT.min(patience.left);
         let mut is_told = false;
         while begun.elapsed() + LOOK.as_duration() <= most {
             if !is_told {
@@ -56,7 +66,7 @@ impl Session<'_> {
                 break;
             }
         }
-        *patience = patience.saturating_sub(begun.elapsed());
+        patience.left = patience.left.saturating_sub(begun.elapsed());
         Ok(())
     }
 }

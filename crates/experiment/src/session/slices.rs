@@ -146,9 +146,8 @@ impl Session<'_> {
                     self.ended_by_its_rules();
                     return Ok(());
                 }
-                let before = self.results.rows.len();
+                self.wait_for_quiet(runner, &mut patience)?;
                 self.run_stint(runner.slices().ok_or(Error::NoSlices)?, stint)?;
-                self.wait_for_quiet(runner, before, &mut patience)?;
             }
             let seen = [rounds, self.rounds()].map(|rounds| read.rounds_of_objective(&rounds));
             if !looking.looks.is_due(seen[0], seen[1]) {

@@ -109,8 +109,9 @@ const TUNED_CONFIG: &str = "/etc/tuned/tuned-main.conf";
 fn tuned_file(root: &RootFolder, interface: &str) -> String {
     let config = root.look_at(TUNED_CONFIG, TEXT_BYTES_MOST).unwrap_or_default();
     let values = config.lines().filter_map(|line| line.split_once('='));
-    let folders = values.filter(|(key, _)| key.trim() == "profile_dirs").map(|(_, value)| value);
-    let last = folders.last().and_then(|value| value.split([',', ';']).next_back()).map(str::trim);
+    let mut folders = values.rev().filter(|(key, _)| key.trim() == "profile_dirs");
+    let last = folders.next().and_then(|(_, value)| value.split([',', ';']).next_back());
+    let last = last.map(str::trim);
     let known = TUNED_FOLDERS.into_iter().find(|folder| Some(*folder) == last);
     let [old, new] = TUNED_FOLDERS;
     let folder = known.unwrap_or(if root.has(new) { new } else { old });
