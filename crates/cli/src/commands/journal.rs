@@ -1,6 +1,6 @@
 //! The journal of committed changes, and what became of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use latput_experiment::host;
@@ -213,6 +213,16 @@ impl JournalEntry {
                 own.written.0.remove(&at);
             }
         }
+        // What follows another value of its knob stays where that does.
+        let leads: BTreeSet<Knob> = own
+            .undo
+            .0
+            .keys()
+            .filter(|(_, place)| !place.is_follower())
+            .map(|(knob, _)| *knob)
+            .collect();
+        own.undo.0.retain(|(knob, _), _| leads.contains(knob));
+        own.written.0.retain(|(knob, _), _| leads.contains(knob));
         own
     }
 

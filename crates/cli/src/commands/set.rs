@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
-use latput_knobs::{Place, Setting};
+use latput_knobs::{Knob, Place, Setting};
 use latput_linux::{LinuxKernel, facts, interfaces};
 use latput_units::Nanos;
 
@@ -211,7 +211,11 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
 /// The changes as text, one a line.
 pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
-    for Change { knob, place, from, to } in changes {
+    let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
+    // What follows another value of its knob is not worth a line.
+    for Change { knob, place, from, to } in
+        changes.iter().filter(|it| !it.place.is_follower() || !leads(it.knob))
+    {
         let _ = writeln!(text, "{verb} {interface} {knob} ({place}) from {from} to {to}");
     }
     if changes.is_empty() {

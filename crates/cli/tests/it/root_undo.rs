@@ -50,8 +50,8 @@ fn values_of_others_and_of_later_changes_stay_and_are_named() {
          ^tcp-segmentation-offload); $latput log; code $latput undo 1",
         &["undid v0 tso", "code 0", "now 1300 600 tcp-segmentation-offload: on", "code 1"],
         &[
-            "mtu (device) is 1300, set by somebody else",
-            "txqueuelen (device) is 600, set by change 2",
+            "mtu (device) stays 1300, which somebody else set",
+            "txqueuelen (device) stays 600, which change 2 set",
             "nothing of it is in force: undone by 3",
         ],
     );

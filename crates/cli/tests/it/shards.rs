@@ -238,7 +238,7 @@ fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
 const SEARCH: &str = "schema = 1\nname = \"searched\"\ngoal = \"latency\"\n[factors]\n\
                       rx-usecs = [0, 5, 10, 20, 30, 50, 75, 100]\nmtu = [1500, 4000, 9000]\n\
                       [[workload]]\nkind = \"tcp_rr\"\nburst = 4\n\
-                      [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nseed = 7\nbudget = \"2s\"\n";
+                      [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nseed = 7\nbudget = \"7s\"\n";
 
 #[test]
 fn a_search_in_shards_block_by_block_is_the_bytes_of_one_process() {

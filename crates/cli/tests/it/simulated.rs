@@ -127,7 +127,7 @@ fn tune_recommends_from_the_figures_that_a_lab_gives() {
 #[test]
 fn without_root_tune_predicts_and_says_that_nothing_was_measured() {
     let place = place();
-    let said = "a prediction for the simulated profile server-10g, not a measurement of this host";
+    let said = "This is a simulation of server-10g, not a measurement";
     place.run_without_root(&["tune", "plan.toml"]).expect(0, &["Recommended", said]);
     let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
     assert!(page.contains(said));
@@ -146,7 +146,7 @@ fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_th
     place.run(&args).expect(
         0,
         &[
-            "searching among them",
+            "latput searches among them",
             "1 settings are left out: `gro-flush-timeout` of 5ms would overrun the receive ring of",
             "the winner's regret is",
         ],

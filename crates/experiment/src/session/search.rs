@@ -70,7 +70,8 @@ impl Session<'_> {
             }
             self.trials(runner, number, block.order)?;
             if let Some(from) = self.results.confirmed_from
-                && looking.looks.is_due(number - from, number - from + 1)
+                && let Some(confirmed) = number.checked_sub(from)
+                && looking.looks.is_due(confirmed, confirmed + 1)
                 && self.look(&mut looking, None)
             {
                 return Ok(());

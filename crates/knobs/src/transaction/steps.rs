@@ -415,14 +415,25 @@ pub(super) fn leave_to_others(
             continue;
         }
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
-        for (place, written) in written {
+        let mut stays = false;
+        // What follows another value stays where that does; it is nobody's own.
+        let (follow, lead): (Vec<_>, Vec<_>) =
+            written.into_iter().partition(|(place, _)| place.is_follower());
+        for (place, written) in lead.into_iter().chain(follow) {
             let (Some(found), Some(before)) = (current.get(&place), undo.0.get_mut(&(knob, place)))
             else {
                 continue;
             };
+            if place.is_follower() {
+                if stays {
+                    found.clone_into(before);
+                }
+                continue;
+            }
             if same(found, written) || same(found, before) {
                 continue;
             }
+            stays = true;
             let before = std::mem::replace(before, found.clone());
             let written = written.clone();
             let found = found.clone();

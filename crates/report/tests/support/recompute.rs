@@ -97,7 +97,7 @@ pub(crate) fn explanation(text: &str) -> usize {
             } else if line.contains("The system under test is busy for") {
                 close(whole, sum, is_all_known);
                 is_cpu.set(true);
-                is_all_known = !line.contains("What takes it is not known");
+                is_all_known = !line.contains("not known");
                 (whole, sum) = (Range::read("100"), (0.0, 0.0));
             } else if line.contains("not known: ") {
                 is_all_known = false;
