@@ -248,7 +248,7 @@ fn files_that_no_one_user_may_use_are_refused_by_name_and_nothing_is_given_up() 
         let error = confine::keep_files(&files).err().ok_or("it is not refused")?.to_string();
         let by_root = format!("user 0 may not use {}", private.display());
         let by_user = format!("user 1234 may not use {}", roots.path().display());
-        if !error.contains(&by_root) || !error.contains(&by_user) || !error.contains("copy") {
+        if !error.contains(&by_root) || !error.contains(&by_user) || !error.contains("Copy") {
             return Err(error);
         }
         fs::read(&private).map_err(|error| format!("root's own rights are lost: {error}"))?;

@@ -183,7 +183,7 @@ impl Fitness {
         let left = format!("{fit} of {all} pairs with today's setting are left");
         let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));
         let part =
-            if is_forgiven { "" } else { ", or with `--beside` if that is part of the case" };
+            if is_forgiven { ", or with `--beside` if that is part of the case" } else { "" };
         format!("{out}; {left}: run again on quiet hosts{part}")
     }
 

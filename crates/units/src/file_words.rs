@@ -17,6 +17,10 @@ pub fn problem_of(problem: &str, text: &str, at: Option<usize>, wanted: &[(&str,
     let key = path.and_then(|path| path.rsplit('.').next()).or_else(|| key_before(text, at?));
     let name = path.or(key);
     let of_key = key.and_then(|key| wanted.iter().find(|(known, _)| *known == key));
+    if let Some((found, known)) = unknown_word(problem) {
+        let name = name.map_or_else(String::new, |name| format!("`{name}` "));
+        return format!("{name}must be {known}, not {found}");
+    }
     let (found, takes) = match mismatch(problem) {
         Some(mismatch) => mismatch,
         None if problem.starts_with("data did not match any variant") => ("", "something else"),
@@ -28,6 +32,11 @@ pub fn problem_of(problem: &str, text: &str, at: Option<usize>, wanted: &[(&str,
         Some(name) => format!("`{name}` must be {takes}{found}"),
         None => format!("must be {takes}{found}"),
     }
+}
+
+/// A word that is none of those that a key takes, and those.
+fn unknown_word(problem: &str) -> Option<(&str, &str)> {
+    problem.strip_prefix("unknown variant ")?.split_once(", expected ")
 }
 
 /// What was found, and what is wanted instead.
@@ -54,9 +63,11 @@ fn key_before(text: &str, at: usize) -> Option<&str> {
 }
 
 fn value_in_words(wanted: &str) -> String {
-    let is_struct = ["struct ", "enum ", "tuple struct "].iter().any(|s| wanted.starts_with(s));
+    let types =
+        ["struct ", "enum ", "tuple struct ", "internally tagged enum ", "adjacently tagged enum "];
+    let is_struct = types.iter().any(|start| wanted.starts_with(start));
     match wanted {
-        "a string" | "str" | "string" => "a text in quotes".to_owned(),
+        "a string" | "str" | "string" | "string only" => "a text in quotes".to_owned(),
         "a map" | "map" => "a table".to_owned(),
         "a sequence" | "sequence" => "a list".to_owned(),
         "a boolean" | "bool" => "true or false".to_owned(),
@@ -78,7 +89,7 @@ fn value_in_words(wanted: &str) -> String {
 /// `, not 5`; empty where it is not known.
 fn found_in_words(found: &str) -> String {
     let text = match found {
-        "" => return String::new(),
+        "" | "unit variant" => return String::new(),
         "sequence" => "a list",
         "map" => "a table",
         _ => {
@@ -138,6 +149,11 @@ mod tests {
             ),
             ("missing field `seed`\nin `a.b`\n", None, "`a.b`: missing field `seed`"),
             ("missing field `seed`", at("1"), "missing field `seed`"),
+            (
+                "unknown variant `x`, expected one of `sut`, `generator`\nin `host.role`\n",
+                None,
+                "`host.role` must be one of `sut`, `generator`, not `x`",
+            ),
         ] {
             assert_eq!(problem_of(problem, text, at, &[("method", "its own words")]), expected);
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
-use latput_trial::{Observation, Plan, plan};
+use latput_trial::{Metric, Observation, Plan, plan};
 
 use super::*;
 
@@ -30,7 +30,10 @@ fn views_have_names_beside_the_numbers() {
     let mut results_db = ResultsDb::create(&path).unwrap();
     let run = results_db.begin("plan", "boot", 1, &header).unwrap();
     for place in [(0, 0, 0), (0, 1, 0)] {
-        results_db.append(run, &header, &row(place.0, place.1, place.2)).unwrap();
+        let mut row = row(place.0, place.1, place.2);
+        let figures = [(Metric::TransactionsPerS, 1e4), (Metric::LatencyNsP99, 5e4)];
+        row.observation.reported_metrics.extend(figures);
+        results_db.append(run, &header, &row).unwrap();
     }
     drop(results_db);
     let drop_views = "DROP VIEW wide_trial; DROP VIEW named_figure; DROP VIEW named_trial;";

@@ -265,7 +265,7 @@ mod tests {
         for (from, to, said) in ranges {
             refused(from, to, &["profile `freebsd-em`", said]);
         }
-        refused("runs = 6", "runs = -6", &["integer `-6`", "in `profile.runs`"]);
+        refused("runs = 6", "runs = -6", &["`profile.runs` must be a whole number from 0, not -6"]);
         refused("runs = 6", "run = 6", &["unknown field `run`"]);
     }
 

@@ -645,6 +645,7 @@ mod tests {
         seed = 7
         budget = "20min"
         allow_link_reset = true
+        beside = true
         "#;
 
     #[test]
