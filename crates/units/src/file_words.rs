@@ -67,7 +67,9 @@ fn value_in_words(wanted: &str) -> String {
         ["struct ", "enum ", "tuple struct ", "internally tagged enum ", "adjacently tagged enum "];
     let is_struct = types.iter().any(|start| wanted.starts_with(start));
     match wanted {
-        "a string" | "str" | "string" | "string only" => "a text in quotes".to_owned(),
+        "a string" | "str" | "string" | "string only" | "variant identifier" => {
+            "a text in quotes".to_owned()
+        }
         "a map" | "map" => "a table".to_owned(),
         "a sequence" | "sequence" => "a list".to_owned(),
         "a boolean" | "bool" => "true or false".to_owned(),

@@ -71,11 +71,15 @@ const ELSEWHERE: &[&str] = &[
 /// before.
 const ANSWERS: &[(&str, i32, &str)] = &[
     ("set", 1, "cannot be set here"),
+    ("set", 1, "waits to be confirmed"),
     ("confirm", 1, "waits to be confirmed"),
     ("undo", 1, ""),
     ("undo", 2, "the journal has no entry"),
     ("restore", 1, ""),
     ("export-settings", 1, ""),
+    ("export-settings", 2, "no setting is proven better"),
+    ("fleet", 1, "no rollout is in force"),
+    ("fleet", 2, "no host has a change of"),
     ("fleet", 8, ""),
     ("fleet", 6, ""),
 ];

@@ -360,7 +360,7 @@ fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let plan = workspace.root.join("xtask/short-plan.toml");
     // CI has steps beside this one.
-    let tune = ["tune", "--as-it-is"];
+    let tune = ["tune", "--beside"];
     tally.run(Command::new(&binary).args(tune).arg(plan).current_dir(&folder))?;
     let report = folder.join("latput-report.html");
     let script = workspace.root.join("crates/report/tests/browser.py");

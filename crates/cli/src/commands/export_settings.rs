@@ -31,7 +31,7 @@ Examples:
   latput export-settings latput-results.db --setting 50us --interface eth2 --format ethtool
   latput export-settings eth0 rx-usecs=50us adaptive-rx=off --format networkmanager
   latput export-settings eth0 rx-usecs gro rps-cpus --format systemd-link
-  latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o host_vars/web1/latput-eth0.yml
+  latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o eth0.yml
   latput export-settings eth0 --format ethtool -o restore-eth0.sh
 
 Of a results file it is the recommended setting, where one is proven better than today's; KNOB=VALUE names values, KNOB alone the value of

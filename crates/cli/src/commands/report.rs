@@ -32,7 +32,7 @@ Examples:
   latput report latput-results.db --share -o out.html      the same without names and addresses, to be
                                                            imported elsewhere
   latput report latput-results.db --format csv > runs.csv  one line per trial
-  latput report latput-results.db -o up.flent.gz           a data file for flent (`docs/peers.md`)
+  latput report latput-results.db -o up.flent              data file for flent (`docs/peers.md`)
   latput report latput-results.db --goal cpu               the same trials, judged for least CPU
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file

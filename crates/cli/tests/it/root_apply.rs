@@ -128,10 +128,7 @@ fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
     let swap = "ip link set lat0 down; ip link set lat0 name was; ip link add lat0 type bridge";
     place.run(&["lab", "exec", "b", "--", "sh", "-c", swap]).expect(0, &[]);
     let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
-    ran.expect(
-        4,
-        &["b: lat0 is another interface than the measured one", "bridge", "a is as it was"],
-    );
+    ran.expect(4, &["b: lat0 is not the measured interface", "bridge", "a is as it was"]);
     // No goal, so that nothing is recommended.
     place.run(&["apply", "r.db"]).expect(2, &["the run recommends nothing", "--setting"]);
 }

@@ -64,7 +64,8 @@ fn busy_hosts_give_no_answer_and_say_who_disturbed() {
     assert_eq!((&headline["kind"], &headline["disturbed"]), (&"no_answer".into(), &true.into()));
     let (unfit, runs) = (&report["fitness"]["unfit_runs"], &report["fitness"]["runs"]);
     assert!(2 * unfit.as_u64().unwrap() > runs.as_u64().unwrap(), "{}", report["fitness"]);
-    assert!(report["recommendation"]["commands"].as_array().unwrap().is_empty());
+    let commands = report["recommendation"]["commands"].as_array();
+    assert!(commands.is_none_or(Vec::is_empty), "{commands:?}");
     place.run(&["apply", "busy.db"]).expect(0, &["nothing to apply"]);
 }
 
