@@ -37,8 +37,8 @@ pub struct OtherWork {
     begun: Nanos,
     /// Processes of this run: this one, those that started it, and all that those started.
     own: BTreeSet<u32>,
-    /// CPU time of finished children, by parent, when it was begun.
-    children: BTreeMap<u32, Nanos>,
+    /// What every process had used when it was begun.
+    known: BTreeMap<u32, KnownProcess>,
     /// What was busy in some span.
     seen: BTreeMap<u32, BusyProcess>,
 }
@@ -54,6 +54,21 @@ impl ProcessTimes {
     /// When they were read, on the monotonic clock.
     pub const fn at(&self) -> Nanos {
         self.at
+    }
+}
+
+/// A process as it was when the count was begun.
+#[derive(Clone, Copy, Debug)]
+struct KnownProcess {
+    parent: u32,
+    /// CPU time of its own, and of its finished children.
+    own: Nanos,
+    children: Nanos,
+}
+
+impl From<&Stat> for KnownProcess {
+    fn from(stat: &Stat) -> Self {
+        Self { parent: stat.parent, own: stat.own, children: stat.children }
     }
 }
 
@@ -80,7 +95,7 @@ impl OtherWork {
             cpus: cpus.clone(),
             begun: OsClock.now(),
             own: family(&all, std::process::id()),
-            children: all.iter().map(|(pid, stat)| (*pid, stat.children)).collect(),
+            known: all.iter().map(|(pid, stat)| (*pid, stat.into())).collect(),
             seen: BTreeMap::new(),
         }
     }
@@ -150,11 +165,21 @@ impl OtherWork {
         let now = OsClock.now();
         let whole = now.saturating_sub(self.begun).as_secs_f64().max(f64::EPSILON);
         let mut of_children = 0.0;
-        for pid in pids().filter(|pid| !self.own.contains(pid)).collect::<Vec<_>>() {
-            let (Some(&before), Some(stat)) = (self.children.get(&pid), Stat::read(pid)) else {
+        let alive: BTreeSet<u32> = pids().collect();
+        // What a child had used before the count is charged to its parent when it ends.
+        let mut used_before: BTreeMap<u32, Nanos> = BTreeMap::new();
+        for (_, gone) in self.known.iter().filter(|(pid, _)| !alive.contains(pid)) {
+            let used = used_before.entry(gone.parent).or_default();
+            *used = used.saturating_add(gone.own).saturating_add(gone.children);
+        }
+        // The first process is charged with orphans, whose times before the count nobody can tell.
+        for pid in alive.into_iter().filter(|pid| *pid > 1 && !self.own.contains(pid)) {
+            let (Some(&before), Some(stat)) = (self.known.get(&pid), Stat::read(pid)) else {
                 continue;
             };
-            let finished = stat.children.saturating_sub(before).as_secs_f64() / whole;
+            let used = used_before.get(&pid).copied().unwrap_or_default();
+            let finished = stat.children.saturating_sub(before.children).saturating_sub(used);
+            let finished = finished.as_secs_f64() / whole;
             if finished < TOLD || self.is_of_family(stat.parent) || !self.may_use(pid) {
                 continue;
             }
@@ -198,6 +223,8 @@ impl OtherWork {
 struct Stat {
     name: String,
     parent: u32,
+    /// CPU time of its own.
+    own: Nanos,
     /// CPU time of finished children that were waited for.
     children: Nanos,
     threads: u64,
@@ -223,6 +250,7 @@ impl Stat {
         Some(Self {
             name,
             parent: u32::try_from(number(4)?).ok()?,
+            own: ticks(14)?.saturating_add(ticks(15)?),
             children: ticks(16)?.saturating_add(ticks(17)?),
             threads: number(20)?,
             begun: ticks(22)?,
@@ -309,6 +337,7 @@ mod tests {
         let stat = |name: &str, parent| Stat {
             name: name.to_owned(),
             parent,
+            own: Nanos::ZERO,
             children: Nanos::ZERO,
             threads: 1,
             begun: Nanos::ZERO,

@@ -34,7 +34,7 @@ pub fn problem_of(problem: &str, text: &str, at: Option<usize>, wanted: &[(&str,
     }
 }
 
-/// A word that is none of those that a key takes, and those.
+/// A word that a key does not take, and those that it takes.
 fn unknown_word(problem: &str) -> Option<(&str, &str)> {
     problem.strip_prefix("unknown variant ")?.split_once(", expected ")
 }

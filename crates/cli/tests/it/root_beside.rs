@@ -66,7 +66,9 @@ fn busy_hosts_give_no_answer_and_say_who_disturbed() {
     assert!(2 * unfit.as_u64().unwrap() > runs.as_u64().unwrap(), "{}", report["fitness"]);
     let commands = report["recommendation"]["commands"].as_array();
     assert!(commands.is_none_or(Vec::is_empty), "{commands:?}");
-    place.run(&["apply", "busy.db"]).expect(0, &["nothing to apply"]);
+    let applied = place.run(&["apply", "busy.db"]);
+    assert!(matches!(applied.code, Some(0 | 2)), "{applied:?}");
+    assert!(!applied.out.contains("changed"), "{applied:?}");
 }
 
 #[test]

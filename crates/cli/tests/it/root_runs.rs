@@ -397,7 +397,8 @@ fn the_administrator_wins_over_a_run_and_is_told_once() {
     somebody(&["ip", "link", "set", "lat0", "txqueuelen", "77", "mtu", "1499"]);
     wait_until("the end", || child.try_wait().unwrap().is_some());
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
+    // Trials of a knob that is somebody else's compare nothing, so there may be no answer.
+    assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)), "{said}");
     let told = "b: txqueuelen (device) was changed from 500 to 77 by somebody else";
     assert_eq!(said.matches(told).count(), 1, "{said}");
     let now = lab.knobs().to_string();
