@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use latput_experiment::host::{chain, checkpoints_dir};
 use latput_knobs::transaction::{self, RestoreError, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Slot, StoreError};
+use latput_knobs::{
+    self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
+};
 use latput_linux::{FileCheckpoints, LinuxKernel, process};
 use latput_load::Stop;
 use latput_units::Nanos;
@@ -132,7 +134,19 @@ impl<'a> ConfirmDeadline<'a> {
     /// Whether the folder of the checkpoints is gone, and with it the checkpoint: neither a confirmation nor a
     /// restore takes it away.
     fn is_away(&self, store: &FileCheckpoints) -> bool {
-        self.seen.is_some() && !self.is_back && !store.folder().exists()
+        self.seen.is_some()
+            && !self.is_back
+            && !store.folder().exists()
+            && !self.is_interface_gone()
+    }
+
+    /// Whether nothing is left to put back: the interface was deleted, or it is not here when the time is over.
+    fn is_interface_gone(&self) -> bool {
+        match self.kernel.find(&self.change.device) {
+            Ok(Whereabouts::Deleted) => true,
+            Ok(Whereabouts::Unknown) => self.by_as_seen() <= process::since_boot(),
+            Ok(Whereabouts::Here(_)) | Err(_) => false,
+        }
     }
 
     /// Puts the change back, if it still exists; returns whether that is settled.
