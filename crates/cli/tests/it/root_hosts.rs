@@ -63,7 +63,7 @@ fn several_generators_and_an_observer_share_a_plan() {
     let rack = Rack::up();
     let before = rack.knobs();
     let place = rack.place();
-    let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
+    let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db", "--beside"]);
     let said = ran.expect(0, &["on rack.toml", "12 trials"]).out.split_whitespace();
     let offset = said.skip_while(|word| *word != "clock").nth(2).unwrap();
     let error_s = offset.parse::<f64>().unwrap() - 86_400.0;
