@@ -134,15 +134,13 @@ impl<'a> ConfirmDeadline<'a> {
     /// Whether the folder of the checkpoints is gone, and with it the checkpoint: neither a confirmation nor a
     /// restore takes it away.
     fn is_away(&self, store: &FileCheckpoints) -> bool {
-        self.seen.is_some()
-            && !self.is_back
-            && !store.folder().exists()
-            && !self.is_interface_gone()
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back) else { return false };
+        !store.folder().exists() && !self.is_interface_gone(seen)
     }
 
     /// Whether nothing is left to put back: the interface was deleted, or it is not here when the time is over.
-    fn is_interface_gone(&self) -> bool {
-        match self.kernel.find(&self.change.device) {
+    fn is_interface_gone(&self, seen: &Checkpoint) -> bool {
+        match self.kernel.find(&seen.device) {
             Ok(Whereabouts::Deleted) => true,
             Ok(Whereabouts::Unknown) => self.by_as_seen() <= process::since_boot(),
             Ok(Whereabouts::Here(_)) | Err(_) => false,
