@@ -4,7 +4,7 @@ use latput_experiment::session::Quiet;
 use latput_trial::Plan;
 use latput_units::Nanos;
 
-/// What is done where other work would spoil the run.
+/// Answer to other work that would spoil the run.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct QuietArgs {
     /// Wait up to this time, such as `2min`, until other work takes at most a fifth of a CPU on each host. Without it a

@@ -20,7 +20,7 @@ pub struct HostEntry {
     pub interface: String,
     /// The command that made it; of a rollout its name.
     pub command: String,
-    /// Who made it.
+    /// Its maker.
     pub user: String,
     /// Its state: `in-force`, `undone` ...
     pub state: String,

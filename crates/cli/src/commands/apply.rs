@@ -356,7 +356,7 @@ fn not_there(name: &str, what: &str) -> CliError {
     ))
 }
 
-/// What the hosts call this: a later `--confirm` of the same results and setting has the same name, and no other.
+/// Name of this change on the hosts: a later `--confirm` of the same results and setting has it, and no other.
 fn run_of(results: &Results, setting: usize) -> String {
     let setting = &results.settings[setting];
     let text = format!("{} {} {} {setting:?}", results.name, results.seed, results.rows.len());

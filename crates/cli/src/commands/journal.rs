@@ -226,7 +226,7 @@ impl JournalEntry {
         own
     }
 
-    /// Who made it.
+    /// Its maker.
     pub(super) fn by(&self) -> String {
         match &self.change.by {
             Some(by) => format!("{} by {}", by.command, by.user),

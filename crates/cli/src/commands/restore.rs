@@ -128,7 +128,7 @@ pub(super) fn waits_for_other(
     kept.confirm_by.is_some() && kept.by.as_ref().is_some_and(|by| is_other(&by.user))
 }
 
-/// Whose waiting change it is, until when it waits, and who may end that.
+/// Names the owner of a waiting change, its deadline, and who may end it.
 pub(super) fn waiting_words(kept: &Checkpoint) -> String {
     let left = kept.confirm_by.unwrap_or_default().saturating_sub(process::since_boot());
     let user = kept.by.as_ref().map_or("", |by| by.user.as_str());

@@ -343,7 +343,7 @@ pub(crate) struct FleetDoneDocument {
     pub(crate) action: String,
     /// The rollout that was undone.
     pub(crate) rollout: Option<String>,
-    /// What became of every host.
+    /// Outcome of every host.
     pub(crate) hosts: Vec<FleetDoneHost>,
 }
 
@@ -405,7 +405,7 @@ pub(crate) struct FleetLogEntry {
     at_unix_ms: u64,
     /// The command, or the name of the rollout.
     command: String,
-    /// Who made it.
+    /// Its maker.
     user: String,
     /// As in the document of `latput log`.
     state: String,

@@ -175,7 +175,7 @@ fn nothing_is_written_through_a_symbolic_link() {
     assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "kept");
 }
 
-/// What a stranger who made an image may have put there.
+/// Links and files that a stranger may have put into an image.
 #[test]
 fn hostile_image_writes_and_reads_nothing_outside() {
     let place = host(&[]);

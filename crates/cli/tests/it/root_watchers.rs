@@ -110,7 +110,7 @@ fn state_folder_that_is_gone_still_goes_back() {
     wait_until("the watchers to end", || watchers(&place).is_empty());
 }
 
-/// What systemd's timer starts, where both watchers were killed.
+/// The late watcher of systemd's timer, where both others were killed.
 #[test]
 fn late_watcher_ends_a_stopped_maker() {
     if needs_root() || needs_program("strace") {

@@ -1,4 +1,4 @@
-//! What goes back is all that a change has moved, judged by `ip`, `ethtool`, `tc`, `chrt` and `taskset`.
+//! A change goes back with all that it has moved, judged by `ip`, `ethtool`, `tc`, `chrt` and `taskset`.
 
 use std::process::Command;
 

@@ -94,7 +94,7 @@ pub enum ConfirmError {
     Unfinished {
         /// The interface.
         interface: String,
-        /// Who made it.
+        /// Its maker.
         pid: u32,
     },
     /// The time is over, and the change still stands: nobody watched it.

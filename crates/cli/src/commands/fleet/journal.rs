@@ -239,7 +239,7 @@ fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, Stri
     answers.into_iter().map(asked).collect()
 }
 
-/// What became of each host.
+/// Outcome of each host.
 struct Done<'a> {
     action: &'static str,
     fleet: &'a Fleet,

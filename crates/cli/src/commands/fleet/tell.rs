@@ -6,7 +6,7 @@ use super::hosts::{Fleet, InPlace, Member, last_line};
 use super::look::{FarError, said_by_latput};
 use crate::commands::ask::AskEnding;
 
-/// What a latput at the far end answered.
+/// Answer of a latput at the far end.
 pub(super) enum Heard {
     /// It did what it was told, and printed this.
     Done(Vec<u8>),

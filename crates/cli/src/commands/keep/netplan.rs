@@ -28,7 +28,7 @@ const DEVICE_TYPES: [&str; 10] = [
     "virtual-ethernets",
 ];
 
-/// What all files together say of one id.
+/// Definition of one id, of all files together.
 #[derive(Debug, Default)]
 struct Definition {
     device_type: String,

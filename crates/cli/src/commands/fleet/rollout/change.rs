@@ -229,7 +229,7 @@ fn told(
     }
 }
 
-/// What a latput at the far end answered, as a document.
+/// Answer of a latput at the far end, as a document.
 enum HostReply {
     Done(serde_json::Value),
     Refused(FarError),
