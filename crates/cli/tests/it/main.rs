@@ -123,14 +123,16 @@ impl Place {
         let mut words = before.to_vec();
         words.push(latput());
         words.extend(args);
-        // Tests run beside each other: hosts are never quiet.
+        // Tests run beside each other: hosts are never quiet, and a trial that other tests disturb would not count.
         let asks = ["tune", "run", "search"];
-        let says = |word: &&str| ["--quiet-within", "--as-it-is"].contains(word);
+        let says = |word: &&str| {
+            ["--quiet-within", "--as-it-is", "--beside"].contains(word) || word.starts_with("sim:")
+        };
         if let Some(place) = words.iter().position(|word| asks.contains(word))
             && args.iter().find(|word| !word.starts_with('-')) == Some(&words[place])
             && !words.iter().any(says)
         {
-            words.insert(place + 1, "--as-it-is");
+            words.insert(place + 1, "--beside");
         }
         let mut command = Command::new(words[0]);
         command

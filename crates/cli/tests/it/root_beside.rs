@@ -57,7 +57,7 @@ fn busy_hosts_give_no_answer_and_say_who_disturbed() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     let _burner = Burner::start(&place);
-    let ran = place.run(&["run", "plan.toml", "-o", "busy.db"]);
+    let ran = place.run(&["run", "plan.toml", "--as-it-is", "-o", "busy.db"]);
     ran.expect(6, &["No answer: the hosts were not quiet", NAME, "waiting up to"]);
     let report = place.report("busy.db");
     let headline = &report["headline"];
