@@ -70,6 +70,10 @@ fn parse_load(name: &str) -> Result<Load, String> {
 }
 
 /// Runs the comparison and prints it; the lab and the servers are gone afterwards, whatever happens.
+///
+/// # Errors
+///
+/// A program fails too often; or the goal at depth 1 is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.build_latput()?;
     let programs = find_programs(options);
@@ -84,7 +88,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     );
     let samples = run_rounds(&lab, &programs, options)?;
     print!("{}", table::compare(&samples));
-    Ok(())
+    table::judge(&samples)
 }
 
 /// latput, and every other program that is there; the missing are named.

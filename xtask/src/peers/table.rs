@@ -2,13 +2,18 @@
 
 use std::fmt::Write as _;
 
+use anyhow::{Result, ensure};
 use latput_stats::order::middle;
-use latput_stats::paired;
+use latput_stats::{Estimate, paired};
 
 use super::load::{Load, Work};
 use super::program::Kind;
 
 const CONFIDENCE: f64 = 0.95;
+/// The peer whose rate at depth 1 is to be reached: neither program does more than the calls that it must.
+const GOAL: (Load, Kind) = (Load::Rr, Kind::Netperf);
+/// The least ratio of rates: 1.00, to within 1%.
+const LEAST_RATE: f64 = 0.99;
 
 /// One run of one program.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,19 +74,58 @@ pub fn compare(samples: &[Sample]) -> String {
     table
 }
 
-/// Ours over theirs, paired by round.
+/// Ours over theirs, in words.
 fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) -> String {
-    let pairs: Vec<(f64, f64)> = ours
-        .iter()
-        .filter_map(|our| {
-            let their = theirs.iter().find(|their| their.round == our.round)?;
-            Some((figure(their), figure(our)))
-        })
-        .collect();
-    paired::ratio(&pairs, CONFIDENCE).map_or_else(
+    paired_ratio(ours, theirs, figure).map_or_else(
         || "unknown".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
     )
+}
+
+/// Ours over theirs, paired by round.
+fn paired_ratio(
+    ours: &[&Sample],
+    theirs: &[&Sample],
+    figure: impl Fn(&Sample) -> f64,
+) -> Option<Estimate> {
+    let pair = |our: &&Sample| {
+        let their = theirs.iter().find(|their| their.round == our.round)?;
+        Some((figure(their), figure(our)))
+    };
+    let pairs: Vec<(f64, f64)> = ours.iter().filter_map(pair).collect();
+    paired::ratio(&pairs, CONFIDENCE)
+}
+
+/// Prints the goal beside its figure; nothing where the peer or the workload was left out.
+///
+/// # Errors
+///
+/// The whole interval is below the goal.
+pub fn judge(samples: &[Sample]) -> Result<()> {
+    let (load, peer) = GOAL;
+    let of = |program| {
+        let samples = samples.iter().filter(|it| it.load == load && it.program == program);
+        samples.collect::<Vec<_>>()
+    };
+    let (ours, theirs) = (of(Kind::Latput), of(peer));
+    let Some(rate) = paired_ratio(&ours, &theirs, |sample| sample.rate) else { return Ok(()) };
+    let verdict = verdict(rate.low, rate.high);
+    println!(
+        "\n{load}: rate latput/{peer} {:.3} [{:.3}, {:.3}], wanted >= {LEAST_RATE}: {verdict}",
+        rate.value, rate.low, rate.high
+    );
+    ensure!(verdict != MISSED, "the rate at depth 1 is below that of {peer}");
+    Ok(())
+}
+
+const MISSED: &str = "missed";
+
+fn verdict(low: f64, high: f64) -> &'static str {
+    match (low >= LEAST_RATE, high >= LEAST_RATE) {
+        (true, _) => "met",
+        (false, true) => "open: too few rounds",
+        (false, false) => MISSED,
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +154,15 @@ mod tests {
         assert!(table.contains("0.500 [0.500, 0.500]"), "{table}");
         assert!(table.contains("2750"), "{table}");
         assert!(!table.contains("iperf3"), "{table}");
+    }
+
+    #[test]
+    fn a_goal_is_missed_where_its_whole_interval_is() {
+        for (low, high, expected) in
+            [(0.995, 1.02, "met"), (0.95, 1.01, "open: too few rounds"), (0.9, 0.98, "missed")]
+        {
+            assert_eq!(verdict(low, high), expected);
+        }
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Place {
         words.push(latput());
         words.extend(args);
         // Tests run beside each other: hosts are never quiet, and a trial that other tests disturb would not count.
-        let asks = ["tune", "run", "search"];
+        let asks = ["tune", "run", "search", "measure"];
         let says = |word: &&str| {
             ["--quiet-within", "--as-it-is", "--beside"].contains(word) || word.starts_with("sim:")
         };

@@ -71,10 +71,17 @@ fn several_generators_and_an_observer_share_a_plan() {
     assert_eq!(place.trials("kept.db"), TRIALS);
     assert_eq!(rack.knobs(), before);
     let report = place.report("kept.db");
+    let mut on_schedule = 0;
     for run in report["runs"].as_array().unwrap() {
         let hosts: Vec<&str> =
             run["hosts"].as_array().unwrap().iter().map(|h| h["host"].as_str().unwrap()).collect();
         assert_eq!(hosts, ["load1", "load2", "sut", "watch"], "{run}");
+        // A busy machine may hold a host up for nearly all of its window, and then says so.
+        let late = |check: &serde_json::Value| check["name"] == "on-schedule";
+        if run["checks_failed"].as_array().unwrap().iter().any(late) {
+            continue;
+        }
+        on_schedule += 1;
         let packets = |host: usize| run["hosts"][host]["tx_packets_count"].as_u64().unwrap();
         assert!(packets(0) > 0 && packets(1) > 0, "both generators make traffic: {run}");
         if run["workload"] == 1 {
@@ -85,6 +92,7 @@ fn several_generators_and_an_observer_share_a_plan() {
         // A busy machine may tell a host too late, and then says so.
         assert!(run.to_string().contains("started-together"), "{run}");
     }
+    assert!(on_schedule > 0, "no trial was on schedule");
     check_other_kinds(place);
 }
 
