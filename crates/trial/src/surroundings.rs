@@ -50,7 +50,7 @@ pub struct Tuner {
 /// Something that could disturb the trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its name: the first column of the table in `docs/tune.md`.
+    /// Its name: the first column of the table in `docs/quiet.md`.
     pub name: String,
     /// The hosts where it was found.
     pub hosts: Vec<String>,
