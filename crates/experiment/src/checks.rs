@@ -163,7 +163,7 @@ fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
         name: "cpu-covers-window".to_owned(),
         passed: miss <= whole * SOURCES_LIMIT + resolution,
         detail: format!(
-            "{}: CPU times by {} are {:.1} % away from the window",
+            "{}: CPU times by {} are {:.1}% away from the window",
             host.host,
             host.accounting.source.name(),
             100.0 * miss / whole.max(1e-9)
@@ -187,12 +187,12 @@ fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
     let apart = by_idle.map_or(0.0, |idle| (busy - idle).abs() - resolution).max(threads - busy);
     let share = |seconds: f64| 100.0 * seconds / whole.max(1e-9);
     let idle_words =
-        by_idle.map_or_else(String::new, |idle| format!(", by idle time {:.1} %", share(idle)));
+        by_idle.map_or_else(String::new, |idle| format!(", by idle time {:.1}%", share(idle)));
     Some(Check {
         name: "cpu-sources-agree".to_owned(),
         passed: apart <= whole * SOURCES_LIMIT,
         detail: format!(
-            "{}: busy {:.1} % by {}{idle_words}, its known threads {:.1} %",
+            "{}: busy {:.1}% by {}{idle_words}, its known threads {:.1}%",
             host.host,
             share(busy),
             host.accounting.source.name(),
@@ -217,7 +217,7 @@ fn steal(host: &HostObservation) -> Check {
     Check {
         name: STEAL.to_owned(),
         passed: share <= STEAL_LIMIT,
-        detail: format!("{}: {:.1} % of CPU time was stolen", host.host, share * 100.0),
+        detail: format!("{}: {:.1}% of CPU time was stolen", host.host, share * 100.0),
     }
 }
 
@@ -226,7 +226,7 @@ fn sampling(host: &HostObservation) -> Check {
     Check {
         name: "sampling-cost".to_owned(),
         passed: share <= SAMPLING_LIMIT,
-        detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
+        detail: format!("{}: sampling took {:.2}% of a CPU", host.host, share * 100.0),
     }
 }
 
@@ -280,7 +280,7 @@ fn steady(traffic: &Traffic, host: &HostObservation) -> Option<Check> {
     let change = mean(second) / mean(first).max(1.0) - 1.0;
     let passed = change.abs() <= STEADY_LIMIT;
     let mut detail =
-        format!("{}: {:+.1} % packets in the second half of the window", host.host, change * 100.0);
+        format!("{}: {:+.1}% packets in the second half of the window", host.host, change * 100.0);
     if !passed && change > 0.0 && matches!(traffic, Traffic::Command) {
         detail
             .push_str("; if the program is slow to begin, raise `warmup`, which its start begins");
@@ -346,7 +346,7 @@ fn retransmits(
     Some(Check {
         name: "retransmissions".to_owned(),
         passed: share <= RETRANSMIT_LIMIT,
-        detail: format!("{retransmits} segments sent again, {:.3} % of packets", share * 100.0),
+        detail: format!("{retransmits} segments sent again, {:.3}% of packets", share * 100.0),
     })
 }
 
@@ -408,7 +408,7 @@ mod tests {
             host.accounting.ticks = lab()[1].cpus.clone();
         }
         unseen[0].accounting.ticks[0].cpu = CpuId(0);
-        check("cpu-covers-window", &flow(), &unseen, "b: CPU times by ticks are 15.0 % away");
+        check("cpu-covers-window", &flow(), &unseen, "b: CPU times by ticks are 15.0% away");
         let traced = |busy_by_idle_ms, napi_ms| {
             let mut hosts = lab();
             hosts[1].accounting.source = CpuSource::Trace;
@@ -418,8 +418,8 @@ mod tests {
         };
         let agrees = |hosts: &[HostObservation]| checks(&flow(), hosts).iter().all(|c| c.passed);
         assert!(agrees(&traced(150, 20)) && agrees(&traced(185, 20)), "a tick is no difference");
-        check("cpu-sources-agree", &flow(), &traced(195, 20), "b: busy 15.0 % by trace");
-        check("cpu-sources-agree", &flow(), &traced(150, 90), "its known threads 19.0 %");
+        check("cpu-sources-agree", &flow(), &traced(195, 20), "b: busy 15.0% by trace");
+        check("cpu-sources-agree", &flow(), &traced(150, 90), "its known threads 19.0%");
     }
 
     #[test]
@@ -437,17 +437,17 @@ mod tests {
         let mut stolen = lab();
         stolen[1].cpus[0].time.steal = Nanos::from_ms(100);
         stolen[1].cpus[0].time.idle = Nanos::from_ms(750);
-        check("steal", &flow(), &stolen, "b: 10.0 %");
+        check("steal", &flow(), &stolen, "b: 10.0%");
         let mut costly = lab();
         costly[0].sampling_cpu = Nanos::from_ms(6);
-        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60 %");
+        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60%");
         let mut busy = lab();
         busy[0].cpus[0].time.user = Nanos::from_ms(420);
         busy[0].cpus[0].time.idle = Nanos::from_ms(480);
-        check("other-work", &flow(), &busy, "a: 40.0 % of a CPU");
+        check("other-work", &flow(), &busy, "a: 40.0% of a CPU");
         let mut growing = lab();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
-        check("steady", &flow(), &growing, "+100.0 %");
+        check("steady", &flow(), &growing, "+100.0%");
         let of_program = steady(&Traffic::Command, &growing[0]).unwrap().detail;
         assert!(of_program.ends_with("raise `warmup`, which its start begins"), "{of_program}");
     }
@@ -479,7 +479,7 @@ mod tests {
         bundled[0].interface.tx_packets = 600;
         check("packets-per-transaction", &flow(), &bundled, "0.600 packets out and 1.000 in");
         let again = TrafficObservation { retransmits: Some(30), ..flow() };
-        check("retransmissions", &again, &lab(), "30 segments sent again, 1.500 %");
+        check("retransmissions", &again, &lab(), "30 segments sent again, 1.500%");
     }
 
     /// Exactly the check `name` fails, and says `detail`.

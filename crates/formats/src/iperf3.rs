@@ -243,7 +243,7 @@ fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObserva
 }
 
 /// Reads loss and jitter, which are the receiver's in every version. Fails where nothing arrived: before 3.21 iperf3 prints
-/// a loss of 0 % then.
+/// a loss of 0% then.
 fn datagrams(end: &Value, observation: &mut Observation) -> Result<(), ReadError> {
     let packets = |sum: &str| count(&end[sum], "packets");
     if packets("sum_received") == Some(0) {

@@ -31,7 +31,7 @@ const RATES: &[(Metric, &str)] = &[
     (Metric::TransactionsPerS, "no request was answered"),
     (Metric::ThroughputBps, "no data arrived"),
 ];
-/// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1 %.
+/// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1%.
 const BIN: f64 = 0.02;
 /// Share by which bytes, a time and a rate may differ: programs print times in steps of 10 ms, and begin to count at
 /// other moments than the clock.

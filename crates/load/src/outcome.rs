@@ -368,7 +368,7 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Optio
         "offered-rate-kept",
         kept,
         format!(
-            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1} % of the time",
+            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1}% of the time",
             100.0 * busy(sender)
         ),
     ))
@@ -384,7 +384,7 @@ fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
         "offered-rate-kept",
         is_kept(sent) && is_kept(answered),
         format!(
-            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; {backlog} were due and not sent at the end of the window; the sending thread was busy {:.1} % of the time",
+            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; {backlog} were due and not sent at the end of the window; the sending thread was busy {:.1}% of the time",
             rate(due),
             rate(sent),
             rate(answered),
@@ -420,7 +420,7 @@ fn bulk_rate_kept(
             let wanted = wanted(window);
             kept &= sent as f64 + slack >= wanted * KEPT;
             let share = 100.0 * sent as f64 / wanted.max(1.0);
-            shares.push(format!("the {end} sent {share:.1} % of what was offered"));
+            shares.push(format!("the {end} sent {share:.1}% of what was offered"));
         }
     }
     Some(check("offered-rate-kept", kept, shares.join(", ")))
@@ -451,7 +451,7 @@ fn sender_saturated(sender: &SenderOutcome) -> Check {
         format!(": its own ceiling is about {:.0} transactions per second", rate / busy)
     });
     let detail = format!(
-        "the generator's busiest thread was busy {:.1} % of the time{ceiling}",
+        "the generator's busiest thread was busy {:.1}% of the time{ceiling}",
         100.0 * busy
     );
     check("sender-saturated", busy < SATURATED, detail)

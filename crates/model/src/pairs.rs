@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(names, ["stable", "stable"], "{found:?}");
         assert_eq!(found.recommended, Some(1));
         assert!((found.settings[1].ratio - 1.3).abs() < 0.03, "{found:?}");
-        // Two settings share 1 %.
+        // Two settings share 1%.
         let confidence = found.settings[1].ratios[0].confidence;
         assert!((confidence - 0.995).abs() < 1e-12, "{confidence}");
     }
@@ -327,9 +327,9 @@ mod tests {
             matches!(&found.settings[1].verdict, PairsVerdict::Worse(0, why) if why.contains("proven worse")),
             "{found:?}"
         );
-        // Half of 1 % for each setting, half of that for the objective, on one side: 99.5 % on both.
+        // Half of 1% for each setting, half of that for the objective, on one side: 99.5% on both.
         let PairsVerdict::Worse(_, why) = &found.settings[1].verdict else { panic!("{found:?}") };
-        assert!(why.ends_with(" lower at 99.5 %)"), "{why}");
+        assert!(why.ends_with(" lower at 99.5%)"), "{why}");
         assert_eq!(found.recommended, None);
     }
 

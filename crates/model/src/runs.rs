@@ -262,8 +262,8 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
 }
 
 /// The mean over blocks that compares any metric. Tails have outliers, and rates have them on a
-/// machine with other work: with rates 11 % apart in 80 rounds of recorded noise the trimmed mean
-/// of one workload's sums proves 86 %, the plain mean 33 % (`cargo xtask bench-power --intervals`).
+/// machine with other work: with rates 11% apart in 80 rounds of recorded noise the trimmed mean
+/// of one workload's sums proves 86%, the plain mean 33% (`cargo xtask bench-power --intervals`).
 pub(crate) const AVERAGE: Average = Average::Trimmed;
 
 #[cfg(test)]

@@ -186,8 +186,8 @@ impl NetperfSession {
             "peer-cpu",
             true,
             format!(
-                "netserver counted {elapsed_s:.2} s with the warm-up: {:.1} % of {} CPUs (user {:.1}, \
-                 system {:.1}, irq {:.1}, softirq {:.1}, iowait {:.1} %)",
+                "netserver counted {elapsed_s:.2} s with the warm-up: {:.1}% of {} CPUs (user {:.1}, \
+                 system {:.1}, irq {:.1}, softirq {:.1}, iowait {:.1}%)",
                 cpu.util, cpu.cpus, cpu.user, cpu.system, cpu.irq, cpu.softirq, cpu.iowait
             ),
         );

@@ -49,7 +49,7 @@ pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
 fn figure(view: &View<'_>, cell: &Cell, metric: Metric) -> Option<String> {
     let estimate = estimate(cell, metric)?;
     let scale = Scale::of(metric, &view.traffic(cell.workload), estimate.value);
-    let value = format!("{} {}", scale.number(estimate.value), scale.unit);
+    let value = scale.with_unit(estimate.value);
     let Some((low, high)) = format::interval(estimate) else { return Some(value) };
     Some(format!("{value} ({} to {})", scale.number(low), scale.number(high)))
 }

@@ -79,7 +79,7 @@ pub struct FigureDocument {
     /// The chance of a difference at least this large without a true one, not corrected.
     pub p_value: Option<f64>,
     /// The largest loss, as a share, that is not ruled out at the confidence, one-sided and not corrected: 0.02 if a loss
-    /// of 2 % may hide. `null` with too few runs, or where nothing bounds it.
+    /// of 2% may hide. `null` with too few runs, or where nothing bounds it.
     #[serde(default)]
     pub largest_loss_ratio: Option<f64>,
     /// `better`, `worse`, `equivalent`, `no difference shown` or `not judged`.
@@ -274,7 +274,7 @@ pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
     (!all.is_empty()).then(|| format!("the two runs differ in {}", all.join("; ")))
 }
 
-/// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.
+/// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6% (+20.1 to +50.8%)`.
 pub fn sentence(figure: &FigureComparison, results: &Results) -> String {
     let [_, first, second, change, interval, verdict] = row(figure, results);
     let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };

@@ -168,7 +168,7 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
         [
             name.to_owned(),
             format!("{}{mark}", printable(&labels[point.setting])),
-            format!("{}{half} {}", scale.number(point.measured.value), scale.unit),
+            scale.add_unit(&format!("{}{half}", scale.number(point.measured.value))),
             scale.with_unit(point.predicted),
             error(point),
         ]

@@ -155,14 +155,14 @@ fn is_factor(ratio: f64) -> bool {
     !(0.1..=10.0).contains(&ratio)
 }
 
-/// `12 %`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
+/// `12%`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
 fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
         _ if is_factor(ratio) => "over a factor of 10".to_owned(),
-        ..0.995 => format!("{percent:.2} %"),
-        ..9.95 => format!("{percent:.1} %"),
-        _ => format!("{percent:.0} %"),
+        ..0.995 => format!("{percent:.2}%"),
+        ..9.95 => format!("{percent:.1}%"),
+        _ => format!("{percent:.0}%"),
     }
 }
 

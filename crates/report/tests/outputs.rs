@@ -486,7 +486,7 @@ fn check_headline(
     results.findings = vec![Finding {
         name: "steal".to_owned(),
         hosts: vec!["a".to_owned()],
-        seen: "10 % <& stolen".to_owned(),
+        seen: "10% <& stolen".to_owned(),
         meaning: "trials pause".to_owned(),
         remedy: "other CPUs".to_owned(),
     }];
@@ -513,11 +513,11 @@ fn check_headline(
     for output in [&marked, &page] {
         let found = output.contains(tail) || output.contains(&upper(tail));
         assert!(
-            found && output.contains("10 % &lt;&amp; stolen; trials pause. To fix it: other CPUs"),
+            found && output.contains("10% &lt;&amp; stolen; trials pause. To fix it: other CPUs"),
             "{output}"
         );
     }
-    assert!(text.contains("steal: a: 10 % <& stolen"), "{text}");
+    assert!(text.contains("steal: a: 10% <& stolen"), "{text}");
     assert_eq!(text.contains("latput set "), has_command, "{text}");
     assert_eq!(marked.contains("latput set "), has_command, "{marked}");
     let answer = document.headline.expect("a goal has an answer");
@@ -530,14 +530,12 @@ fn check_headline(
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
+    let said = "99% interval (of medians 96.87%: 6 runs give no more)";
     let screen = Screen { columns: 400, is_styled: false };
     for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
-    assert!(
-        html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs")
-    );
+    assert!(html(&results, &summary, None).contains("96.87% interval, order statistics of 6 runs"));
 }
 
 /// The demo with connections that are told apart.

@@ -69,7 +69,7 @@ pub const TUNERS: &[&str] = &["irqbalance", "tuned", "bpftune", "numad", "auto-c
 /// The name under which a daemon of our own is told.
 pub const MODERATE: &str = "latput moderate";
 
-/// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1 %.
+/// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1%.
 pub const BUSY_LIMIT: f64 = 0.05;
 /// Most CPU time of other work with which a run that is to be acted on begins unasked, as a share of one CPU.
 pub const OTHER_WORK_LIMIT: f64 = 0.2;
@@ -220,7 +220,7 @@ fn shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], Cpu
     })
 }
 
-/// `cc1 (pid 7) 31 % of CPU 1`.
+/// `cc1 (pid 7) 31% of CPU 1`.
 fn process(other: &OtherProcess) -> String {
     let OtherProcess { name, pid, cpu_ratio, cpus, .. } = other;
     let place = match cpus.len() {
@@ -310,8 +310,8 @@ mod tests {
     fn each_row_of_the_table_is_found_by_its_own_sign() {
         let tuner = |name: &str| vec![Tuner { name: name.to_owned(), pid: 7 }];
         let none = Surroundings::default;
-        check("other load", "12.3 %", Surroundings { busy_ratio: 0.1234, ..none() });
-        check("steal", "1.5 %", Surroundings { steal_ratio: 0.015, ..none() });
+        check("other load", "12.3%", Surroundings { busy_ratio: 0.1234, ..none() });
+        check("steal", "1.5%", Surroundings { steal_ratio: 0.015, ..none() });
         check("other traffic", "5000 packets/s", Surroundings { packets_per_s: 5e3, ..none() });
         let governors = vec!["performance".to_owned(), "powersave".to_owned()];
         check("clock governor", "is powersave", Surroundings { governors, ..none() });
@@ -342,15 +342,15 @@ mod tests {
             ..Surroundings::default()
         };
         assert_eq!(spoilers(&[host(0.19)]), Vec::<String>::new());
-        let said = "b: other work takes 31 % of a CPU: cc1 (pid 7) 31 % of CPU 1";
+        let said = "b: other work takes 31% of a CPU: cc1 (pid 7) 31% of CPU 1";
         assert_eq!(spoilers(&[host(0.31)]), [said]);
         let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
         let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
         for (host, who) in
-            [(short_lived, "cc1 (pid 7) 10 % of CPU 1; programs"), (unseen, "programs")]
+            [(short_lived, "cc1 (pid 7) 10% of CPU 1; programs"), (unseen, "programs")]
         {
             let said = spoilers(&[host]).join("; ");
-            assert!(said.contains(&format!("takes 180 % of a CPU: {who} that came")), "{said}");
+            assert!(said.contains(&format!("takes 180% of a CPU: {who} that came")), "{said}");
         }
     }
 
@@ -384,7 +384,7 @@ mod tests {
         };
         let found = findings(&[host("a"), host("b")]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence().starts_with("a and b: the hypervisor gives 10 %"), "{found:?}");
+        assert!(found[0].sentence().starts_with("a and b: the hypervisor gives 10%"), "{found:?}");
     }
 
     #[track_caller]

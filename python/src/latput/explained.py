@@ -77,7 +77,7 @@ class Twin:
         return self._native.profile
 
     def costs(self) -> pd.DataFrame:
-        """A row for each fitted cost, with its 90 % interval."""
+        """A row for each fitted cost, with its 90% interval."""
         return pd.DataFrame(self._native.costs, columns=["cost", "unit", "value", "low", "high"])
 
     @property

@@ -198,7 +198,7 @@ class Run:
         return pd.DataFrame(rows)
 
     def histogram(self, trial: int, *, probe: bool = False) -> pd.DataFrame | None:
-        """Round-trip times of a trial (a row of `trials`): `upper_ns` is the largest of a bucket, at most 1.6 % wide."""
+        """Round-trip times of a trial (a row of `trials`): `upper_ns` is the largest of a bucket, at most 1.6% wide."""
         found = self._native.histogram(trial, probe)
         return None if found is None else pd.DataFrame({"upper_ns": found[0], "count": found[1]})
 

@@ -214,7 +214,7 @@ pub(crate) fn costs(costs: &[FittedCost]) -> String {
         let unit = cost.parameter.unit();
         let _ = writeln!(
             text,
-            "{:<12} {:>10.2} {unit:<7} 90 % {:.2} to {:.2}",
+            "{:<12} {:>10.2} {unit:<7} 90% {:.2} to {:.2}",
             cost.parameter, cost.value, cost.low, cost.high
         );
     }
@@ -227,7 +227,7 @@ pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -
     for combination in combinations {
         let known = if combination.deviation_ratio < 0.1 { "identified" } else { "not identified" };
         let deviation = 100.0 * combination.deviation_ratio;
-        let _ = write!(text, "+-{deviation:>5.1} % {known:<15}");
+        let _ = write!(text, "+-{deviation:>5.1}% {known:<15}");
         for (weight, cost) in combination.weights.iter().zip(costs) {
             if weight.abs() > 0.25 {
                 let _ = write!(text, " {}^{weight:.1}", cost.parameter);
@@ -243,8 +243,8 @@ fn errors(text: &mut String, fit: &Fit) {
         [
             name,
             errors.count.to_string(),
-            format!("{:.1} %", 100.0 * errors.median),
-            format!("{:.1} %", 100.0 * errors.p90),
+            format!("{:.1}%", 100.0 * errors.median),
+            format!("{:.1}%", 100.0 * errors.p90),
         ]
     };
     let in_sample = fit.in_sample.iter();
@@ -265,7 +265,7 @@ fn errors(text: &mut String, fit: &Fit) {
         let error = 100.0 * figure.error_ratio();
         let _ = writeln!(
             text,
-            "  {error:+.0} %  {what}, {column}: {published}, predicted {predicted:.4}"
+            "  {error:+.0}%  {what}, {column}: {published}, predicted {predicted:.4}"
         );
     }
 }

@@ -91,8 +91,7 @@ fn text(check: &HostCheck) -> String {
     let brought = if view.is_brought { ", brought for this run" } else { "" };
     line("latput", &format!("{}{brought}; Linux {}", view.version, view.kernel));
     line("clock", clock);
-    let busy =
-        view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0} % busy", busy * 100.0));
+    let busy = view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0}% busy", busy * 100.0));
     let own = spec.cpus.as_ref().map_or(String::new(), |cpus| format!("{cpus} of "));
     line("cpus", &format!("{own}{}{busy}", view.cpus.len()));
     line("interface", &format!("{} {}", spec.interface, spec.address));

@@ -28,7 +28,7 @@ use crate::targets::{self, HostArgs};
 /// Measure one workload now.
 ///
 /// It is repeated until its rate and the CPU utilisation of both ends are precise enough: by default 3 to 10 times,
-/// to +/- 2.5 % at 99 %.
+/// to +/- 2.5% at 99%.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {

@@ -53,9 +53,9 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  latput moderate eth0                           the longest delay that costs 2 % of the rate
+  latput moderate eth0                           the longest delay that costs 2% of the rate
   latput moderate eth0 --goal save-cpu --max-delay 150us
-  latput moderate eth0 --cpu-budget 30%          the least delay that keeps the CPU under 30 %
+  latput moderate eth0 --cpu-budget 30%          the least delay that keeps the CPU under 30%
   latput moderate eth0 --observe                 only log what it would change
   latput moderate eth0 --metrics 127.0.0.1:9711  for Prometheus
   latput moderate eth0 --status                  print the status of the daemon that runs

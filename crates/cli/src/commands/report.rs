@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", requires = "compare", conflicts_with = "fail_on")]
     smallest_effect: Option<String>,
     /// End with exit code 7 if B is proven worse than A in any figure (`worse`, or `worse:2%` for another smallest
-    /// effect), or unless a loss of 2 % is ruled out in every figure (`unproven:2%`). With nothing to judge the exit code
+    /// effect), or unless a loss of 2% is ruled out in every figure (`unproven:2%`). With nothing to judge the exit code
     /// is 1.
     #[arg(long, value_name = "worse|unproven[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
     fail_on: Option<compare::FailOn>,

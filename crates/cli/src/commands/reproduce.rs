@@ -321,12 +321,11 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
                 format!("{:.2}", it.published),
                 format!("{:.2}", it.predicted),
                 format!("{:.2} .. {:.2}", it.predicted_lo, it.predicted_hi),
-                format!("{:+.1} %", 100.0 * it.error_ratio),
+                format!("{:+.1}%", 100.0 * it.error_ratio),
                 it.anomaly.as_ref().map_or(String::new(), |_| "anomaly".to_owned()),
             ]
         };
-        let header =
-            ["table", "cell", "column", "published", "predicted", "90 % band", "error", ""];
+        let header = ["table", "cell", "column", "published", "predicted", "90% band", "error", ""];
         text += &(table(header, reproduction.figures.iter().map(row), 3..=6, columns) + "\n");
     }
     for it in &reproduction.claims {

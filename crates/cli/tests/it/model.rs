@@ -96,7 +96,7 @@ fn host<'a>(document: &'a Value, role: &str) -> &'a Value {
     hosts.iter().find(|host| host["role"] == role).unwrap()
 }
 
-/// The cost of a term is within 15 % of `wanted`.
+/// The cost of a term is within 15% of `wanted`.
 #[track_caller]
 fn check(host: &Value, term: &str, wanted: f64) {
     let terms = host["terms"].as_array().unwrap();
@@ -168,7 +168,7 @@ fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
     };
     run("twin.toml", "sim:./truth.toml", "twin.db");
     let calibrate = ["model", "twin", "twin.db", "--name", "found", "-o", "found.toml"];
-    place.run(&calibrate).expect(0, &["interrupt", "90 %", "combinations", "sim:found.toml"]);
+    place.run(&calibrate).expect(0, &["interrupt", "90%", "combinations", "sim:found.toml"]);
     run("built-in.toml", "sim:./truth.toml", "truth.db");
     run("built-in.toml", "sim:found.toml", "found.db");
     let (truth, found) = (rates(&place, "truth.db"), rates(&place, "found.db"));
@@ -198,7 +198,7 @@ fn predicted_beside_measured(place: &Place) {
     place.run(&[&beside[..], &["--fitted", "tcp_rr"]].concat()).expect(2, &["WORKLOAD@SETTING"]);
     place.run(&[&beside[..], &["--fitted", "nfs@0us"]].concat()).expect(2, &["there are: tcp_rr"]);
     let of_itself = ["report", "truth.db", "--predicted", "truth.db"];
-    place.run(&of_itself).expect(0, &["Kendall tau 1.00", "off by at most 0 % in half"]);
+    place.run(&of_itself).expect(0, &["Kendall tau 1.00", "off by at most 0% in half"]);
 }
 
 /// The rate of every cell in the order of workloads and settings.

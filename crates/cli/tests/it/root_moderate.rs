@@ -195,7 +195,7 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     lab.b(&["moderate", "lat0", "--goal", "speed"]).expect(2, &["no goal `speed`"]);
     let two = ["moderate", "lat0", "--goal", "save-cpu", "--cpu-budget", "30%"];
     lab.b(&two).expect(2, &["give one of them"]);
-    lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100 %"]);
+    lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100%"]);
     lab.b(&["moderate", "lat0", "--max-delay", "1s"]).expect(2, &["must be from"]);
     lab.b(&["moderate", "lat0", "--status", "--goal", "save-cpu"]).expect(2, &[]);
     assert_eq!(lab.knobs(), before);

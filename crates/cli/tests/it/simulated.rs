@@ -183,7 +183,7 @@ fn a_file_that_was_cut_short_is_gone_on_with_to_the_same_figures() {
     let place = Place::new();
     place.write("plan.toml", &PLAN.replace("seed = 7", "seed = 7\nhalf_width = 0.001"));
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
-    place.run(&args).expect(0, &["some intervals are wider than 0.1 %: up to "]);
+    place.run(&args).expect(0, &["some intervals are wider than 0.1%: up to "]);
     let whole = rows(&place, "kept.db");
     assert!(whole.len() > 18, "a block beyond the smallest number is wanted");
     // In the first block, and in one that the stopping rule asked for.

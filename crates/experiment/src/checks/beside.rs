@@ -8,7 +8,7 @@ use latput_units::Nanos;
 /// Most CPU time of other work, as a share of a CPU. A loop that takes a sixth has turned an answer round; a quiet host has
 /// some 0.01 (docs/adr/019-fit-trials.md).
 pub(super) const OTHER_WORK_LIMIT: f64 = 0.125;
-/// Most packets and bytes that one end counts beyond what the others do, as a share: counters are read up to 2 % apart.
+/// Most packets and bytes that one end counts beyond what the others do, as a share: counters are read up to 2% apart.
 const OTHER_TRAFFIC_LIMIT: f64 = 0.2;
 /// So many packets a second are no traffic: a control connection and the network's own.
 const PACKETS_PER_S_AT_REST: f64 = 100.0;
@@ -32,7 +32,7 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
         name: OTHER_WORK.to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
         detail: format!(
-            "{}: {:.1} % of a CPU went to processes other than the traffic's",
+            "{}: {:.1}% of a CPU went to processes other than the traffic's",
             host.host,
             share * 100.0
         ),
@@ -139,7 +139,7 @@ mod tests {
         };
         assert!(share(Some(124)).passed && share(None).passed);
         let failed = share(Some(167));
-        assert!(!failed.passed && failed.detail.contains("16.7 % of a CPU"), "{failed:?}");
+        assert!(!failed.passed && failed.detail.contains("16.7% of a CPU"), "{failed:?}");
         assert_eq!(other_work(Nanos::ZERO, &host(Role::Observer, (0, 0))), None);
     }
 

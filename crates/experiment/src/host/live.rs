@@ -340,7 +340,7 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[TimedFigure]) -
     let busy = today.busy_ratio().unwrap_or(0.0);
     if let Some(most) = block.watch.busy_at_most.filter(|most| busy > *most) {
         return Some(format!(
-            "the CPUs are {:.0} % busy, more than the {:.0} % of `busy_at_most`",
+            "the CPUs are {:.0}% busy, more than the {:.0}% of `busy_at_most`",
             100.0 * busy,
             100.0 * most
         ));

@@ -6,7 +6,7 @@ use latput_units::{Clock, Nanos};
 use super::chain;
 
 /// Most samples a second, on average. Tracing takes 0.25 us for each (docs/journal/2026-11-26-round-trip-samples.md), so that
-/// these take 0.5 % of a CPU: whose traffic it is has not asked for a slower host.
+/// these take 0.5% of a CPU: whose traffic it is has not asked for a slower host.
 const MOST_PER_S: u64 = 20_000;
 /// Their number is looked at this often: a burst is no load.
 const LOOK_EVERY: Nanos = Nanos::from_ms(50);
@@ -61,7 +61,7 @@ impl Samples {
             if !std::mem::replace(&mut self.has_paused, true) {
                 notes.push(format!(
                     "round-trip samples of TCP are traced in parts of the time: there are more than {MOST_PER_S} a \
-                     second, and tracing takes at most 0.5 % of a CPU"
+                     second, and tracing takes at most 0.5% of a CPU"
                 ));
             }
         }

@@ -115,8 +115,8 @@ impl Session<'_> {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
                 self.remark(format!(
-                    "two slices of today differ by {:.1} % in {metric} (root mean square of {} blocks): to know a ratio \
-                     within {:.1} % takes about {pairs} blocks of each setting, {:.0} min",
+                    "two slices of today differ by {:.1}% in {metric} (root mean square of {} blocks): to know a ratio \
+                     within {:.1}% takes about {pairs} blocks of each setting, {:.0} min",
                     100.0 * scale,
                     noise.len(),
                     100.0 * half_width,
@@ -527,10 +527,10 @@ fn provable(metric: Metric, scale: f64, pair_s: f64, confidence: f64) -> String 
             reason = "a whole number of pairs, far below 2^53"
         )]
         let effect = smallest_effect(scale, pairs as usize, confidence);
-        effect.map_or("nothing".to_owned(), |effect| format!("{:.1} %", 100.0 * effect))
+        effect.map_or("nothing".to_owned(), |effect| format!("{:.1}%", 100.0 * effect))
     };
     format!(
-        "{metric}: two slices of today differ by {:.1} %; a difference that could be proven in 1 min: {}, in 10 min: {}, in 60 \
+        "{metric}: two slices of today differ by {:.1}%; a difference that could be proven in 1 min: {}, in 10 min: {}, in 60 \
          min: {}",
         100.0 * scale,
         effect(1),

@@ -113,13 +113,13 @@ mod tests {
     #[test]
     fn an_answer_says_what_the_rest_adds() {
         let answer = EarlyAnswer {
-            headline: Headline::Set("`50us` is proven better: p99 is 20 % lower".to_owned()),
+            headline: Headline::Set("`50us` is proven better: p99 is 20% lower".to_owned()),
             label: "`50us`".to_owned(),
             smallest_ratio: Some(0.92),
         };
         assert_eq!(words(&answer.headline, &answer.label), "set `50us`");
         let said = more(&answer, Some(Nanos::from_s(162))).unwrap();
-        assert!(said.contains("at most 162 s") && said.contains("than the 8 %"), "{said}");
+        assert!(said.contains("at most 162 s") && said.contains("than the 8%"), "{said}");
         assert_eq!(more(&answer, Some(Nanos::ZERO)), None);
         assert_eq!(more(&answer, None), None);
         let stay = Headline::Stay("every other setting is proven worse".to_owned());

@@ -142,7 +142,7 @@ mod tests {
             "no_answer",
             "too noisy: this run could only detect a setting whose latency_ns_p99 is",
         );
-        check(1.0, 0.4, 5, "no_answer", "To detect a 20 % drop, run ");
+        check(1.0, 0.4, 5, "no_answer", "To detect a 20% drop, run ");
         check(0.5, 0.02, 1, "no_answer", "too few runs");
         // Noise hides no better setting where all are known to be worse.
         check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn settings_that_a_limit_rules_out_are_no_reason_for_doubt() {
-        // `20us` has 60 % of the rate. What its tail is hides in the noise.
+        // `20us` has 60% of the rate. What its tail is hides in the noise.
         let mut rng = Rng::from_seed(6);
         let made = results(&["off", "20us"], &[rr("rr")], 6, |setting, _| Figures {
             rate: [1e5, 6e4][setting] * noise(&mut rng, 0.02),
@@ -245,15 +245,15 @@ mod tests {
             let effect = SmallestEffect { figures, limit: None, ratio, ratio_in_four_times: ratio };
             judge.stay(Some(&effect)).sentence().to_owned()
         };
-        // 0.64 is twice 20 % lower on the logarithmic scale, 1.44 twice 20 % higher.
+        // 0.64 is twice 20% lower on the logarithmic scale, 1.44 twice 20% higher.
         for (ratio, change, side, wanted) in [
-            (0.64, "36 % lower", "drop", "run 12 blocks instead of 3"),
-            (1.44, "44 % higher", "rise", "run 12 blocks instead of 3"),
-            (1e-300, "100 % lower", "drop", "quieter hosts are needed"),
-            (0.0, "100 % lower", "drop", "quieter hosts are needed"),
+            (0.64, "36% lower", "drop", "run 12 blocks instead of 3"),
+            (1.44, "44% higher", "rise", "run 12 blocks instead of 3"),
+            (1e-300, "100% lower", "drop", "quieter hosts are needed"),
+            (0.0, "100% lower", "drop", "quieter hosts are needed"),
         ] {
             let expected = format!(
-                "too noisy: this run could only detect a setting whose latency_ns_p99 is {change}. To detect a 20 % \
+                "too noisy: this run could only detect a setting whose latency_ns_p99 is {change}. To detect a 20% \
                  {side}, {wanted}"
             );
             assert_eq!(stay(ratio), expected);

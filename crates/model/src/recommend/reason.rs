@@ -75,7 +75,7 @@ impl Judge<'_> {
         format!("No setting is proven better than {first}. {}", self.closest(nearest))
     }
 
-    /// `Closest: 200us. p99 +4.8 %, anywhere from -16 to +31 %: no difference shown.`
+    /// `Closest: 200us. p99 +4.8%, anywhere from -16 to +31%: no difference shown.`
     fn closest(&self, nearest: usize) -> String {
         let label = self.label(nearest);
         let name = self.objective_column();
@@ -88,7 +88,7 @@ impl Judge<'_> {
             return format!("Closest: {label}. {name} {change} in one block, without an interval.");
         }
         let (low, high) = (words::signed(ratio.low), words::signed(ratio.high));
-        let low = if high.ends_with('%') { low.trim_end_matches(" %") } else { &low };
+        let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
         if ratio.excludes(1.0) {
             return format!("Closest: {label}. {name} {change}, {low} to {high}: proven worse.");
         }
@@ -145,7 +145,7 @@ impl Judge<'_> {
         format!("This proves the limit, not the objective: {}.", self.objective_change(to))
     }
 
-    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101 % of it).` Conditions without proof
+    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101% of it).` Conditions without proof
     /// are named as not proven.
     fn keeping(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, setting: usize) -> String {
         if self.goal.conditions.is_empty() {
@@ -177,7 +177,7 @@ impl Judge<'_> {
         proven.into_iter().chain(open).collect::<Vec<_>>().join(" ")
     }
 
-    /// `The limit rules out 50us, 125us and 500us (4.3 to 26.9 % short).`
+    /// `The limit rules out 50us, 125us and 500us (4.3 to 26.9% short).`
     fn ruled_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> String {
         let others = kept.iter().filter(|(setting, _)| **setting != 0);
         let broken: Vec<(usize, &Kept<'_>)> =
@@ -245,7 +245,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The objective's change against the first setting: `latency_ns_p99 is 42 % lower (interval ...)`.
+    /// The objective's change against the first setting: `latency_ns_p99 is 42% lower (interval ...)`.
     pub(super) fn objective_change(&self, setting: usize) -> String {
         let comparison = &self.objective_ratios()[&setting];
         format!("{} is {}", self.objective_name(), comparison_words(comparison))
@@ -293,7 +293,7 @@ impl Judge<'_> {
         format!("{own} against {first}")
     }
 
-    /// `10 % short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
+    /// `10% short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
     pub(super) fn missed_words(&self, kept: &Kept<'_>) -> String {
         let quantity = |value: Option<f64>| {
             value.map_or_else(
@@ -326,12 +326,12 @@ impl Judge<'_> {
         metric::quantity(metric, &self.results.workloads[workload].traffic, value)
     }
 
-    /// The evidence that a limit is kept: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
+    /// The evidence that a limit is kept: `98.2 to 101% of it`, `58.1 us to 62.3 us`.
     fn interval_words(&self, kept: &Kept<'_>) -> String {
         match &kept.interval {
             Some(ratio) if kept.condition.reference.is_some() => {
                 let low = words::percent(ratio.low);
-                format!("{} to {} of it", low.trim_end_matches(" %"), words::percent(ratio.high))
+                format!("{} to {} of it", low.trim_end_matches('%'), words::percent(ratio.high))
             }
             Some(own) => {
                 let [low, high] =
@@ -371,7 +371,7 @@ fn missed_ratio(kept: &Kept<'_>) -> Option<f64> {
     (limit > 0.0).then(|| (value / limit - 1.0).abs())
 }
 
-/// ` (4.3 to 26.9 % short)`; empty where it is unknown or the conditions limit different sides.
+/// ` (4.3 to 26.9% short)`; empty where it is unknown or the conditions limit different sides.
 fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> String {
     let side = |bound| match bound {
         Bound::AtLeast => "short",
@@ -386,7 +386,7 @@ fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> St
     if least == most {
         return format!(" ({most} {side})");
     }
-    format!(" ({} to {most} {side})", least.trim_end_matches(" %"))
+    format!(" ({} to {most} {side})", least.trim_end_matches('%'))
 }
 
 fn comparison_words(comparison: &Comparison) -> String {

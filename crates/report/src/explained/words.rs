@@ -41,10 +41,10 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
         let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
-        format!(" (the busiest CPU {:.0} %{limit})", 100.0 * ratio)
+        format!(" (the busiest CPU {:.0}%{limit})", 100.0 * ratio)
     });
     let _ =
-        write!(text, "  The system under test is busy for {:.1} % of one CPU{busiest}", busy / 1e7);
+        write!(text, "  The system under test is busy for {:.1}% of one CPU{busiest}", busy / 1e7);
     if it.is_shared {
         text.push_str(". Other programs ran there (check `other-work`), so its use is not known\n");
         return;
@@ -55,7 +55,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
         let said = match amount {
             Amount::Known { ns, ns_low, ns_high, .. } => {
                 let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
-                format!("{share:.0} % ({low:.0} to {high:.0})")
+                format!("{share:.0}% ({low:.0} to {high:.0})")
             }
             Amount::None(why) => format!("nothing: {why}"),
             Amount::Unknown(why) => format!("not known: {why}"),
@@ -69,12 +69,12 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
             [] => "what no known cost explains".to_owned(),
             plurals => format!("for its {}, not told apart", plurals.join(" and ")),
         };
-        parts.push((name, format!("{percent:.0} %")));
+        parts.push((name, format!("{percent:.0}%")));
     }
     push_parts(text, parts);
     if percent < -1.0 {
         let _ =
-            writeln!(text, "    (the costs together say {:.0} % more than was measured)", -percent);
+            writeln!(text, "    (the costs together say {:.0}% more than was measured)", -percent);
     }
     let vary = model.map(|model| vary(model, it)).unwrap_or_default();
     if !vary.is_empty() {
@@ -115,11 +115,11 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
         Amount::Unknown(why) => format!("not known: {why}"),
         Amount::Known { ns, ns_low, ns_high, confidence } => {
             let interval = if *confidence > 0.0 {
-                format!(", {} to {} at {:.0} %", time(*ns_low), time(*ns_high), 100.0 * confidence)
+                format!(", {} to {} at {:.0}%", time(*ns_low), time(*ns_high), 100.0 * confidence)
             } else {
                 ", one run and no interval".to_owned()
             };
-            format!("{} ({:.0} %){interval}", time(*ns), 100.0 * ns / whole_ns)
+            format!("{} ({:.0}%){interval}", time(*ns), 100.0 * ns / whole_ns)
         }
     }
 }
@@ -139,7 +139,7 @@ fn moves(kind: &str, model: &CostModel) -> String {
                 let (low, high) = (half(cost.ns_low), half(cost.ns_high));
                 let _ = writeln!(
                     text,
-                    "  half as many {plural} ({knob}): {:.0} % less CPU time, {low:.0} to {high:.0}",
+                    "  half as many {plural} ({knob}): {:.0}% less CPU time, {low:.0} to {high:.0}",
                     half(cost.ns)
                 );
             }

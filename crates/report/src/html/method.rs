@@ -85,7 +85,7 @@ fn latency(view: &View<'_>) -> Option<String> {
     let rows = &view.results.rows;
     let has_own = rows.iter().any(|row| row.observation.traffic.latency.is_some());
     let of_latput = "every transaction of the measurement window, after the warm-up, in a histogram whose buckets \
-                     are at most 0.1 % wide";
+                     are at most 0.1% wide";
     let programs: Vec<String> = view
         .workloads()
         .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))

@@ -500,7 +500,7 @@ fn one_of<T: Copy>(
 }
 
 impl Default for Method {
-    /// netperf's defaults: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
+    /// netperf's defaults: at least 3 and at most 30 repetitions, +/- 2.5% at 99%.
     fn default() -> Self {
         Self {
             design: None,
@@ -709,7 +709,7 @@ mod tests {
     fn quantities_are_written_as_the_peers_write_them() {
         let plan = parsed(
             "[[workload]]\nkind = \"udp_stream\"\nrate = \"1G\"\ndatagram_bytes = \"1k\"\n\
-             [method]\nduration = 1\nwarmup = 0.25\nconfidence = \"95%\"\nhalf_width = \"5 %\"",
+             [method]\nduration = 1\nwarmup = 0.25\nconfidence = \"95%\"\nhalf_width = \"5%\"",
         );
         let traffic = plan.workloads[0].traffic;
         assert_eq!(traffic.value("rate"), Some(1_000_000_000));

@@ -85,7 +85,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
     for model in models {
         let _ = writeln!(
             text,
-            "{} ({}): {} cells, intervals at {} %",
+            "{} ({}): {} cells, intervals at {}%",
             model.host,
             model.role.name(),
             model.cells,
@@ -100,7 +100,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
         {
             let _ = writeln!(
                 text,
-                "  fit: off by at most {:.1} % in half of the cells, {:.1} % in nine of ten; condition number {condition:.1}",
+                "  fit: off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
                 100.0 * median,
                 100.0 * p90
             );
@@ -119,7 +119,7 @@ fn worst(text: &mut String, results: &Results, model: &CostModel) {
     for cell in cells.iter().take(WORST).filter(|cell| cell.error_ratio.abs() > 0.1) {
         let _ = writeln!(
             text,
-            "    {:+.0} % for {} under {}",
+            "    {:+.0}% for {} under {}",
             100.0 * cell.error_ratio,
             results.workloads[cell.workload].name,
             results.settings[cell.setting].label
@@ -133,7 +133,7 @@ fn told(fitted: &FittedTerm) -> String {
         Ok(cost) => {
             let scale = Scale::of_time(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
             return format!(
-                "{}, {} to {}; {:.0} % of the CPU time",
+                "{}, {} to {}; {:.0}% of the CPU time",
                 scale.with_unit(cost.ns),
                 scale.number(cost.ns_low),
                 scale.number(cost.ns_high),

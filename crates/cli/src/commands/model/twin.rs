@@ -95,7 +95,7 @@ fn in_words(found: &Twin, file: &str) -> String {
     if let Some(errors) = found.in_sample {
         let _ = writeln!(
             text,
-            "\nrates of the rows themselves: {} figures within {:.1} % (median) and {:.1} % (90th percentile)",
+            "\nrates of the rows themselves: {} figures within {:.1}% (median) and {:.1}% (90th percentile)",
             errors.count,
             100.0 * errors.median,
             100.0 * errors.p90
