@@ -142,7 +142,8 @@ impl Guard {
         let number = limit.number;
         if is_of_today && (number <= 0.0 || is_most != (number >= 1.0)) {
             return Err(format!(
-                "guard `{text}`: today itself would break it, or nothing could: write `<=` with 1 or more, `>=` with less"
+                "guard `{text}`: today's setting would always break it, or never: write `<=` with 1 or more, \
+                 `>=` with less"
             ));
         }
         Ok(Self {

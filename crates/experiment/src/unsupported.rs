@@ -75,7 +75,7 @@ pub(crate) fn without_unsupported(
         }
     }
     if reduced.workloads.is_empty() {
-        let problem = format!("this testbed supports nothing of the plan; {}", skipped.join("; "));
+        let problem = format!("this testbed supports no part of the plan; {}", skipped.join("; "));
         return Err(Error::Unsupported { problem });
     }
     Ok((reduced, skipped))

@@ -121,7 +121,7 @@ pub fn few_observations(
     (!names.is_empty()).then(|| Check {
         name: FEW_OBSERVATIONS.to_owned(),
         passed: false,
-        detail: format!("{done} transactions: {}", names.join(", ")),
+        detail: format!("{done} transactions are too few; {}", names.join(", ")),
     })
 }
 

@@ -189,7 +189,7 @@ impl Fitness {
 
     /// What a recommendation says then.
     pub(crate) fn reason() -> Vec<String> {
-        vec!["Trials that were disturbed are no ground for a change.".to_owned()]
+        vec!["Disturbed trials do not justify a change.".to_owned()]
     }
 
     /// What went on beside the runs, where that is part of the case: who, how much, and how often it switched.
@@ -200,7 +200,7 @@ impl Fitness {
             .map(|one| format!("{} ({:.0} switches/s)", one.words(), one.switches_per_s))
             .collect();
         let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
-        Some(format!("the answer holds {condition}{who}"))
+        Some(format!("the answer holds only {condition}{who}"))
     }
 }
 

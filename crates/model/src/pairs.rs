@@ -81,7 +81,7 @@ impl PairsSummary {
     /// on every pair needs no further correction: all of the tests must hold.
     pub fn of(files: &[Results]) -> Result<Self, String> {
         if files.len() < 2 {
-            return Err("give the results of two pairs of hosts, better of three".to_owned());
+            return Err("give the results of at least two pairs of hosts, better three".to_owned());
         }
         // The runs that chose the winner of a search are biased in its favour.
         let files: Vec<Results> = files
@@ -162,7 +162,7 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
             continue;
         };
         return Err(format!(
-            "{} and {} have another {differs}: run the same plan on each pair, with the same values of today",
+            "{} and {} differ in the {differs}: run the same plan on each pair, with the same values of today",
             name(first),
             name(other)
         ));
@@ -360,7 +360,8 @@ mod tests {
         other[1].settings[0].by_role = setting("mtu=9000");
         refused(
             &other,
-            "another first setting, which all others are compared with (sut.mtu=several values, there 9000)",
+            "differ in the first setting, which all others are compared with (sut.mtu=several values, there \
+             9000)",
         );
         let mut other = files();
         other[1].settings[1].label = "x".to_owned();

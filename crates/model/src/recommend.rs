@@ -347,7 +347,7 @@ mod tests {
             assert_eq!((recommended.setting, recommended.is_proven()), (0, false), "{goal}");
         }
         let recommended = recommend_for("minimize throughput_bps", &best_first(1.0)).unwrap();
-        assert!(recommended.reason[0].contains("Closest: `b`. goodput +"), "{recommended:?}");
+        assert!(recommended.reason[0].contains("Closest: b. goodput +"), "{recommended:?}");
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
             let recommended = recommend_for(goal, &results).unwrap();
             assert_eq!((recommended.setting, recommended.proven_by), (1, Some(ProvenBy::Limit)));
             assert!(recommended.against_first.unwrap().value > 1.5);
-            assert!(recommended.reason[1].starts_with("This proves the limit, not the objective"));
+            assert!(recommended.reason[1].starts_with("The limit is proven, the objective is not"));
         }
         let recommended = recommend_for("minimize latency_ns_p99", &trade_off(8, 0.02)).unwrap();
         assert_eq!(recommended.proven_by, Some(ProvenBy::Objective));
@@ -501,7 +501,7 @@ mod tests {
         assert!(text.contains(kept) && text.contains("% of it)"), "{text}");
         // By its estimate it has 4% more than the first, by its interval perhaps less.
         let text = reason("minimize latency_ns_p99 where throughput_bps >= 1 first");
-        assert!(text.contains("Not proven: that it keeps"), "{text}");
+        assert!(text.contains("It is not proven to keep"), "{text}");
     }
 
     #[test]

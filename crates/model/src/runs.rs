@@ -91,7 +91,7 @@ impl<'a> Runs<'a> {
         let mut remarks = Vec::new();
         if strays > 0 {
             remarks.push(format!(
-                "{strays} runs name a setting or workload that the results do not have; they are left out"
+                "{strays} runs are left out: their setting or workload is not in the results"
             ));
         }
         if repeats > 0 {
@@ -314,7 +314,7 @@ mod tests {
         made.rows[1].setting = 2;
         let runs = Runs::of(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
-        assert!(runs.remarks[0].starts_with("1 runs name a setting or workload"), "{runs:?}");
+        assert!(runs.remarks[0].starts_with("1 runs are left out: their setting or workload"), "{runs:?}");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Summary {
         if !(results.confidence > 0.0 && results.confidence < 1.0) {
             let confidence = results.confidence;
             warnings.push(format!(
-                "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
+                "the confidence {confidence} is not between 0 and 1: nothing has an interval"
             ));
         }
         let cells: Vec<Cell> = shown

@@ -94,7 +94,8 @@ fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
     assert_eq!(of(1), (1, Some("throughput_bps >= 0.95 today")));
     for text in [text(100), markdown(&results, &summary), html(&results, &summary, None)] {
         assert!(
-            text.contains("smallest effect") && text.contains("this run could detect changes of")
+            text.contains("smallest effect")
+                && text.contains("This run could detect p99 changes of")
         );
         assert!(!text.contains("not within ±"));
     }

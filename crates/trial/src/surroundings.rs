@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
                 let who: Vec<String> = host.others.iter().map(process).collect();
                 let who =
                     if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
-                format!("{busy} of its CPU time is busy before any traffic{who}")
+                format!("its CPUs are {busy} busy before any traffic{who}")
             })
         },
         meaning: "latency and CPU figures are noisier",
@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.steal_ratio > STEAL_LIMIT).then(|| {
                 format!(
-                    "the hypervisor gives {} of its CPU time to others",
+                    "the hypervisor takes {} of its CPU time",
                     percent(host.steal_ratio)
                 )
             })
@@ -122,7 +122,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.packets_per_s > PACKETS_PER_S_LIMIT).then(|| {
                 format!(
-                    "{} had {:.0} packets/s before any traffic of latput's",
+                    "{} had {:.0} packets/s before latput sent any",
                     host.interface, host.packets_per_s
                 )
             })
@@ -150,13 +150,13 @@ const RULES: &[Rule] = &[
             let (name, wake_up) = host.deepest_idle.as_ref()?;
             (*wake_up > WAKE_UP_LIMIT).then(|| format!("{name} takes {wake_up} to wake up"))
         },
-        meaning: "an idle CPU adds up to that to a round trip, and a busier setting can look faster",
-        remedy: "`cpupower idle-set -D 20`, unless the host sleeps like that in use",
+        meaning: "an idle CPU adds up to that much to a round trip, so a busier setting can look faster",
+        remedy: "`cpupower idle-set -D 20`, unless the host also sleeps so in production",
     },
     Rule {
         name: "interrupts move",
         seen: |host| running(host, &["irqbalance"]),
-        meaning: "it moves interrupts to other CPUs every ten seconds, in the middle of trials",
+        meaning: "it moves interrupts to other CPUs every ten seconds, also during trials",
         remedy: "`systemctl stop irqbalance` while latput measures",
     },
     Rule {
@@ -166,7 +166,7 @@ const RULES: &[Rule] = &[
                 TUNERS.iter().copied().filter(|name| *name != "irqbalance").collect();
             running(host, &[&*others, &[MODERATE]].concat())
         },
-        meaning: "it changes knobs or clocks by itself: what was set may not be what was measured",
+        meaning: "it changes knobs or clocks by itself, so trials may measure other values than were set",
         remedy: "stop it while latput measures (`systemctl stop NAME`)",
     },
 ];
@@ -187,7 +187,7 @@ impl Surroundings {
         let mut who: Vec<String> = self.others.iter().map(process).collect();
         let known: f64 = self.others.iter().map(|other| other.cpu_ratio).sum();
         if known < self.other_work() / 2.0 {
-            who.push("programs that came and went, interrupts, or what cannot be seen".to_owned());
+            who.push("short-lived programs, interrupts, or work that cannot be seen".to_owned());
         }
         who.join("; ")
     }
@@ -238,7 +238,7 @@ pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
             name: "shared CPUs".to_owned(),
             hosts: hosts.to_vec(),
             seen: format!("both run on CPUs {cpus}"),
-            meaning: "the CPU figures of one hold both: do not use them".to_owned(),
+            meaning: "the CPU figures of each hold both: do not use them".to_owned(),
             remedy: "`cpus` of its own for each in the testbed, or `?cpus=0` behind the host"
                 .to_owned(),
         })
@@ -384,7 +384,7 @@ mod tests {
         };
         let found = findings(&[host("a"), host("b")]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence().starts_with("a and b: the hypervisor gives 10%"), "{found:?}");
+        assert!(found[0].sentence().starts_with("a and b: the hypervisor takes 10%"), "{found:?}");
     }
 
     #[track_caller]

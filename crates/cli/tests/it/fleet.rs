@@ -150,7 +150,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (words("same.db", &[]), 2, &["no setting is proven better", "--setting"]),
         (words("no.db", &[]), 2, &["no goal"]),
         (words("no.db", &["--setting", "9000"]), 2, &["no.db", "no goal"]),
-        (words("a.db", &["--setting", "1500"]), 2, &["the others are compared with"]),
+        (words("a.db", &["--setting", "1500"]), 2, &["the setting of comparison"]),
         (words("a.db", &["--setting", "7us"]), 2, &["7us", "there are"]),
         (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
         (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),

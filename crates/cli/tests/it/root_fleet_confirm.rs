@@ -243,5 +243,5 @@ fn results_of_somebody_else_can_run_no_program_on_the_pairs() {
     let ran = pairs.run(&["run", "command.toml", "--on", PAIRS[0], "-o", "command.db"]);
     ran.expect(0, &[]);
     let args = [&["fleet", "confirm", "command.db", "--setting", "16Mbps"][..], &PAIRS].concat();
-    pairs.run(&args).expect(2, &["a benchmark of somebody's own", "then `latput fleet pairs`"]);
+    pairs.run(&args).expect(2, &["it measured a command", "then `latput fleet pairs`"]);
 }

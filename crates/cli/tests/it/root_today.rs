@@ -210,7 +210,7 @@ fn other_load_and_a_second_tuner_are_told_and_kept() {
     let _busy = started(busy);
     let ran = place.run(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
     let pid = format!("irqbalance (pid {}) runs", tuner.0.id());
-    ran.expect(0, &["other load: ", "of its CPU time is busy", "interrupts move: ", &pid]);
+    ran.expect(0, &["other load: ", "busy before any traffic", "interrupts move: ", &pid]);
     let report = place.report("kept.db");
     let findings = report["findings"].as_array().unwrap();
     for name in ["other load", "interrupts move"] {

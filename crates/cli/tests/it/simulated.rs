@@ -153,7 +153,7 @@ fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_th
     );
     place
         .run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "grid.db"])
-        .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "take at most 1259us"]);
+        .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "Use at most 1259us"]);
     let only_today =
         PLAN.replace("200us", "5ms").replace("[method]", "[method]\ndesign = \"search\"");
     check(&only_today, "server-10g", &["1 of 2 settings are refused", "the ring holds 1024"]);

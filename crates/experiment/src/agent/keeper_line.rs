@@ -91,7 +91,7 @@ impl KeeperLine {
         match self.reply(None, &mut |_| {})? {
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             Reply::Answer(answer) => Ok(answer),
-            _ => Err(failed("the keeper has counted and was not asked to")),
+            _ => Err(failed("the keeper counted without being asked")),
         }
     }
 

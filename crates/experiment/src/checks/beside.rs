@@ -31,12 +31,16 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
     Some(Check {
         name: OTHER_WORK.to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
-        detail: format!(
-            "{}: {:.1}% of a CPU went to processes other than the traffic's",
-            host.host,
-            share * 100.0
-        ),
+        detail: format!("{}: other programs used {}", host.host, of_a_cpu(share)),
     })
+}
+
+/// A share of a CPU in words: `half a CPU`, `12.5% of a CPU`.
+fn of_a_cpu(share: f64) -> String {
+    if (0.475..0.525).contains(&share) {
+        return "half a CPU".to_owned();
+    }
+    format!("{:.1}% of a CPU", share * 100.0)
 }
 
 /// Whether the interface of the system under test carried what the other ends sent and got, and no more. `None` where one
@@ -75,10 +79,9 @@ pub(super) fn other_traffic(hosts: &[HostObservation]) -> Option<Check> {
         packets - known > at_rest && is_more(*packets, *known) && is_more(*bytes, *known_bytes)
     });
     let detail = match found {
-        Some((way, packets, known, ..)) => format!(
-            "{}: {packets:.0} packets went {way}, and the other ends count {known:.0}",
-            sut.host
-        ),
+        Some((way, packets, known, ..)) => {
+            format!("{}: the trial made {known:.0} of the {packets:.0} packets {way}", sut.host)
+        }
         None => format!("{}: no packets beside the trial's", sut.host),
     };
     Some(Check { name: OTHER_TRAFFIC.to_owned(), passed: found.is_none(), detail })
@@ -107,7 +110,7 @@ pub(crate) fn on_schedule(hosts: &[HostObservation], planned: Nanos) -> Option<C
         name: ON_SCHEDULE.to_owned(),
         passed: away(worst) <= LATE_LIMIT,
         detail: format!(
-            "{}: its window took {:.1} ms, planned were {:.1} ms",
+            "{}: the window took {:.1} ms instead of {:.1} ms",
             worst.host,
             worst.window.as_ms_f64(),
             planned.as_ms_f64()

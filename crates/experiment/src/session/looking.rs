@@ -34,7 +34,7 @@ impl Session<'_> {
         if method.first {
             self.results.confidence = looks.confidence(method.confidence);
             let note = format!(
-                "ends at the first proven answer: {} for each of at most {} looks are {} for all",
+                "ends at the first proven answer: {} for each of at most {} looks makes {} for all",
                 percent(self.results.confidence),
                 looks.count(),
                 percent(method.confidence)
@@ -101,7 +101,7 @@ fn more(answer: &EarlyAnswer, left: Option<Nanos>) -> Option<String> {
     let smallest = answer.smallest_ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
     let now = percent((smallest - 1.0).abs().min(9.99));
     Some(format!(
-        "the rest, at most {:.0} s, finds differences smaller than the {now} that can be found so far (--first stops here)",
+        "going on for at most {:.0} s to detect differences below {now} (--first stops here)",
         left.as_secs_f64()
     ))
 }

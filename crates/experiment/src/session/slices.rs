@@ -159,7 +159,7 @@ impl Session<'_> {
                 return Ok(());
             }
             if dropped.len() + 1 == settings && settings > 1 {
-                self.remark("one setting is left: nothing more to compare".to_owned());
+                self.remark("one setting is left, so nothing more can be compared".to_owned());
                 self.ended_by_its_rules();
                 return Ok(());
             }

@@ -21,7 +21,7 @@ impl Judge<'_> {
         let is_short = |limit: &Kept<'_>| limit.broken && limit.value.is_some();
         let why = |setting: usize| {
             if banned.contains(&setting) {
-                Some("banned, since it broke a guard")
+                Some("banned for breaking a guard")
             } else if ratios.get(&setting).is_some_and(is_worse) {
                 Some("proven worse")
             } else {
@@ -66,7 +66,7 @@ impl Judge<'_> {
             Verdict::Change { to, by } => {
                 let change = match by {
                     ProvenBy::Objective => self.objective_change(*to),
-                    ProvenBy::Limit => "it meets a limit that today misses".to_owned(),
+                    ProvenBy::Limit => "it meets a limit that today's setting misses".to_owned(),
                 };
                 Headline::Set(format!("{} is proven better: {change}", self.label(*to)))
             }
@@ -94,7 +94,7 @@ impl Judge<'_> {
         let change = words::change(effect.ratio);
         if missed(effect.ratio) <= LARGEST_MISSED {
             return Headline::Stay(format!(
-                "nothing better was found; four of five such runs would find a setting whose {name} is {change}"
+                "nothing better was found; this run could detect a setting whose {name} is {change}"
             ));
         }
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_proof_a_quiet_run_without_one_and_a_noisy_run_are_told_apart() {
         check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
-        check(1.0, 0.02, 8, "stay", "nothing better was found; four of five such runs");
+        check(1.0, 0.02, 8, "stay", "nothing better was found; this run could detect");
         check(
             1.0,
             0.4,
@@ -226,10 +226,10 @@ mod tests {
             }
             headline(&made).sentence().to_owned()
         };
-        let all = "every other setting is banned, since it broke a guard";
+        let all = "every other setting is banned for breaking a guard";
         assert_eq!(of_banned(3, &[1, 2]), all);
         assert!(of_banned(3, &[2]).starts_with("`b` is proven better"));
-        let worse = "every other setting is banned, since it broke a guard, or proven worse";
+        let worse = "every other setting is banned for breaking a guard, or proven worse";
         assert_eq!(of_banned(3, &[1]), worse, "`c` is worse than `a`");
         assert_eq!(of_banned(1, &[]), "no other setting was run");
     }

@@ -69,7 +69,7 @@ impl Judge<'_> {
             return if self.others().all(is_out) {
                 format!("Stay with {first}: no other setting is left.")
             } else {
-                format!("Stay with {first}: no other setting that is left has figures to compare.")
+                format!("Stay with {first}: the settings that are left have no figures to compare.")
             };
         };
         format!("No setting is proven better than {first}. {}", self.closest(nearest))
@@ -77,7 +77,7 @@ impl Judge<'_> {
 
     /// `Closest: 200us. p99 +4.8%, anywhere from -16 to +31%: no difference shown.`
     fn closest(&self, nearest: usize) -> String {
-        let label = self.label(nearest);
+        let label = &self.labels[nearest];
         let name = self.objective_column();
         let ratios = self.objective_ratios();
         let Some(ratio) = &ratios[&nearest].ratio else {
@@ -127,7 +127,7 @@ impl Judge<'_> {
         let words = listed(broken.iter().map(|(broken, _)| self.missed_words(broken)));
         let Some(nearest) = nearest else {
             return format!(
-                "{first} is {words}. Stay with it: no setting that keeps the limits was measured in full."
+                "{first} is {words}. Stay with it: no setting that keeps the limits has all figures."
             );
         };
         let changes = broken.iter().map(|(broken, comparisons)| {
@@ -142,7 +142,7 @@ impl Judge<'_> {
     }
 
     fn objective_beside(&self, to: usize) -> String {
-        format!("This proves the limit, not the objective: {}.", self.objective_change(to))
+        format!("The limit is proven, the objective is not: {}.", self.objective_change(to))
     }
 
     /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101% of it).` Conditions without proof
@@ -152,7 +152,7 @@ impl Judge<'_> {
             return String::new();
         }
         if kept[&setting].is_empty() {
-            return "No workload has the figures of the goal's conditions.".to_owned();
+            return "No workload has the figures of the goal's limits.".to_owned();
         }
         let of_condition = |condition: &Condition, is_proven: bool| {
             let own = kept[&setting].iter().filter(|kept| kept.condition == condition);
@@ -173,7 +173,7 @@ impl Judge<'_> {
         let proven = Some(all(true)).filter(|words| !words.is_empty());
         let open = Some(all(false)).filter(|words| !words.is_empty());
         let proven = proven.map(|words| format!("It keeps {words}."));
-        let open = open.map(|words| format!("Not proven: that it keeps {words}."));
+        let open = open.map(|words| format!("It is not proven to keep {words}."));
         proven.into_iter().chain(open).collect::<Vec<_>>().join(" ")
     }
 
@@ -338,7 +338,7 @@ impl Judge<'_> {
                     [own.low, own.high].map(|end| self.quantity(kept.workload, kept.metric, end));
                 format!("{low} to {high}")
             }
-            None if kept.proven => "it is what the others are held to".to_owned(),
+            None if kept.proven => "it is the reference".to_owned(),
             None => "no interval".to_owned(),
         }
     }

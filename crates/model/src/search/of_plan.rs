@@ -167,7 +167,7 @@ impl PlanSearch {
         match step {
             // Trials that never give a figure must not be repeated forever.
             SearchStep::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
-                Next::Done("no run gave the figures that the goal speaks of".to_owned())
+                Next::Done("no run has the goal's figures".to_owned())
             }
             SearchStep::Try { settings, leader } => {
                 let setting = |index: usize| self.settings[&index].clone();
@@ -231,7 +231,7 @@ impl PlanSearch {
         let rows = explored(results);
         let leader = self.search(results, &rows, usize::MAX).leader();
         let conclusion = leader.map_or_else(
-            || "no run gave the goal's figures".to_owned(),
+            || "no run has the goal's figures".to_owned(),
             |leader| format!("searched {} settings; {}", self.size(), regret(&leader)),
         );
         Some(Next::Done(conclusion))

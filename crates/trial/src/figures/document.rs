@@ -50,14 +50,14 @@ impl JsonDocuments {
         }
         if replaced > 0 {
             found.notes.push(format!(
-                "`nan` or `inf` stands {replaced} times in the place of a number; each is taken as absent"
+                "{replaced} numbers are `nan` or `inf`; they count as absent"
             ));
         }
         if let Some(first) = passed_over.first().filter(|_| !found.documents.is_empty()) {
             let shown: String = first.trim().escape_debug().take(SHOWN_CHARS).collect();
             let count = passed_over.len();
             let lines = if count == 1 { "1 line" } else { &format!("{count} lines") };
-            found.notes.push(format!("{lines} outside of the JSON were passed over: `{shown}`"));
+            found.notes.push(format!("{lines} outside of the JSON were ignored: `{shown}`"));
         }
         found
     }
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
             if values.get(&key).is_some_and(|other| *other != value) {
                 let key: String = key.escape_debug().take(SHOWN_CHARS).collect();
                 return Err(serde::de::Error::custom(format!(
-                    "the key `{key}` stands twice, with different values"
+                    "the key `{key}` is there twice, with different values"
                 )));
             }
             values.insert(key, value);
@@ -271,7 +271,7 @@ mod tests {
         let read: Vec<u64> =
             found.documents.iter().map(|it| it.as_ref().unwrap()["a"].as_u64().unwrap()).collect();
         assert_eq!(read, [1, 2, 3]);
-        assert_eq!(found.notes, ["4 lines outside of the JSON were passed over: `warning: long`"]);
+        assert_eq!(found.notes, ["4 lines outside of the JSON were ignored: `warning: long`"]);
         assert_eq!(documents("hello\n"), []);
         assert_eq!(documents("[1, 2]\n").len(), 1);
     }

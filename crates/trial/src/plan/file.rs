@@ -167,8 +167,8 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
         Some(knob) => format!("a change of `{knob}` disturbs traffic"),
         None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
-        None if plan.programs().next().is_some() => "a command is not cut into slices".to_owned(),
-        None => "a workload with a `count` ends by itself".to_owned(),
+        None if plan.programs().next().is_some() => "a command cannot be cut into slices".to_owned(),
+        None => "a workload with a `count` has no fixed length".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
 }
@@ -252,7 +252,7 @@ fn targets(name: &str) -> Result<Vec<KnobOnRole>, String> {
                 Some(("generator", knob)) => (Some(Role::Generator), knob),
                 Some((other, _)) => {
                     return Err(format!(
-                        "`{other}` is no role: write `sut.`, `generator.`, or nothing for both"
+                        "`{other}` is not a role: write `sut.`, `generator.`, or nothing for both"
                     ));
                 }
                 None => (None, part),
@@ -623,7 +623,7 @@ mod tests {
         check("[[workload]]\nkind = \"tcp_fly\"", 4, "there are tcp_rr");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
         check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
-        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "no role");
+        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "not a role");
     }
 
     /// A plan with every key.

@@ -415,7 +415,7 @@ pub const KINDS: &[WorkloadKind] = &[
     },
     WorkloadKind {
         name: COMMAND,
-        about: "a benchmark of your own, and its server: `--command`, or `command = [...]` in a plan",
+        about: "your own benchmark and its server: `--command`, or `command = [...]` in a plan",
         unit: "transactions",
         shape: Shape::Transactions,
         fields: &[],
@@ -423,7 +423,7 @@ pub const KINDS: &[WorkloadKind] = &[
     },
     WorkloadKind {
         name: LIVE,
-        about: "what flows anyway on one host, without traffic of latput's: `latput tune eth0 --live`",
+        about: "the existing traffic of one host; latput sends none: `latput tune eth0 --live`",
         unit: "transactions",
         shape: Shape::Transactions,
         fields: &[],
@@ -453,7 +453,7 @@ impl WorkloadKind {
             let meant = spelling::nearest(name, NAMES)
                 .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
             let problem =
-                format!("no workload is of kind `{name}`{meant}; there are {}", NAMES.join(", "));
+                format!("there is no workload of kind `{name}`{meant}; the kinds are {}", NAMES.join(", "));
             FieldError::new("kind", problem)
         })
     }

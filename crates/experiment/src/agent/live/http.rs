@@ -75,14 +75,14 @@ fn split(answer: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &[u8])> {
 }
 
 fn body(answer: &[u8]) -> Result<String, String> {
-    let (head, body) = split(answer).ok_or("its answer is not of HTTP")?;
+    let (head, body) = split(answer).ok_or("its answer is not HTTP")?;
     let first: String = head.lines().next().unwrap_or_default().chars().take(80).collect();
     let status = first.split_whitespace().nth(1);
     if !first.starts_with("HTTP/") || status != Some("200") {
         return Err(format!("it answers `{}`", first.escape_debug()));
     }
     if body.len() > MOST_BYTES {
-        return Err(format!("it answers more than {MOST_BYTES} bytes"));
+        return Err(format!("its answer is longer than {MOST_BYTES} bytes"));
     }
     Ok(String::from_utf8_lossy(body).into_owned())
 }

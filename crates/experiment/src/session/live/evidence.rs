@@ -239,7 +239,7 @@ impl Evidence {
             self.cut = self.cut.max(TICK.saturating_mul(SETTLED_FROM as u64));
             return Some(format!(
                 "after {changes} changes the traffic has not settled within {looked_at:.0} ms, which are cut: \
-                 carry-over may be left"
+                 carry-over may remain"
             ));
         }
         let found = TICK.saturating_mul(longest as u64);

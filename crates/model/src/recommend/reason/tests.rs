@@ -43,12 +43,12 @@ fn a_limit_is_kept_with_the_evidence_that_there_is() {
     );
     assert_eq!(
         of_limit("0.9 best", &[&[1e9], &[1.1e9]]),
-        "It keeps `throughput_bps >= 0.9 best` in `s` (1.10 Gbit/s: it is what the others are held to)."
+        "It keeps `throughput_bps >= 0.9 best` in `s` (1.10 Gbit/s: it is the reference)."
     );
     let once = &[1e9, f64::NAN, f64::NAN, f64::NAN, f64::NAN];
     assert_eq!(
         of_limit("9e8", &[&[1e9], once]),
-        "Not proven: that it keeps `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval)."
+        "It is not proven to keep `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval)."
     );
 }
 
@@ -100,9 +100,8 @@ fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest
     assert_eq!(
         reason(goal, &[&[1e5], NONE], rates),
         [
-            "`a` is 16.7% short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). Stay with \
-             it: \
-             no setting that keeps the limits was measured in full."
+            "`a` is 16.7% short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). Stay \
+             with it: no setting that keeps the limits has all figures."
         ]
     );
 }

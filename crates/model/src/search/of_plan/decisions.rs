@@ -72,7 +72,7 @@ fn runs_without_the_goals_figure_are_not_repeated() {
     let plan = plan(LATENCY, QUEUES);
     let next = search(&plan).next(&made(&plan, &[0.0; 4], 1), 50);
     let Next::Done(why) = next else { panic!("{next:?}") };
-    assert_eq!(why, "no run gave the figures that the goal speaks of");
+    assert_eq!(why, "no run has the goal's figures");
     // Nor until the end of time where few have it: two attempts for each run of the budget.
     let few = made(&plan, &[20.0, 40.0, 0.0, 0.0], 1);
     assert!(matches!(search(&plan).next(&few, 3), Next::Explore { .. }));
