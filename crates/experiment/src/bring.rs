@@ -322,7 +322,10 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
             "timed out",
             "it did not answer within 10 s: check that it is up, and the firewall".to_owned(),
         ),
-        ("No route to host", "there is no route to it: check that it is up, and the routes".to_owned()),
+        (
+            "No route to host",
+            "there is no route to it: check that it is up, and the routes".to_owned(),
+        ),
         ("unreachable", "there is no route to it: check the routes of this host".to_owned()),
     ];
     let known = remedies.into_iter().find(|(sign, _)| said.contains(sign));

@@ -255,9 +255,7 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
         ));
     }
     if !pair.is_direct {
-        warnings.push(
-            "a router is in between: its effect is measured too".to_owned(),
-        );
+        warnings.push("a router is in between: its effect is measured too".to_owned());
     }
     for (end, found) in ends.iter().zip(found) {
         warnings.extend(found.and_then(stacked).map(|stacked| format!("{}: {stacked}", end.name)));

@@ -31,9 +31,7 @@ pub enum Error {
         problem: String,
     },
     /// The plan wants slices, which the testbed does not support.
-    #[error(
-        "this testbed cannot change settings in slices; use `design = \"blocks\"`"
-    )]
+    #[error("this testbed cannot change settings in slices; use `design = \"blocks\"`")]
     NoSlices,
     /// Live traffic is not on this testbed.
     #[error(

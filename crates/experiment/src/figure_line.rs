@@ -243,7 +243,7 @@ mod tests {
     fn snapshots_arrive_and_strangers_are_not_heard() {
         let line = FigureLine::generate().unwrap();
         let inbox = FigureInbox::open(&line).unwrap();
-        assert!(inbox.latest().unwrap_err().contains("told nothing"));
+        assert!(inbox.latest().unwrap_err().contains("printed no figures"));
         assert!(FigureInbox::open(&line).is_err(), "the name is taken");
         let stranger = UnixDatagram::unbound().unwrap();
         stranger.send_to_addr(b"+evil 1", &line.address().unwrap()).unwrap();

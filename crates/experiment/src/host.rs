@@ -283,7 +283,9 @@ impl HostSession {
         let given_up = self.session.iter().flat_map(Session::given_up);
         let lacking = given_up.filter(|knob| self.wanted.contains(knob));
         lacking
-            .map(|knob| format!("{knob} was changed by another program and is not as the setting wants it"))
+            .map(|knob| {
+                format!("{knob} was changed by another program and is not as the setting wants it")
+            })
             .collect()
     }
 
@@ -417,8 +419,7 @@ impl HostSession {
 /// What is not counted for lack of tracing, in sentences; one privilege gives both.
 fn not_traced(sampler: &Sampler) -> Vec<String> {
     let napi = sampler.napi_obstacle().map(|error| ("NAPI polls are not counted", error));
-    let time =
-        sampler.trace_obstacle().map(|error| ("CPU time is not traced by class", error));
+    let time = sampler.trace_obstacle().map(|error| ("CPU time is not traced by class", error));
     let record = sampler.record_obstacle().map(|error| (no_record(sampler), error));
     let found: Vec<_> = napi.into_iter().chain(time).chain(record).collect();
     if found.len() == 3

@@ -78,7 +78,10 @@ fn look(
                 view.interfaces.iter().map(|found| found.name.as_str()).collect();
             return Err(Error::Agent {
                 host: host.name.clone(),
-                problem: format!("there is no interface {interface}; the interfaces are {}", names.join(", ")),
+                problem: format!(
+                    "there is no interface {interface}; the interfaces are {}",
+                    names.join(", ")
+                ),
                 permission: false,
             });
         }

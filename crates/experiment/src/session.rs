@@ -408,8 +408,7 @@ impl Session<'_> {
                 self.progress.remark(&self.more_blocks(trials));
             }
             if !self.fits_budget(before, trials) {
-                let note =
-                    "stopped at the time budget; some intervals are wider than asked for";
+                let note = "stopped at the time budget; some intervals are wider than asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }

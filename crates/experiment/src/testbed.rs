@@ -426,9 +426,7 @@ impl HostFile {
         }
         let target = Target::parse(target).map_err(|error| error.to_string())?;
         if target.at.is_some() || target.cpus.is_some() {
-            return Err(
-                "`target` must not repeat `interface`, `address` and `cpus`".to_owned()
-            );
+            return Err("`target` must not repeat `interface`, `address` and `cpus`".to_owned());
         }
         Ok((target.via(&own, self.bring.as_deref()), target.is_elsewhere()))
     }
@@ -437,7 +435,9 @@ impl HostFile {
 /// An IP address, or the first address of a host name.
 fn resolve(address: &str) -> Result<IpAddr, String> {
     let found = latput_names::resolve(address).map_err(|error| {
-        format!("address `{address}` is not an IP address, and it does not resolve as a name: {error}")
+        format!(
+            "address `{address}` is not an IP address, and it does not resolve as a name: {error}"
+        )
     })?;
     Ok(found[0])
 }

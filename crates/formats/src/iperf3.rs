@@ -115,7 +115,7 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     let asked = &start["test_start"];
     let protocol = asked["protocol"]
         .as_str()
-        .ok_or("it has no start.test_start.protocol: is it JSON of iperf3 3.1 or later?")?;
+        .ok_or("it has no start.test_start.protocol: is it the JSON of iperf3 3.1 or later?")?;
     let udp = match protocol {
         "TCP" => false,
         "UDP" => true,

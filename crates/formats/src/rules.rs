@@ -127,7 +127,7 @@ pub fn few_observations(
 
 fn contradiction(one: Metric, value: f64, how: &str, other: &str, other_value: f64) -> ReadError {
     ReadError::Contradiction(format!(
-        "`{one}` ({value:.0}) is {how} `{other}` ({other_value:.0}): these contradict each other"
+        "`{one}` ({value:.0}) is {how} `{other}` ({other_value:.0}), which is impossible"
     ))
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(
         return Ok(());
     }
     Err(ReadError::Contradiction(format!(
-        "it says {bytes:.0} bytes in {seconds:.3} s and {bits_per_s:.0} bit/s: these contradict each other"
+        "its {bytes:.0} bytes in {seconds:.3} s do not give its {bits_per_s:.0} bit/s"
     )))
 }
 

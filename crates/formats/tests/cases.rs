@@ -74,7 +74,7 @@ fn unknown_receiver_has_no_figures() {
     assert_eq!(reverse.results.rows[0].observation.programs.len(), 1);
     let flood = imported(ImportFormat::Flent, &["flent-udp-flood.flent"]).unwrap();
     assert_eq!(value(&flood, Metric::ThroughputBps), None);
-    check_noted(&flood, "what the sender sent (950 Mbit/s)");
+    check_noted(&flood, "the sender's rate (950 Mbit/s)");
     let nothing = imported(ImportFormat::Iperf3, &["iperf3-udp-nothing.json"]).unwrap_err();
     assert!(nothing.to_string().contains("no data arrived: 856 datagrams were sent"), "{nothing}");
 }

@@ -121,12 +121,10 @@ const BELOW_NOTHING: &str = "the runs differ by more than this cost. Raise `repe
                              further apart";
 const ABOVE_THE_WHOLE: &str =
     "the runs differ by more than the whole, so something else differs too. Raise `repetitions`";
-const CPU_BESIDE: &str =
-    "both ends work longer than the round trip, so some work is outside of it";
+const CPU_BESIDE: &str = "both ends work longer than the round trip, so some work is outside of it";
 const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole. Raise `repetitions`";
 const SAVES_TIME: &str = "the delay takes less time than its fewer interrupts save";
-const SHORTER_QUEUE: &str =
-    "it was measured with the least delay, where requests wait longer";
+const SHORTER_QUEUE: &str = "it was measured with the least delay, where requests wait longer";
 const OTHER_WORK: &str = "other work ran on these CPUs (check `other-work`)";
 const OTHER_COSTS: &str = "the fitted costs add up to more than was measured here";
 /// Parts of medians may add up to so much of the median of the whole.

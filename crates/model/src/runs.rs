@@ -314,7 +314,10 @@ mod tests {
         made.rows[1].setting = 2;
         let runs = Runs::of(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
-        assert!(runs.remarks[0].starts_with("1 runs are left out: their setting or workload"), "{runs:?}");
+        assert!(
+            runs.remarks[0].starts_with("1 runs are left out: their setting or workload"),
+            "{runs:?}"
+        );
     }
 
     #[test]

@@ -108,10 +108,7 @@ const RULES: &[Rule] = &[
         name: "steal",
         seen: |host| {
             (host.steal_ratio > STEAL_LIMIT).then(|| {
-                format!(
-                    "the hypervisor takes {} of its CPU time",
-                    percent(host.steal_ratio)
-                )
+                format!("the hypervisor takes {} of its CPU time", percent(host.steal_ratio))
             })
         },
         meaning: "trials pause at random: tails are the hypervisor's, not the setting's",

@@ -103,8 +103,9 @@ pub(super) fn check_connection(
     match cuts {
         Some((knob, value)) if link_resets == LinkResets::RefusedOnControl && within.is_none() => {
             let message = format!(
-                "{interface} carries the connection to you, which {knob}={value} can cut: give --confirm-within, so \
-                 that it goes back unless you confirm it, or name {interface} twice (--allow-link-reset={interface})"
+                "{interface} carries your connection, and {knob}={value} can cut it. Give --confirm-within, so \
+                 that it goes back unless you confirm it, or name the interface again: \
+                 --allow-link-reset={interface}"
             );
             Err(CliError::new(Code::Failed, message))
         }

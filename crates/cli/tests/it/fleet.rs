@@ -48,7 +48,7 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
         (&["verify", "-i", "bad.toml", "--interface", "e"], &["nothing is wanted of a"]),
         (&["verify", "-i", "bad.toml", "--group", "b"], &["no host is in group b"]),
         (&["verify", "-i", "json.json"], &["not what `ansible-inventory --list` prints"]),
-        (&["verify", "-i", "twice.toml"], &["the same host and interface", "different wishes"]),
+        (&["verify", "-i", "twice.toml"], &["the same host and interface", "different settings"]),
         (&["verify", "--hosts-from", "false"], &["`false` ended with 1"]),
         (&["verify", "--hosts-from", "no-such-program"], &["cannot start `no-such-program`"]),
         (&["verify", "--hosts-from", "echo"], &["names no host"]),

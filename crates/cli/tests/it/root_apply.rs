@@ -187,11 +187,11 @@ fn results_that_name_a_command_or_a_strangers_testbed_start_nothing() {
     let apply = ["apply", "r.db", "--setting", "1400"];
     let mark = place.path("started");
     call_testbed(&place, &format!("exec:touch {}", mark.display()));
-    place.run(&apply).expect(2, &["which is a command", "anybody can have written", "--on"]);
+    place.run(&apply).expect(2, &["the command", "anybody can have written", "--on"]);
     call_testbed(&place, &format!("netns://a,exec:touch {}", mark.display()));
-    place.run(&apply).expect(2, &["which is a command"]);
+    place.run(&apply).expect(2, &["the command"]);
     assert!(!mark.exists());
-    place.run_without_root(&apply).expect(2, &["which is a command"]);
+    place.run_without_root(&apply).expect(2, &["the command"]);
     call_testbed(&place, "two.toml");
     chown(place.path("two.toml"), Some(1234), Some(1234)).unwrap();
     place.run(&apply).expect(2, &["two.toml", "it belongs to user 1234", "--on"]);

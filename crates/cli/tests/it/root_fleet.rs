@@ -176,8 +176,8 @@ fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
         ("dead", "unreachable", "`false` ended"),
         ("silent", "timed-out", "within 10s"),
         // The slow one is h5 by another way.
-        ("slow", "other", "is also called h5"),
-        ("liar", "failed", "asked for eth0 and answers for eth9"),
+        ("slow", "other", "is the same host as h5"),
+        ("liar", "failed", "asked for eth0 and answered for eth9"),
         ("endless", "failed", "does not end"),
         ("gone", "unreachable", "gone"),
     ] {
@@ -374,7 +374,7 @@ fn a_broken_guard_puts_every_host_of_every_stage_back() {
     assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
     ip(&["-n", "h2", "link", "set", "eth0", "up"]);
     let cut = "[ $1 != h4 ] || ip link set p3 down";
-    check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had it before");
+    check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had one before");
     assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
     ip(&["link", "set", "p3", "up"]);
 }

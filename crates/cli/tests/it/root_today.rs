@@ -110,7 +110,7 @@ fn a_run_is_not_resumed_on_hosts_with_other_values() {
     assert!(said.contains("resuming run 1"), "{said}");
     lab.b(&["set", "lat0", "txqueuelen=800"]).expect(0, &[]);
     let said = cut_short();
-    let why = "run 1 is not resumed: the hosts' values are others than when it began (b: txqueuelen (device) was";
+    let why = "run 1 is not resumed: the hosts' values have changed since it began (b: txqueuelen (device) was";
     assert!(said.contains(why) && said.contains("is 800"), "{said}");
 }
 

@@ -42,7 +42,7 @@ fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
         let ran = place.run_without_root(&args);
         ran.expect(
             0,
-            &[&format!("on sim:{system}"), "simulated, no host was measured", "today (0us)"],
+            &[&format!("on sim:{system}"), "simulated: no host was measured", "today (0us)"],
         );
         assert_eq!(place.trials("kept.db"), 30);
     }

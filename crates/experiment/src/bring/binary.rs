@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(fault(&program, "aarch64"), None);
         assert!(fault(&program, "x86_64").unwrap().contains("it is for aarch64"));
         assert!(fault(&program, "vax").unwrap().contains("`vax`"));
-        assert!(fault(b"#!/bin/sh", "x86_64").unwrap().contains("no program"));
+        assert!(fault(b"#!/bin/sh", "x86_64").unwrap().contains("not a program"));
         program[5] = 2;
         program[18..20].copy_from_slice(&[0, 22]);
         assert_eq!(machine_of(&program), Some(22));

@@ -62,8 +62,8 @@ mod tests {
         assert_eq!(ways("ssh://root@a,netns://b", None).unwrap().len(), 2);
         assert_eq!(ways("this host,ssh://b%eth0", None).unwrap().len(), 2);
         for (word, why) in [
-            ("exec:sh -c id", "`exec:sh -c id`, which is a command"),
-            ("ssh://a,exec:id", "is a command"),
+            ("exec:sh -c id", "the command `exec:sh -c id`"),
+            ("ssh://a,exec:id", "the command"),
             ("ssh://-oProxyCommand=id", "names no host"),
             ("", "neither a host nor an interface"),
             ("ssh://a\u{1b}[2J", "control character"),

@@ -129,8 +129,7 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
     ))?;
     if others > 0 || there.runs()?.len() > 1 {
         return Err(there.error(
-            "it holds other runs, which would be lost: name another file with -o"
-                .to_owned(),
+            "it holds other runs, which would be lost: name another file with -o".to_owned(),
         ));
     }
     Ok(Some(there))

@@ -115,7 +115,9 @@ pub(super) fn limit(text: &str) -> Result<Condition, GoalError> {
     let limit = condition(&mut words)?;
     match words.words.next() {
         None => Ok(limit),
-        Some(word) => Err(word.error("this text must be one limit: give each limit a text of its own")),
+        Some(word) => {
+            Err(word.error("this text must be one limit: give each limit a text of its own"))
+        }
     }
 }
 

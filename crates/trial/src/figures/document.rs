@@ -49,9 +49,9 @@ impl JsonDocuments {
             at += start + step;
         }
         if replaced > 0 {
-            found.notes.push(format!(
-                "{replaced} numbers are `nan` or `inf`; they count as absent"
-            ));
+            found
+                .notes
+                .push(format!("{replaced} numbers are `nan` or `inf`; they count as absent"));
         }
         if let Some(first) = passed_over.first().filter(|_| !found.documents.is_empty()) {
             let shown: String = first.trim().escape_debug().take(SHOWN_CHARS).collect();

@@ -258,7 +258,11 @@ fn printed(written: &Written) -> Result<PrintedUnit, OwnFigureError> {
     };
     PrintedUnit::of(spelling).ok_or_else(|| {
         let spellings: Vec<&str> = SPELLINGS.iter().map(|it| it.spelling).collect();
-        error(format!("`{}` is not a unit; the units are: {}", shown(spelling), spellings.join(", ")))
+        error(format!(
+            "`{}` is not a unit; the units are: {}",
+            shown(spelling),
+            spellings.join(", ")
+        ))
     })
 }
 

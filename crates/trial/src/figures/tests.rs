@@ -76,7 +76,10 @@ fn what_a_plan_cannot_mean_is_refused_with_the_remedy() {
     for (text, expected) in [
         (r#"metrics = { histogram = { from = "stdout" } }"#, "missing field `unit`"),
         (r#"metrics = { histogram = { unit = "us" } }"#, "missing field `from`"),
-        (r#"metrics = { histogram = { from = "stdout", unit = "MB/s" } }"#, "is not a unit of time"),
+        (
+            r#"metrics = { histogram = { from = "stdout", unit = "MB/s" } }"#,
+            "is not a unit of time",
+        ),
         (
             r#"metrics = { histogram = { from = { file = "" }, unit = "us" } }"#,
             "the file `` cannot be used",

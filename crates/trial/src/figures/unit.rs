@@ -113,7 +113,10 @@ impl PrintedUnit {
             self.factor * multiple
         } else {
             let after: String = after.escape_debug().take(20).collect();
-            return Err(format!("`{after}` after the number is not a unit of {}", self.unit.name()));
+            return Err(format!(
+                "`{after}` after the number is not a unit of {}",
+                self.unit.name()
+            ));
         };
         self.possible(number * factor)
     }

@@ -425,6 +425,8 @@ mod tests {
             EndpointFigure::parse("live_test_p99", "quantile 0.99 latency_seconds").unwrap();
         assert_eq!(quantile.metric.definition().unit, Unit::Nanoseconds);
         assert!(EndpointFigure::parse("live_test_x[best]", "gauge a").is_err());
-        assert!(EndpointFigure::parse("rate", "gauge a").unwrap_err().contains("already uses the name"));
+        assert!(
+            EndpointFigure::parse("rate", "gauge a").unwrap_err().contains("already uses the name")
+        );
     }
 }

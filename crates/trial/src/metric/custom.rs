@@ -48,9 +48,7 @@ pub enum CustomMetricError {
         name: String,
     },
     /// The name means something else.
-    #[error(
-        "latput already uses the name `{name}`: choose another one, such as `app_{name}`"
-    )]
+    #[error("latput already uses the name `{name}`: choose another one, such as `app_{name}`")]
     Taken {
         /// The name.
         name: String,

@@ -167,7 +167,9 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
         Some(knob) => format!("a change of `{knob}` disturbs traffic"),
         None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
-        None if plan.programs().next().is_some() => "a command cannot be cut into slices".to_owned(),
+        None if plan.programs().next().is_some() => {
+            "a command cannot be cut into slices".to_owned()
+        }
         None => "a workload with a `count` has no fixed length".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))

@@ -22,7 +22,8 @@ impl Plan {
         let Some(live) = self.live() else { return Ok(()) };
         if self.workloads.len() > 1 {
             return Err(
-                "a `live` workload must be the only one: latput makes no traffic beside it".to_owned()
+                "a `live` workload must be the only one: latput makes no traffic beside it"
+                    .to_owned(),
             );
         }
         if !matches!(self.method.design, None | Some(Design::Blocks)) {

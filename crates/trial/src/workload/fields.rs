@@ -118,10 +118,7 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
         }
         (_, None) => None,
         (_, Some(_)) => {
-            let problem = format!(
-                "only `kind = \"command\"` has a `command`, not `{}`",
-                kind.name
-            );
+            let problem = format!("only `kind = \"command\"` has a `command`, not `{}`", kind.name);
             return Err(error("kind", problem));
         }
     };

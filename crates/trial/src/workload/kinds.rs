@@ -452,8 +452,10 @@ impl WorkloadKind {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let meant = spelling::nearest(name, NAMES)
                 .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
-            let problem =
-                format!("there is no workload of kind `{name}`{meant}; the kinds are {}", NAMES.join(", "));
+            let problem = format!(
+                "there is no workload of kind `{name}`{meant}; the kinds are {}",
+                NAMES.join(", ")
+            );
             FieldError::new("kind", problem)
         })
     }

@@ -359,7 +359,7 @@ fn to_observe_runs_nothing_but_today() {
     let told = results
         .notes
         .iter()
-        .any(|note| note.contains("sut_packet_cpu_ns: two slices of today differ"));
+        .any(|note| note.contains("sut_packet_cpu_ns: two slices of today's setting differ"));
     assert!(told, "{:?}", results.notes);
 }
 
