@@ -30,13 +30,13 @@ const EMULATED: &str = "vm:";
 /// What goes with hosts that are named in a word each.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct HostArgs {
-    /// The host that makes the traffic, in one word; the one before is the system under test.
+    /// The host that makes the traffic, in one word; the host before it is the system under test.
     #[arg(long, value_name = "HOST")]
     peer: Option<String>,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
-    /// Keep what was found of the hosts as a testbed file.
+    /// Save the hosts that were found as a testbed file.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }

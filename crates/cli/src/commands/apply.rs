@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Put everything back after this time (1s to 24h) unless `latput apply RESULTS --confirm` comes first.
     #[arg(long, value_name = "TIME", value_parser = change::confirm_within)]
     confirm_within: Option<Nanos>,
-    /// Keep what an earlier `apply --confirm-within` of this file has changed.
+    /// Keep the change of an earlier `apply --confirm-within` of this file.
     #[arg(long, conflicts_with_all = ["confirm_within", "dry_run"])]
     confirm: bool,
     /// Allow changes that take the link down and up, unless it carries the connection to the host.

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// errors there. It takes many times as long.
     #[arg(long)]
     validate: bool,
-    /// Make only each N-th of the fits without parts of the cells, and write them to -o for --merge.
+    /// Make only every N-th of the fits without parts of the cells, and write them to -o for --merge.
     #[arg(long, value_name = "K/N", requires = "validate")]
     shard: Option<Shard>,
     /// Join these files of all shards: the answer is that of one process with --validate.

@@ -15,8 +15,8 @@ use crate::output;
 
 /// Explain where time and CPU go under each setting.
 ///
-/// Waiting for the timer, behind other requests, per interrupt, per packet, per byte; and what would change if a
-/// knob moved.
+/// Time waiting for the timer and behind other requests, and CPU per interrupt, packet and byte. Also estimates the
+/// effect of changing a knob.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

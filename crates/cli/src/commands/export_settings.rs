@@ -23,7 +23,7 @@ use crate::output;
 
 /// Write a setting for the host's configuration system.
 ///
-/// With it latput is not needed to keep the setting.
+/// The setting is then kept without latput.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -67,14 +67,14 @@ enum Action {
     Verify(Verify),
     /// Compare the hosts of each group with each other.
     Drift(Show),
-    /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
+    /// Set the wanted values in stages, watch the hosts, and put all back if a guard breaks.
     Apply(rollout::Args),
     Undo(journal::Undo),
     Keep(journal::Keep),
     Log(journal::Log),
-    /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
+    /// Compare the results of one plan on several pairs of hosts
     Pairs(pairs::Args),
-    /// Measure what a run recommends on three pairs of hosts or more: is it a winner on all of them?
+    /// Measure the recommendation of a run on three or more pairs of hosts
     Confirm(confirm::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]

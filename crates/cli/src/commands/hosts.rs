@@ -17,8 +17,8 @@ use crate::targets::HostArgs;
 
 /// Check the hosts of a testbed; nothing is set.
 ///
-/// Whether each host is reached, its clock, versions, interface, speed, MTU, driver, what can be set there, and how
-/// busy it is.
+/// For each host: whether it is reached, its clock, versions, interface, speed, MTU, driver, knobs that can be set,
+/// and load.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

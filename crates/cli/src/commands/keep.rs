@@ -28,7 +28,7 @@ const STDIN_BYTES_MOST: u64 = 1 << 20;
 
 /// Keep a setting over a reboot.
 ///
-/// It is written to the configuration system of this host, and taken out again with --remove.
+/// It is written to the configuration system of this host. --remove takes it out again.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = "\
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     format: Option<ExportFormat>,
     #[command(flatten)]
     of: SourceArgs,
-    /// Take out what was installed.
+    /// Remove what was installed.
     #[arg(long)]
     remove: bool,
-    /// Also where somebody has edited the files since.
+    /// Also overwrite files that were edited since.
     #[arg(long)]
     force: bool,
     /// Show the difference without installing it.

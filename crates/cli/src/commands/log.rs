@@ -14,7 +14,7 @@ use crate::output;
 
 /// List the changes that were made on this host.
 ///
-/// The newest first, with what became of each.
+/// The newest first, each with its state now.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

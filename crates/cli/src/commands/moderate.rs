@@ -13,7 +13,7 @@ use crate::output;
 
 /// Hold an interface at a goal while its load changes.
 ///
-/// The delay of its interrupts (or polls) is changed.
+/// latput changes the delay of its interrupts (or polls).
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The most CPU time of the host, as a share of all CPUs together: `30%`.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     cpu_budget: Option<f64>,
-    /// Change nothing, and log the changes that would be made.
+    /// Change nothing, and log what would be changed.
     #[arg(long)]
     observe: bool,
     /// Print the status of the running daemon, and end.

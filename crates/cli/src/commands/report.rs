@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// files, each optionally with `#N` for its run N and `:SETTING` for one of its settings.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
     compare: Vec<String>,
-    /// Differences below this do not matter: they are never called better or worse, and figures whose
-    /// whole interval is below it are called equivalent. By default 1%.
+    /// Smaller differences are never called better or worse. A figure whose whole interval is below this is called
+    /// equivalent. By default 1%.
     #[arg(long, value_name = "PERCENT", requires = "compare", conflicts_with = "fail_on")]
     smallest_effect: Option<String>,
     /// End with exit code 7 if B is proven worse than A in any figure (`worse`, or `worse:2%` for another smallest
-    /// effect), or unless a loss of 2% is ruled out in every figure (`unproven:2%`). With nothing to judge the exit code
-    /// is 1.
+    /// effect), or unless every figure rules out a loss of 2% (`unproven:2%`). With nothing to judge the exit code is
+    /// 1.
     #[arg(long, value_name = "worse|unproven[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
     fail_on: Option<compare::FailOn>,
     /// List the runs of the file.
@@ -70,8 +70,8 @@ pub(crate) struct Args {
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Leave out what names a host or a person: host and interface names, addresses, paths. In HTML every
-    /// trial is in the file, so that `latput import` makes a results file of it.
+    /// Leave out names of hosts, interfaces and people, addresses and paths. An HTML file then holds every trial, and
+    /// `latput import` reads it.
     #[arg(long, requires = "file", conflicts_with_all = ["compare", "list", "predicted"])]
     share: bool,
     /// Judge by this goal instead of the run's.

@@ -34,14 +34,14 @@ pub(crate) struct Args {
     /// Print the writes without doing them.
     #[arg(long)]
     dry_run: bool,
-    /// Delete one checkpoint and put nothing back: its interface, namespace or boot no longer
-    /// exists. `latput restore` prints the ID.
+    /// Delete one checkpoint without putting anything back, because its interface, namespace or boot is gone. `latput
+    /// restore` prints the ID.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
     /// Only what this command has changed, as `latput set --made-by` named it.
     #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]
     made_by: Option<String>,
-    /// Also what waits for the confirmation of this user; without it, only your own.
+    /// Also put back changes that wait for this user's confirmation; without it, only your own.
     #[arg(long, value_name = "USER")]
     of: Option<String>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// The results file of the search so far, which a shard reads.
     #[arg(long, value_name = "FILE", requires = "shard")]
     from: Option<PathBuf>,
-    /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
+    /// Run no trial, and print the next block. The exit code is 6 until the search is over.
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.

@@ -51,9 +51,8 @@ pub(crate) struct Args {
     confirm_within: Option<Nanos>,
     #[command(flatten)]
     resets: LinkResetArgs,
-    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
-    /// second: put everything back if the device ignores the setting, and say so if there is too
-    /// little traffic to tell.
+    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a second: put
+    /// everything back if the device ignores the setting, and say so if there is too little traffic to judge.
     #[arg(long, conflicts_with = "dry_run")]
     verify_effect: bool,
     /// The command that the journal names; `latput apply` gives it.

@@ -72,11 +72,11 @@ a grid is searched: settings that promise most are tried, and the winner is conf
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
 machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
-    /// The plan file; without it on hosts a plan made for the system under test's interface, which is saved, and
-    /// elsewhere the built-in plan. And where trials run, as hosts: the system under test, then
-    /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
-    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other, and with
-    /// `?cpus=0-3` where only those CPUs are its own.
+    /// The plan file. Without it latput makes and saves a plan for the interface of the system under test, or uses
+    /// the built-in plan where no hosts are named. And the hosts: the system under test, then the host that makes the
+    /// traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host, with
+    /// %INTERFACE or %ADDRESS behind it where several paths lead to the other, and with `?cpus=0-3` to use only those
+    /// CPUs.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Without it the lab, or without root a simulated server.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
-    /// Most time for trials, such as `20min`; replaces the plan's `budget`.
+    /// Longest time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.

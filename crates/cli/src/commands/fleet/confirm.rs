@@ -65,18 +65,18 @@ pub(super) struct Args {
     /// A setting other than the recommended one of the results file, by label or a unique part of it.
     #[arg(long, value_name = "SETTING")]
     setting: Option<String>,
-    /// The folder of the pairs' results files; it is made.
+    /// The folder of the pairs' results files; created if missing.
     #[arg(short, long, default_value = "latput-pairs", value_name = "FOLDER")]
     output: PathBuf,
     #[command(flatten)]
     precision: Precision,
-    /// Only look whether every pair can be measured, and how long that takes. Nothing is set.
+    /// Only check whether every pair can be measured, and how long that takes. Nothing is set.
     #[arg(long)]
     check: bool,
     /// Allow changes that take the link of a pair's interface down and up.
     #[arg(long)]
     allow_link_reset: bool,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
 }

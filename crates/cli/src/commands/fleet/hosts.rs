@@ -38,8 +38,8 @@ const ANSIBLE: &str = "ansible-inventory";
 /// Which hosts, and how they are asked.
 #[derive(Debug, clap::Args)]
 pub(super) struct FleetArgs {
-    /// The hosts: a file of groups (.toml), or an Ansible inventory, which `ansible-inventory` reads; what it
-    /// prints with --list (.json) is read without it [default: inventory.toml].
+    /// The hosts: a file of groups (.toml), or an Ansible inventory, read by `ansible-inventory`; or its output with
+    /// --list (.json) [default: inventory.toml].
     #[arg(short, long, value_name = "FILE", conflicts_with = "hosts_from")]
     inventory: Option<PathBuf>,
     /// A command that prints the hosts, one word a line, such as `ssh://root@web1%eth0`. No shell reads it.
@@ -48,16 +48,16 @@ pub(super) struct FleetArgs {
     /// Only the hosts of this group. May be repeated.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// The interface of hosts for which the list names none.
+    /// The interface of hosts without one in the list.
     #[arg(long, value_name = "IFACE")]
     interface: Option<String>,
-    /// Hosts that are worked on at a time; one that is silent for a second does not count.
+    /// Hosts to work on at a time; a host that is silent for a second does not count.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = parallel)]
     parallel: usize,
-    /// Most time for one answer of one host (1s to 1h); more where latput must be brought over a slow line.
+    /// Longest time for one answer of one host (1s to 1h); give more where latput must be copied over a slow line.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
     timeout: Nanos,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
 }

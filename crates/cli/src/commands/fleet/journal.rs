@@ -80,7 +80,7 @@ pub(super) struct Keep {
     /// Show what would be written.
     #[arg(long)]
     dry_run: bool,
-    /// Take out what was installed.
+    /// Remove what was installed.
     #[arg(long, conflicts_with_all = ["wanted", "from"])]
     remove: bool,
     #[command(flatten)]

@@ -60,20 +60,20 @@ pub(super) struct Args {
     /// The first stage: a number of hosts of each group, or a share such as 10%.
     #[arg(long, value_name = "HOSTS", default_value = "1")]
     canary: StageStep,
-    /// A later stage: how many hosts of each group have the values after it. May be repeated [default: all].
+    /// A later stage: the number of hosts of each group with the values after it. May be repeated [default: all].
     #[arg(long, value_name = "HOSTS")]
     then: Vec<StageStep>,
-    /// Every host goes back after this time (1s to 24h) unless all are well.
+    /// Put every host back after this time (1s to 24h) unless all are well.
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = local_change::confirm_within)]
     confirm_within: Nanos,
     /// How long the hosts must be well after each stage (0s to 24h).
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = soak)]
     soak: Nanos,
-    /// A command of this host that must end with 0, for each changed host: `{host}`, `{interface}` and `{target}`
-    /// stand for its own. No shell reads it. May be repeated.
+    /// A command that is run here for each changed host and must exit with 0: `{host}`, `{interface}` and `{target}`
+    /// are those of the host. No shell reads it. May be repeated.
     #[arg(long, value_name = "COMMAND")]
     guard: Vec<String>,
-    /// Errors and drops of an interface that are allowed beside those of before, packets a second.
+    /// Errors and drops of an interface that are allowed in addition to the earlier rate, in packets a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     new_faults_most: u64,
     /// Allow changes that take the link down and up, unless it carries the connection to the host.
