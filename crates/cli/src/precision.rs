@@ -75,12 +75,12 @@ impl FirstArg {
     pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), CliError> {
         if self.first && plan.goal.is_none() {
             return Err(CliError::usage(
-                "--first stops at the answer to a goal, and the plan has none: give `--goal latency` or another",
+                "--first needs a goal, and the plan has none: give `--goal latency` or another",
             ));
         }
         if self.first && plan.live().is_some() {
             return Err(CliError::usage(
-                "--first does not go with live traffic: it ends by itself once every setting is decided",
+                "--first cannot be used with live traffic, which ends by itself once every setting is decided",
             ));
         }
         plan.method.first = self.first;

@@ -32,8 +32,8 @@ Examples:
   latput calibrate --cells a.csv --validate --shard 3/8 -o part3.toml    one of 8 processes
   latput calibrate --cells a.csv --merge part*.toml -o profile.toml      as one process with --validate
 
-Costs that the cells do not fix stay near their start values (data/calibration.toml); their intervals and
-the combinations that are fixed are printed. Cells in data/anomalies.toml are left out.")]
+Costs that the cells do not determine stay near their start values (data/calibration.toml). Their intervals
+are printed, and the combinations that are determined. Cells in data/anomalies.toml are left out.")]
 pub(crate) struct Args {
     /// Files of cells, in the format of the published files.
     #[arg(long, value_name = "FILE", required = true)]
@@ -78,9 +78,7 @@ struct Given {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if self.held_out.is_some() && !self.validate && self.merge.is_empty() {
-            return Err(CliError::usage(
-                "--held-out: nothing is held out without --validate or --merge",
-            ));
+            return Err(CliError::usage("--held-out needs --validate or --merge"));
         }
         let reads = self.cells.iter().chain(&self.plan).chain(&self.profile).chain(&self.merge);
         let outputs = self.held_out.iter().chain([&self.output]);
@@ -152,7 +150,7 @@ impl Args {
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
         let plan = plans.into_iter().find(|plan| plan.profile == name).ok_or_else(|| {
             CliError::usage(format!(
-                "--system {name}: no such profile can be fitted; there are {known}"
+                "--system {name}: there is no such profile to fit; the profiles are {known}"
             ))
         })?;
         let cells = Cells::of(files, &name, &systems)

@@ -204,7 +204,7 @@ impl Changing {
     /// put back.
     pub(super) fn keep(mut self, context: &Context, applied: &Applied) -> Result<Kept, CliError> {
         if context.stop.is_raised() {
-            return Err(self.put_back(applied, "interrupted: everything is as it was"));
+            return Err(self.put_back(applied, "interrupted: everything was put back"));
         }
         let waits = self.watched.as_ref().map(|(_, within)| *within);
         let Some(within) = waits.filter(|_| !applied.changes.is_empty()) else {

@@ -52,8 +52,8 @@ inventory.toml:
   interface = \"eth0\"
   settings = { rx-usecs = \"50us\" }
 
-A host that is slow or dead delays no other. Exit code 8 where a host is not as wanted, else 6 where some
-did not answer.")]
+A slow or dead host does not delay others. Exit code 8: a host is not as wanted. Exit code 6: a host did not
+answer.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -158,7 +158,7 @@ impl Verify {
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
         for problem in undecided_groups(&looked.judged) {
-            output::remark(&format!("latput: warning: {problem}: say which is meant by `driver`"));
+            output::remark(&format!("latput: warning: {problem}: name the right one by `driver`"));
         }
         if let Some(path) = &self.prometheus {
             let text = prometheus::text(&looked.judged, unix_ms() / 1000, looked.took);

@@ -140,7 +140,7 @@ impl Exec {
                 let found = found.ok_or_else(|| {
                     let host = host.as_deref().unwrap_or_default();
                     CliError::usage(format!(
-                        "`{host}` is no host: name a or b of the lab, or {FORMS}"
+                        "`{host}` is not a host: name a or b of the lab, or {FORMS}"
                     ))
                 })?;
                 let (namespace, cpus) = (found.namespace.try_clone()?, Some(found.cpus.clone()));

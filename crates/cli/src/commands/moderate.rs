@@ -63,10 +63,10 @@ Examples:
 Goals:
 {}
 
-It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off
-meanwhile; else it sets gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the
-end: on Ctrl-C and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A
-knob that somebody else sets is released. docs/design/moderation.md explains how it decides.",
+It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off meanwhile.
+Otherwise it sets gro-flush-timeout with napi-defer-hard-irqs. At the end everything is put back: on Ctrl-C
+and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A knob that another program
+sets is released. docs/design/moderation.md explains the decisions.",
         latput_moderate::goal::help()
     )
 }
@@ -112,5 +112,5 @@ fn share(text: &str) -> Result<f64, String> {
         return Err(refusal);
     }
     parse_percent(text)
-        .ok_or_else(|| format!("`{text}` is no share of the CPU time: write it as `30%`"))
+        .ok_or_else(|| format!("`{text}` is not a share of the CPU time: write it as `30%`"))
 }

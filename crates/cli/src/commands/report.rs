@@ -142,7 +142,8 @@ impl Args {
         let fitted = cells_of(results, "--fitted", &self.fitted)?;
         let found = predicted(results, &simulated, &fitted);
         if found.columns.is_empty() {
-            let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
+            let message =
+                "--predicted: the two files have no cell in common; run the same plan on the twin";
             return Err(CliError::usage(message));
         }
         Ok(Some(found))
@@ -189,7 +190,7 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliErro
         _ => {
             let all: Vec<&str> = labels().collect();
             let found = if partly.is_empty() { "no setting is" } else { "several settings are" };
-            let message = format!("{found} `{name}`; there are: {}", all.join(", "));
+            let message = format!("{found} `{name}`; the settings are: {}", all.join(", "));
             Err(CliError::usage(message))
         }
     }
@@ -208,7 +209,10 @@ pub(crate) fn cells_of(
         let workload =
             results.workloads.iter().position(|it| it.name == load).ok_or_else(|| {
                 let all: Vec<&str> = results.workloads.iter().map(|it| it.name.as_str()).collect();
-                refused(format!("no workload is called `{load}`; there are: {}", all.join(", ")))
+                refused(format!(
+                    "there is no workload `{load}`; the workloads are: {}",
+                    all.join(", ")
+                ))
             })?;
         Ok((setting_of(results, label)?, workload))
     };
@@ -273,7 +277,7 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
         if figure.of(workloads).is_empty() {
             let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
             let message = format!(
-                "{from}: no workload is meant by `{figure}`; there are {}",
+                "{from}: no workload matches `{figure}`; the workloads are {}",
                 names.join(", ")
             );
             return Err(CliError::usage(message));

@@ -34,8 +34,8 @@ Examples:
   latput search plan.toml --on sim:server-10g --shard 3/4 --from all.db -o part3.db
                                                              one of four parts of the next block
 
-With --ask-tell latput writes JSON lines to stdout and reads answers from stdin: the space, what was observed,
-and `ask`; the optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]
+With --ask-tell latput writes JSON lines to stdout (the space, observations, and `ask`) and reads answers from
+stdin. The optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]
 pub(crate) struct Args {
     /// The plan file; it needs a goal. Its design is a search.
     plan: PathBuf,

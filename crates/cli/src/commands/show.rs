@@ -201,8 +201,8 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
         let interface = &document.interface;
         let _ = writeln!(
             text,
-            "\n{hidden} more are not here: `latput show {interface} --all` says why.\n\
-             `latput show {interface} KNOB` says all of one."
+            "\n{hidden} more are not available: `latput show {interface} --all` says why.\n`latput show \
+             {interface} KNOB` shows all details of one."
         );
     }
     text + &lacking(document)

@@ -29,7 +29,7 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
     check_plan("goal = \"minimize latncy\"\n[[workload]]\nkind = \"tcp_rr\"", &["latncy"]);
     check_plan(
         "goal = \"minimize latency_ns_p99 of udp_rr\"\n[[workload]]\nkind = \"tcp_rr\"",
-        &["no workload is meant", "tcp_rr"],
+        &["no workload matches", "tcp_rr"],
     );
 }
 

@@ -67,7 +67,7 @@ fn factors_of_the_command_line_answer_whether_they_matter() {
     place.run(&twice).expect(2, &["levels 1 and 2 of `gro` are the same (on)"]);
     place.write("plan.toml", PLAN);
     let both = [&["tune", "plan.toml", "--factor", "gro=on,off"], &ON[..]].concat();
-    place.run(&both).expect(2, &["plan.toml", "leave out either"]);
+    place.run(&both).expect(2, &["plan.toml", "leave out one of them"]);
 }
 
 #[test]

@@ -344,7 +344,7 @@ fn netplan_entry_keeps_its_device_type() {
     }
     host(&[])
         .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes", "--format", "netplan"])
-        .expect(2, &["no file of netplan has nic7", "--format udev"]);
+        .expect(2, &["no netplan file has nic7", "--format udev"]);
 }
 
 /// TuneD splits `include` at commas, and looks for profiles where its version and configuration say.

@@ -48,7 +48,7 @@ fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
     check(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
     assert!(sut["error_ratio_p90"].as_f64().unwrap() < 0.03, "{sut}");
     let words = place.run(&["model", "fit", "kept.db"]);
-    words.expect(0, &["per byte", "condition number", "they come and go with the interrupts"]);
+    words.expect(0, &["per byte", "condition number", "they vary with the interrupts"]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_has_no_costs_is_refused_by_name() {
     let no_such = ["model", "fit", "kept.db", "--workload", "udp"];
     place.run(&no_such).expect(2, &["udp", "there are tcp_rr"]);
     place.run(&["model", "fit", "kept.db", "--confidence", "100%"]).expect(2, &["--confidence"]);
-    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "no more cells than terms"]);
+    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "too few cells"]);
 }
 
 /// The document of a fit, which its schema takes.

@@ -121,7 +121,7 @@ fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
     measured(&place);
     testbed(&place, "other.toml", "lo");
     let on = |testbed| place.run(&["apply", "r.db", "--setting", "1400", "--on", testbed]);
-    on("other.toml").expect(2, &["a: the results are of lat0, the testbed names lo"]);
+    on("other.toml").expect(2, &["a: the results are for lat0, but the testbed names lo"]);
     on("lab").expect(2, &["was made for the run and is gone"]);
     on("sim:example").expect(2, &["is a simulation"]);
     // Under the measured name there is a device of another kind now.

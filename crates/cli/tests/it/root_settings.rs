@@ -221,7 +221,7 @@ fn a_checkpoint_of_a_namespace_that_is_not_seen_is_kept_until_its_owner_says_so(
     let ran = Ran::from(place.wrapped(&before, &["set", "lo", "mtu=9000"]).output().unwrap());
     assert_ne!(ran.code, Some(0), "the kill did not hit: {ran:#?}");
     let told = place.run(&["restore"]);
-    told.expect(5, &["lo of network namespace", "is kept"]);
+    told.expect(5, &["lo is in network namespace", "is kept"]);
     let id = told.err.split("--forget ").nth(1).unwrap().trim_end().trim_end_matches('`');
     place.run(&["restore", "--forget", "1-lo"]).expect(2, &["no checkpoint `1-lo`"]);
     place.run(&["restore", "--forget", id]).expect(0, &["forgot", "lo stays as it is"]);

@@ -111,7 +111,10 @@ impl WantedArgs {
                 labelled.label
             )));
         }
-        output::remark(&format!("latput: wanted is setting `{}` of {file}", labelled.label));
+        output::remark(&format!(
+            "latput: the wanted values are setting `{}` of {file}",
+            labelled.label
+        ));
         let host = results.hosts.iter().find(|host| host.role == role);
         let fact = host.and_then(|host| host.facts.iter().find(|(name, _)| name == DRIVER));
         Ok(FleetWish { setting, driver: fact.map(|(_, driver)| driver.clone()) })

@@ -31,11 +31,11 @@ Examples:
   latput model fit kept.db --workload tcp_stream            of one workload: others have other costs
   latput model fit kept.db --confidence 95% --json
 
-A cost that the rows do not fix is refused, and what to vary is said: the size of messages or `mtu` tells
-bytes from packets, `rx-usecs` tells packets from interrupts, `gro-flush-timeout` with
-`napi-defer-hard-irqs` tells interrupts from polls. A cell (a setting under a workload) counts once, by the
-medians of its runs. The costs hold for the workloads of the plan: the work that comes with each packet
-and each interrupt, such as system calls and wake-ups, is in theirs.")]
+A cost that the rows do not determine is refused, and the knobs to vary are named: message sizes or `mtu`
+separate bytes from packets, `rx-usecs` separates packets from interrupts, `gro-flush-timeout` with
+`napi-defer-hard-irqs` separates interrupts from polls. A cell (a setting under a workload) counts once, by
+the medians of its runs. The costs hold for the workloads of the plan: the cost of a packet or an interrupt
+includes the work that comes with it, such as system calls and wake-ups.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -145,14 +145,12 @@ fn told(fitted: &FittedTerm) -> String {
     let why = match refusal.why {
         Why::NotCounted => "this host does not count them".to_owned(),
         Why::NeverHappened => "there were none".to_owned(),
-        Why::TooFewCells => "no more cells than terms: any cost would fit".to_owned(),
+        Why::TooFewCells => "too few cells: any cost would fit".to_owned(),
         Why::MovesWith(other) if fitted.term == Term::Poll || fitted.term == Term::Background => {
-            format!("they come and go with the {}; their cost is in those", other.plural())
+            format!("they vary with the {}, whose cost includes them", other.plural())
         }
         Why::MovesWith(other) => format!("cannot be told from {}", other.plural()),
-        Why::Uncertain => {
-            "moves too little apart from the others for what the fit leaves".to_owned()
-        }
+        Why::Uncertain => "varies too little apart from the others for this noise".to_owned(),
     };
     if refusal.vary.is_empty() {
         format!("not known: {why}")
