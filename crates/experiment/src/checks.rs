@@ -259,10 +259,11 @@ fn effects(host: &HostObservation) -> Vec<Check> {
     };
     let decided = effect::judge(&host.state, seen).into_iter();
     let decided = decided.filter(|found| found.verdict != EffectVerdict::Undecided);
-    let check = |found: effect::Judgement| Check {
-        name: "knob-without-effect".to_owned(),
-        passed: found.verdict == EffectVerdict::Agrees,
-        detail: format!("{}: {} {}: {}", host.host, found.knob, found.verdict, found.detail),
+    let check = |found: effect::Judgement| {
+        let passed = found.verdict == EffectVerdict::Agrees;
+        let seen = if passed { "takes effect" } else { "is ignored by the device" };
+        let detail = format!("{}: knob {} {seen}: {}", host.host, found.knob, found.detail);
+        Check { name: "knob-without-effect".to_owned(), passed, detail }
     };
     decided.map(check).collect()
 }
@@ -324,7 +325,7 @@ fn packets_per_transaction(
         name: "packets-per-transaction".to_owned(),
         passed: sent >= 1.0 - BUNDLING_LIMIT && received >= 1.0 - BUNDLING_LIMIT,
         detail: format!(
-            "{}: a transaction took {sent:.3} packets out and {received:.3} in",
+            "{}: a transaction sent {sent:.3} packets and received {received:.3}",
             names.join(" and ")
         ),
     })
@@ -483,7 +484,12 @@ mod tests {
     fn transactions_that_share_packets_and_segments_sent_again_are_seen() {
         let mut bundled = lab();
         bundled[0].interface.tx_packets = 600;
-        check("packets-per-transaction", &flow(), &bundled, "0.600 packets out and 1.000 in");
+        check(
+            "packets-per-transaction",
+            &flow(),
+            &bundled,
+            "sent 0.600 packets and received 1.000",
+        );
         let again = TrafficObservation { retransmits: Some(30), ..flow() };
         check("retransmissions", &again, &lab(), "30 segments sent again, 1.500%");
     }

@@ -284,7 +284,9 @@ impl HostSession {
         let lacking = given_up.filter(|knob| self.wanted.contains(knob));
         lacking
             .map(|knob| {
-                format!("{knob} was changed by another program and is not as the setting wants it")
+                format!(
+                    "knob {knob} was changed by another program and is not as the setting wants it"
+                )
             })
             .collect()
     }
@@ -508,8 +510,10 @@ fn differences(before: &State, after: &State) -> Vec<String> {
         let (knob, place) = key;
         match after.0.get(key) {
             Some(now) if now == value => {}
-            Some(now) => changes.push(format!("{knob} ({place}) changed from {value} to {now}")),
-            None => changes.push(format!("{knob} ({place}) is gone")),
+            Some(now) => {
+                changes.push(format!("knob {knob} ({place}) changed from {value} to {now}"))
+            }
+            None => changes.push(format!("knob {knob} ({place}) is gone")),
         }
     }
     changes

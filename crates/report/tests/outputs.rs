@@ -13,6 +13,7 @@ use latput_report::{
 use latput_stats::Histogram;
 use latput_trial::live::TcpGroup;
 use latput_trial::observation::{Role, TcpObservation};
+use latput_trial::surroundings::SHARED_CPUS;
 use latput_trial::{Finding, HostToday, Metric, Results};
 use latput_units::Nanos;
 
@@ -405,6 +406,44 @@ fn a_measurement_in_brief_has_what_rate_latency_cpu_and_trust() {
 #[test]
 fn one_setting_under_one_workload_has_a_line_for_every_figure() {
     insta::assert_snapshot!(measured(6));
+}
+
+#[test]
+fn a_failed_check_is_a_sentence_with_its_place() {
+    for (detail, said) in [
+        (
+            "a: other programs used half a CPU",
+            "Other programs used half a CPU in 2 of 2 runs (tcp_stream, a).",
+        ),
+        (
+            "5 of 9 datagrams were sent; 4 were left out",
+            "5 of 9 datagrams were sent in 2 of 2 runs (tcp_stream). 4 were left out.",
+        ),
+        (
+            "a and b: knob mtu is gone; b: knob gro is gone",
+            "Knob mtu is gone in 2 of 2 runs (tcp_stream, a and b). b: knob gro is gone.",
+        ),
+        (SHARED_CPUS, SHARED_CPUS),
+    ] {
+        let (mut results, _) = one_cell(2);
+        for row in &mut results.rows {
+            let check = &mut row.observation.checks[0];
+            (check.passed, check.detail) = (false, detail.to_owned());
+        }
+        let summary = Summary::of(&results);
+        for text in [
+            terminal(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            brief(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            markdown(&results, &summary).replace('\\', ""),
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+    // With several settings the cell with most failures is named.
+    let (results, summary) = demo();
+    let text = terminal(&results, &summary, Screen { columns: 1000, is_styled: false });
+    let said = "A transaction sent 0.410 packets and received 0.410 in 6 of 120 runs (500us, tcp_rr burst=16).";
+    assert!(text.contains(said), "{text}");
 }
 
 #[test]
