@@ -415,7 +415,7 @@ mod tests {
             host.accounting.ticks = lab()[1].cpus.clone();
         }
         unseen[0].accounting.ticks[0].cpu = CpuId(0);
-        check("cpu-covers-window", &flow(), &unseen, "b: CPU times by ticks are 15.0% away");
+        check("cpu-covers-window", &flow(), &unseen, "b: the CPU times by ticks were 15.0% off");
         let traced = |busy_by_idle_ms, napi_ms| {
             let mut hosts = lab();
             hosts[1].accounting.source = CpuSource::Trace;
@@ -425,8 +425,13 @@ mod tests {
         };
         let agrees = |hosts: &[HostObservation]| checks(&flow(), hosts).iter().all(|c| c.passed);
         assert!(agrees(&traced(150, 20)) && agrees(&traced(185, 20)), "a tick is no difference");
-        check("cpu-sources-agree", &flow(), &traced(195, 20), "b: busy 15.0% by trace");
-        check("cpu-sources-agree", &flow(), &traced(150, 90), "its known threads 19.0%");
+        check(
+            "cpu-sources-agree",
+            &flow(),
+            &traced(195, 20),
+            "b: the CPUs were busy 15.0% by trace",
+        );
+        check("cpu-sources-agree", &flow(), &traced(150, 90), "19.0% by known threads");
     }
 
     #[test]
@@ -444,19 +449,19 @@ mod tests {
         let mut stolen = lab();
         stolen[1].cpus[0].time.steal = Nanos::from_ms(100);
         stolen[1].cpus[0].time.idle = Nanos::from_ms(750);
-        check("steal", &flow(), &stolen, "b: 10.0%");
+        check("steal", &flow(), &stolen, "b: the hypervisor took 10.0%");
         let mut costly = lab();
         costly[0].sampling_cpu = Nanos::from_ms(6);
         check("sampling-cost", &flow(), &costly, "a: sampling took 0.60%");
         let mut busy = lab();
         busy[0].cpus[0].time.user = Nanos::from_ms(420);
         busy[0].cpus[0].time.idle = Nanos::from_ms(480);
-        check("other-work", &flow(), &busy, "a: 40.0% of a CPU");
+        check("other-work", &flow(), &busy, "a: other programs used 40.0% of a CPU");
         let mut growing = lab();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
         check("steady", &flow(), &growing, "+100.0%");
         let of_program = steady(&Traffic::Command, &growing[0]).unwrap().detail;
-        assert!(of_program.ends_with("raise `warmup`, which its start begins"), "{of_program}");
+        assert!(of_program.ends_with("raise `warmup`"), "{of_program}");
     }
 
     #[test]
@@ -476,7 +481,12 @@ mod tests {
             checks(&flow(), hosts).into_iter().find(|check| check.name == "knob-without-effect")
         };
         assert!(of_effect(&deferred(2_000)).unwrap().passed);
-        check("knob-without-effect", &flow(), &deferred(40_000), "b: gro-flush-timeout ignored");
+        check(
+            "knob-without-effect",
+            &flow(),
+            &deferred(40_000),
+            "b: knob gro-flush-timeout is ignored",
+        );
         assert_eq!(of_effect(&lab()), None, "nothing is asked for");
     }
 
@@ -491,7 +501,7 @@ mod tests {
             "sent 0.600 packets and received 1.000",
         );
         let again = TrafficObservation { retransmits: Some(30), ..flow() };
-        check("retransmissions", &again, &lab(), "30 segments sent again, 1.500%");
+        check("retransmissions", &again, &lab(), "TCP sent 30 segments again, 1.500%");
     }
 
     /// Exactly the check `name` fails, and says `detail`.

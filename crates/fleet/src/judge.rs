@@ -327,8 +327,8 @@ mod tests {
             "{}",
             why(3)
         );
-        assert!(why(4).contains("also called a"), "{}", why(4));
-        assert!(why(5).contains("no interface eth0, but ens1"), "{}", why(5));
+        assert!(why(4).contains("the same host as a"), "{}", why(4));
+        assert!(why(5).contains("no interface eth0; it has ens1"), "{}", why(5));
         assert!(judged[5].look.is_none());
     }
 

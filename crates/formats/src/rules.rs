@@ -199,7 +199,7 @@ mod tests {
         let metrics = [(Metric::LatencyNsP99, 1e3), (Metric::LatencyNsP999, 1e3)].into();
         let few = |transactions| few_observations(&metrics, Some(transactions)).map(|it| it.detail);
         assert!(few(99).unwrap().contains("`latency_ns_p99` needs 100"));
-        assert_eq!(few(100).unwrap(), "100 transactions: `latency_ns_p999` needs 1000");
+        assert_eq!(few(100).unwrap(), "100 transactions are too few; `latency_ns_p999` needs 1000");
         assert_eq!(few(1000), None);
     }
 }

@@ -236,7 +236,7 @@ pub(crate) fn heading(comparison: &Comparison) -> String {
     } else {
         "as two groups; a figure is the geometric mean of its runs"
     };
-    format!("first: {base}; second: {other}; compared {how}, and the change is made of both")
+    format!("first: {base}; second: {other}; compared {how}; the change is their ratio")
 }
 
 /// The number of each verdict, in words.
@@ -271,7 +271,7 @@ pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
     let differences = &comparisons.first()?.origin;
     let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);
     let all: Vec<String> = differences.iter().map(one).collect();
-    (!all.is_empty()).then(|| format!("the two runs differ in {}", all.join("; ")))
+    (!all.is_empty()).then(|| format!("the runs differ in {}", all.join("; ")))
 }
 
 /// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6% (+20.1 to +50.8%)`.

@@ -154,7 +154,7 @@ fn the_page_has_everything_and_asks_for_nothing() {
         "class=\"line chosen\"",
         "packets-per-transaction",
         "125us, tcp_rr, block 4",
-        "drawn from seed 7",
+        "random, with seed 7",
         "boot-id",
         "Hosts on one kernel",
         "Cost of sampling",
@@ -248,7 +248,7 @@ fn a_report_that_was_edited_is_refused_by_name_of_what_is_wrong() {
             "edited",
             refused(format!("{before}id=\"trials\">{}", String::from_utf8(flipped).unwrap())),
         ),
-        ("no trials are in it", refused("<html>".to_owned())),
+        ("it holds no trials", refused("<html>".to_owned())),
     ] {
         assert!(found.contains(said), "{said}: {found}");
     }
@@ -258,7 +258,7 @@ fn a_report_that_was_edited_is_refused_by_name_of_what_is_wrong() {
         change(&mut results);
         refused(html_with_trials(&results, &summary))
     };
-    assert!(forged(|it| it.rows[3].setting = 99).contains("trial 4 names a setting"));
+    assert!(forged(|it| it.rows[3].setting = 99).contains("trial 4 has an unknown setting"));
     assert!(forged(|it| it.rows[3] = it.rows[2].clone()).contains("trial 4 is there twice"));
 }
 
@@ -372,7 +372,7 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
     let (mut results, _) = demo();
     results.rows.retain(|row| row.block == 0);
     let summary = Summary::of(&results);
-    check_shortage(&results, &summary, "one run, so nothing has an interval");
+    check_shortage(&results, &summary, "one run: nothing has an interval");
     let text = terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
@@ -459,7 +459,7 @@ fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
     let summary = Summary::of(&results);
-    check_shortage(&results, &summary, "one run, so nothing has an interval");
+    check_shortage(&results, &summary, "one run: nothing has an interval");
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn check_headline(
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99% interval (of medians 96.87%: 6 runs give no more)";
+    let said = "99% interval (of medians 96.87%: 6 runs allow no more)";
     let screen = Screen { columns: 400, is_styled: false };
     for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
@@ -610,7 +610,7 @@ fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
     let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
     assert!(text.lines().filter(worse).count() >= 1, "{text}");
     assert!(!text.lines().any(|it| it.starts_with("local:443") && it.ends_with("worse")), "{text}");
-    assert!(text.contains("The goal judges all traffic, not groups."), "{text}");
+    assert!(text.contains("The goal is about all traffic, not groups."), "{text}");
     check_json(&results, &summary);
     let document: serde_json::Value = serde_json::from_str(&json(&results, &summary)).unwrap();
     let groups = &document["tcp_groups"];

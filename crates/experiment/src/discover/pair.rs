@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_told() {
         let v4 = host(&[("eth0", "10.0.0.1")], &[]);
-        check(&v4, None, &host(&[], &[]), None, "b has not an address");
+        check(&v4, None, &host(&[], &[]), None, "b does not have an address");
         check(
             &v4,
             None,

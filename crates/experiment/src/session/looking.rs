@@ -119,7 +119,7 @@ mod tests {
         };
         assert_eq!(words(&answer.headline, &answer.label), "set `50us`");
         let said = more(&answer, Some(Nanos::from_s(162))).unwrap();
-        assert!(said.contains("at most 162 s") && said.contains("than the 8%"), "{said}");
+        assert!(said.contains("at most 162 s") && said.contains("below 8%"), "{said}");
         assert_eq!(more(&answer, Some(Nanos::ZERO)), None);
         assert_eq!(more(&answer, None), None);
         let stay = Headline::Stay("every other setting is proven worse".to_owned());

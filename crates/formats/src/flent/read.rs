@@ -300,7 +300,7 @@ mod tests {
         check_refused(r#"{"version":4}"#, "no raw_values");
         check_refused(
             r#"{"version":4,"raw_values":{"CPU":[]},"metadata":{"NAME":"cpu"}}"#,
-            "has CPU",
+            "`cpu` test: CPU",
         );
         let hostile = FILE
             .replace("100.0", "-1e308")

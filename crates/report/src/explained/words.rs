@@ -32,7 +32,7 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
         text.push_str(&moves(kind, model));
     }
     text.push_str(
-        "Wake-ups are not counted: the packets and interrupts that cause them include their cost.\n",
+        "Wake-ups are not counted: their cost is part of the packets and interrupts that cause them.\n",
     );
     text
 }
@@ -46,7 +46,9 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let _ =
         write!(text, "  The system under test is busy for {:.1}% of one CPU{busiest}", busy / 1e7);
     if it.is_shared {
-        text.push_str(". Other programs ran there (check `other-work`), so its use is not known\n");
+        text.push_str(
+            ". Other programs ran there (check `other-work`), so its parts are not known\n",
+        );
         return;
     }
     text.push_str(", of which\n");
@@ -66,7 +68,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     if percent > 1.0 {
         let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
         let name = match plurals.as_slice() {
-            [] => "what no known cost explains".to_owned(),
+            [] => "without a known cost".to_owned(),
             plurals => format!("for its {}, not told apart", plurals.join(" and ")),
         };
         parts.push((name, format!("{percent:.0}%")));
@@ -78,8 +80,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     }
     let vary = model.map(|model| vary(model, it)).unwrap_or_default();
     if !vary.is_empty() {
-        let _ =
-            writeln!(text, "    A plan that varies {} would tell them apart.", vary.join(" and "));
+        let _ = writeln!(text, "    To tell them apart, vary {}.", vary.join(" and "));
     }
 }
 

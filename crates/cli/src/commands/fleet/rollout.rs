@@ -196,7 +196,7 @@ impl Args {
         }
         let seconds = needed.as_ns().div_ceil(1_000_000_000);
         Err(CliError::usage(format!(
-            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`",
+            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`.",
             seconds.div_ceil(60)
         )))
     }
