@@ -251,7 +251,7 @@ mod tests {
             &deferred,
             polls(2_000, 50_000),
             EffectVerdict::Agrees,
-            "2000 polls/s of 50000 packets/s",
+            "2000 polls/s for 50000 packets/s",
         );
         // One packet a round trip: the timer shows by itself.
         check(&deferred, polls(1_900, 1_000), EffectVerdict::Agrees, "a gap of 526us");

@@ -343,13 +343,13 @@ mod tests {
         refused(&files()[..1], "two pairs");
         let mut other = files();
         other[1].goal = Some("minimize latency_ns_p99".to_owned());
-        refused(&other, "another goal");
+        refused(&other, "differ in the goal");
         let mut other = files();
         other[1].workloads = vec![rr("other")];
-        refused(&other, "another workload");
+        refused(&other, "differ in the workload");
         let mut other = files();
         other[1].confidence = 0.95;
-        refused(&other, "another confidence");
+        refused(&other, "differ in the confidence");
         for confidence in [0.0, 1.0, -0.5, 1.5, f64::NAN] {
             let other = files().into_iter().map(|it| Results { confidence, ..it });
             refused(&other.collect::<Vec<_>>(), "an invalid confidence");

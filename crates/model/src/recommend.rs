@@ -553,7 +553,10 @@ mod tests {
         });
         let recommended = recommend_for("cpu", &results).unwrap();
         assert_eq!((recommended.setting, recommended.is_proven()), (0, false));
-        assert!(recommended.reason[0].contains("no other setting"), "{recommended:?}");
+        assert!(
+            recommended.reason[0].contains("the settings that are left have no figures"),
+            "{recommended:?}"
+        );
     }
 
     /// Four settings: `20us` halves the latency for 10% more CPU, `50us` takes it to a quarter and

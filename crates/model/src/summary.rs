@@ -470,7 +470,7 @@ mod tests {
         damaged.rows[2].block = damaged.rows[8].block;
         damaged.goal = Some("be quick".to_owned());
         let summary = Summary::of(&damaged);
-        for part in ["2 runs name", "ran twice", "`be` at column 1"] {
+        for part in ["2 runs are left out", "ran twice", "`be` at column 1"] {
             assert!(
                 summary.warnings.iter().any(|w| w.contains(part)),
                 "{part}: {:?}",

@@ -343,11 +343,12 @@ mod tests {
         assert_eq!(spoilers(&[host(0.31)]), [said]);
         let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
         let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
-        for (host, who) in
-            [(short_lived, "cc1 (pid 7) 10% of CPU 1; programs"), (unseen, "programs")]
-        {
+        for (host, who) in [
+            (short_lived, "cc1 (pid 7) 10% of CPU 1; short-lived programs"),
+            (unseen, "short-lived programs"),
+        ] {
             let said = spoilers(&[host]).join("; ");
-            assert!(said.contains(&format!("takes 180% of a CPU: {who} that came")), "{said}");
+            assert!(said.contains(&format!("takes 180% of a CPU: {who}, interrupts")), "{said}");
         }
     }
 

@@ -134,6 +134,14 @@ mod tests {
     }
 
     #[test]
+    fn half_a_cpu_is_said_in_words() {
+        assert_eq!(
+            [0.506, 0.126, 1.8].map(of_a_cpu),
+            ["half a CPU", "12.6% of a CPU", "180.0% of a CPU"]
+        );
+    }
+
+    #[test]
     fn processes_are_counted_where_they_are_seen() {
         let share = |other_work_cpu: Option<u64>| {
             let mut seen = host(Role::Sut, (0, 0));

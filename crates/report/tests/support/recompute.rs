@@ -252,9 +252,8 @@ pub(crate) fn verdicts(text: &str) -> usize {
         let change = change.split([' ', '<', '"']).next().unwrap_or_default();
         let verdict = head.trim_end_matches([':', ' ']);
         let verdict = verdict.rsplit([':', '"', '>']).next().unwrap_or_default().trim();
-        let change = if change.starts_with('x') { change.to_owned() } else { format!("{change}%") };
-        if change != "n/a%" {
-            check_row("", (&base, &other), &change, verdict, line);
+        if change != "n/a" {
+            check_row("", (&base, &other), change, verdict, line);
             checked += 1;
         }
     }

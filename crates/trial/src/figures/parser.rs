@@ -335,7 +335,7 @@ impl fmt::Display for Parser {
 
 /// A name that is no parser's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no parser `{name}`{}; the parsers are: {}", self.meant(), names())]
+#[error("there is no parser `{name}`; the parsers are {}{}", names(), self.meant())]
 pub struct UnknownParser {
     name: String,
 }

@@ -127,7 +127,8 @@ mod tests {
 
     /// The least and the largest value, in the unit of files, that are printed like this.
     fn read_back(unit: Unit, traffic: &Traffic, text: &str) -> (f64, f64) {
-        let (digits, name) = text.split_once(' ').unwrap_or((text, ""));
+        let share = text.strip_suffix('%').map(|digits| (digits, "%"));
+        let (digits, name) = share.or_else(|| text.split_once(' ')).unwrap_or((text, ""));
         let step = unit.steps(traffic).iter().find(|step| step.1 == name).expect("a unit of it");
         if let Some(below) = digits.strip_prefix('<') {
             return (0.0, below.parse::<f64>().unwrap() * step.0);

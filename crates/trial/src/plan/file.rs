@@ -622,7 +622,7 @@ mod tests {
         check("colour = 1", 3, "colour");
         check("[[workload]]\nkind = \"tcp_rr\"\nbursts = 3", 5, "no field `bursts`");
         check("[[workload]]\nkind = \"tcp_stream\"\nburst = 3", 5, "no field `burst`");
-        check("[[workload]]\nkind = \"tcp_fly\"", 4, "there are tcp_rr");
+        check("[[workload]]\nkind = \"tcp_fly\"", 4, "the kinds are tcp_rr");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
         check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "not a role");

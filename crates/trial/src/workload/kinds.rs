@@ -453,7 +453,7 @@ impl WorkloadKind {
             let meant = spelling::nearest(name, NAMES)
                 .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
             let problem = format!(
-                "there is no workload of kind `{name}`{meant}; the kinds are {}",
+                "there is no workload of kind `{name}`; the kinds are {}{meant}",
                 NAMES.join(", ")
             );
             FieldError::new("kind", problem)
