@@ -73,7 +73,7 @@ fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
     };
     let same = ["--from", "same.db"];
     verify(&same).expect(2, &["no setting is proven better", "with --setting: mtu=1500, mtu=1499"]);
-    verify(&[&same[..], &["--setting", "7us"]].concat()).expect(2, &["7us", "there are"]);
+    verify(&[&same[..], &["--setting", "7us"]].concat()).expect(2, &["7us", "the settings are"]);
     verify(&[&same[..], &["--setting", "1499"]].concat()).expect(8, &["wanted 1499"]);
     verify(&[&same[..], &["mtu=1400"]].concat()).expect(2, &["cannot be used with"]);
     verify(&["--from", "none.db"]).expect(1, &["none.db"]);
@@ -151,7 +151,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (words("no.db", &[]), 2, &["no goal"]),
         (words("no.db", &["--setting", "9000"]), 2, &["no.db", "no goal"]),
         (words("a.db", &["--setting", "1500"]), 2, &["the setting of comparison"]),
-        (words("a.db", &["--setting", "7us"]), 2, &["7us", "there are"]),
+        (words("a.db", &["--setting", "7us"]), 2, &["7us", "the settings are"]),
         (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
         (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),
         (words("a.db", &["-o", "none/x"]), 2, &["none/x", "no folder"]),
