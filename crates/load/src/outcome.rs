@@ -423,7 +423,7 @@ fn bulk_rate_kept(
             let wanted = wanted(window);
             kept &= sent as f64 + slack >= wanted * KEPT;
             let share = 100.0 * sent as f64 / wanted.max(1.0);
-            shares.push(format!("the {end} sent {share:.1}% of what was offered"));
+            shares.push(format!("the {end} sent {share:.1}% of the offered rate"));
         }
     }
     Some(check("offered-rate-kept", kept, shares.join(", ")))

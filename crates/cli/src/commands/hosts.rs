@@ -88,7 +88,7 @@ fn text(check: &HostCheck) -> String {
         }
     };
     let HostFound { view, clock, warnings } = found;
-    let brought = if view.is_brought { ", brought for this run" } else { "" };
+    let brought = if view.is_brought { ", copied for this run" } else { "" };
     line("latput", &format!("{}{brought}; Linux {}", view.version, view.kernel));
     line("clock", clock);
     let busy = view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0}% busy", busy * 100.0));

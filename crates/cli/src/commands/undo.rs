@@ -22,7 +22,7 @@ Examples:
   latput undo 7 --confirm-within 60s   goes forward again unless `latput confirm` comes
 
 An undo is a change like any other: all or nothing, read back, and an entry of the journal. `latput undo` of
-its number makes the first change again. A value that was set by somebody else since stays and is named.
+its number makes the first change again. A value that another program has set since stays and is named.
 Changes of another boot are refused: the reboot ended them.")]
 pub(crate) struct Args {
     /// The number in `latput log`.
@@ -125,7 +125,7 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),
-            None => "somebody else".to_owned(),
+            None => "another program".to_owned(),
         };
         let interface = &entry.change.interface;
         output::remark(&format!(

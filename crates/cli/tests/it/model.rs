@@ -137,7 +137,9 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
     assert!((sum / whole - 1.0).abs() < 0.05, "{sum} {whole}");
     // A 300 us hold-off at both ends is most of it.
     assert!(parts[0]["amount_ns"].as_f64().unwrap() > 0.5 * whole, "{text}");
-    place.run(&["explain", "kept.db", "--setting", "5us"]).expect(2, &["--setting", "the settings are"]);
+    place
+        .run(&["explain", "kept.db", "--setting", "5us"])
+        .expect(2, &["--setting", "the settings are"]);
 }
 
 /// Calibrated on four cells of a host with other costs than those that the search begins with.
@@ -196,7 +198,9 @@ fn predicted_beside_measured(place: &Place) {
     assert!(page.contains("<h2>Predicted beside measured</h2>") && page.contains("Kendall tau"));
     place.run(&[&beside[..], &["--format", "csv"]].concat()).expect(2, &["--predicted writes"]);
     place.run(&[&beside[..], &["--fitted", "tcp_rr"]].concat()).expect(2, &["WORKLOAD@SETTING"]);
-    place.run(&[&beside[..], &["--fitted", "nfs@0us"]].concat()).expect(2, &["the workloads are: tcp_rr"]);
+    place
+        .run(&[&beside[..], &["--fitted", "nfs@0us"]].concat())
+        .expect(2, &["the workloads are: tcp_rr"]);
     let of_itself = ["report", "truth.db", "--predicted", "truth.db"];
     place.run(&of_itself).expect(0, &["Kendall tau 1.00", "off by at most 0% in half"]);
 }

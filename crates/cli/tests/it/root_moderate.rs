@@ -36,7 +36,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     daemon.end(0);
     assert_eq!(lab.knobs(), before);
     assert!(!place.path("metrics.sock").exists());
-    lab.b(&["moderate", "lat0", "--status"]).expect(1, &["nobody holds it"]);
+    lab.b(&["moderate", "lat0", "--status"]).expect(1, &["no `latput moderate` runs"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
@@ -130,7 +130,7 @@ fn what_somebody_else_sets_is_released_once() {
     assert!(status["released"][0].as_str().unwrap().contains("gro-flush-timeout"), "{status}");
     daemon.end(0);
     let said = daemon.said();
-    assert!(said.contains("somebody else has set it"), "{said}");
+    assert!(said.contains("another program has set it"), "{said}");
     lab.b(&["show", "lat0", "gro-flush-timeout"]).expect(0, &["77us"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }

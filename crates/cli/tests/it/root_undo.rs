@@ -50,7 +50,7 @@ fn values_of_others_and_of_later_changes_stay_and_are_named() {
          ^tcp-segmentation-offload); $latput log; code $latput undo 1",
         &["undid v0 tso", "code 0", "now 1300 600 tcp-segmentation-offload: on", "code 1"],
         &[
-            "mtu (device) stays 1300, which somebody else set",
+            "mtu (device) stays 1300, which another program set",
             "txqueuelen (device) stays 600, which change 2 set",
             "it is not in force: undone by 3",
         ],

@@ -137,7 +137,7 @@ impl KeeperLine {
         match self.reply(Some(guarded), &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
-            _ => Err(failed("the keeper has not told of the live traffic")),
+            _ => Err(failed("the keeper did not report the live traffic")),
         }
     }
 

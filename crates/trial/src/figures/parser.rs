@@ -169,7 +169,8 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_max",
         ],
         own: &["program_errors", "messages_per_s", "sent_bps"],
-        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives what the sender sent: messages and bits.",
+        remark: "Round trips: without `--full-rtt` sockperf prints half of them, which is doubled. `tp` gives \
+                 the sender's messages and bits.",
         quiet_start: Nanos::from_ms(2100), // by the packets of sockperf 3.7; it ends 0.2 s after the last one
         ..BASE
     },
