@@ -96,7 +96,7 @@ fn settings_take_turns_in_slices_of_one_workload() {
     let plan = format!("{head}[[workload]]\nkind = \"tcp_rr\"\n{method}").replace("20ms", "1ms");
     place.write("plan.toml", &plan);
     let ran = place.run(&["tune", "plan.toml", "--beside"]);
-    ran.expect(0, &["settings take turns in slices of", "today (0us)"]);
+    ran.expect(0, &["settings alternate in slices of", "today (0us)"]);
     let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
     let one = |query: &str| -> f64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
     let count = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };

@@ -315,7 +315,7 @@ fn layout_note(
         ),
     };
     format!(
-        "settings take turns in slices of {:.0} ms, of which the first {:.0} ms are cut: {found}",
+        "settings alternate in slices of {:.0} ms; the first {:.0} ms of each are cut: {found}",
         layout.length.as_ms_f64(),
         layout.cut.as_ms_f64()
     )

@@ -28,7 +28,7 @@ impl Plan {
         }
         if !matches!(self.method.design, None | Some(Design::Blocks)) {
             return Err(
-                "settings take turns with today's on live traffic: leave out `design`".to_owned()
+                "live traffic alternates each setting with today's: leave out `design`".to_owned()
             );
         }
         let targets = || self.factors.iter().flat_map(|factor| &factor.targets);
