@@ -126,7 +126,8 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
             |limit| format!("beyond the limit `{limit}`"),
         );
         format!(
-            "{}: such a run proves a difference of {} {base} four times in five. Four times the time proves {}.",
+            "{}: a run like this proves a difference of {} {base} with a chance of 80%. Four times the blocks \
+             prove {}.",
             figures(view, one),
             effect(one.ratio),
             effect(one.ratio_in_four_times),

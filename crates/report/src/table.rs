@@ -82,7 +82,7 @@ fn warnings(view: &View<'_>, screen: Screen) -> String {
         text += &hanging(&line, "  ", "    ", screen.columns);
     }
     if remarks.iter().any(|remark| !remark.full.is_empty()) {
-        let hint = "(all of them: the HTML report, or --format markdown)";
+        let hint = "(full lists: the HTML report, or --format markdown)";
         text += &wrapped(hint, "  ", screen.columns);
     }
     text
