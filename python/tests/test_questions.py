@@ -103,7 +103,7 @@ def test_an_explanation_is_that_of_the_command_line(kept: Path) -> None:
         assert rest[key] == pytest.approx(whole[key], rel=0.01)
     some = run.explain("tcp_rr", setting="50us")
     assert str(some) == command_line("explain", kept, "--workload", "tcp_rr", "--setting", "50us")
-    with pytest.raises(latput.LatputError, match="workload nothing.*there are tcp_rr"):
+    with pytest.raises(latput.LatputError, match="workload nothing.*the workloads are tcp_rr"):
         run.explain("nothing")
     with pytest.raises(latput.LatputError, match="setting nothing"):
         run.explain(setting="nothing")

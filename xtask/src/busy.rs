@@ -2,9 +2,9 @@
 //!
 //! bpftrace counts by a script of its own (`busy/busy.bt`) that shares neither code nor state with latput. Each trial
 //! is cut out of its record by the clock: traffic is steady, so the middle of a trial stands for the whole. A goal
-//! is missed where a host's busy time differs by more than 3 %, or where service demand puts two settings
+//! is missed where a host's busy time differs by more than 3%, or where service demand puts two settings
 //! that differ by more than that into the other order. Medians of the trials are compared: bpftrace loses an event now and
-//! then, and has said that a CPU was busy for 160 % of a trial.
+//! then, and has said that a CPU was busy for 160% of a trial.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -233,7 +233,7 @@ fn busy_between(samples: &[Sample], from: Duration, until: Duration) -> Option<[
 /// The table, and how many goals are missed.
 fn table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
-        "{:<24} {:<24} {:>28} {:>28}   goal: within {:.0} %\n",
+        "{:<24} {:<24} {:>28} {:>28}   goal: within {:.0}%\n",
         "workload",
         "setting",
         "generator latput/bpftrace",
@@ -253,7 +253,7 @@ fn table(cells: &Cells) -> (String, u32) {
             missed += u32::from(miss);
             let mark = if miss { '!' } else { ' ' };
             let _ =
-                write!(text, " {:>8.2} {:>7.2} % {ratio:>7.3}{mark}", ours * 100.0, theirs * 100.0);
+                write!(text, " {:>8.2} {:>7.2}% {ratio:>7.3}{mark}", ours * 100.0, theirs * 100.0);
         }
         text.push('\n');
     }

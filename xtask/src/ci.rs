@@ -100,12 +100,15 @@ fn tell(total: &Tally) -> bool {
         println!("failed: {}\n    {}", test.name, test.said.join("\n    "));
     }
     let unsteady = total.unsteady.len();
-    println!("{} passed, {} failed, {unsteady} passed only alone", total.passed, total.failed);
+    println!(
+        "{} passed, {} failed, {unsteady} passed only when run alone",
+        total.passed, total.failed
+    );
     if unsteady > UNSTEADY_MOST {
         // The last line is what a reader of a cut log sees.
         let names: Vec<&str> = total.unsteady.iter().map(|test| test.name.as_str()).collect();
         println!(
-            "error: {unsteady} tests passed only alone, which may befall {UNSTEADY_MOST}: {}",
+            "error: {unsteady} tests passed only when run alone, and at most {UNSTEADY_MOST} may: {}",
             names.join(", ")
         );
     }

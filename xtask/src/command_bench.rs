@@ -140,7 +140,7 @@ fn compare(pairs: &[Pair], report: &Value) -> (String, bool) {
         "\n{:<10} {:<22} {:>28}  goal: holds 1, within [{CLOSE}, {:.3}]\n",
         "program",
         "figure",
-        format!("command/tcp_rr [{:.0} %]", CONFIDENCE * 100.0),
+        format!("command/tcp_rr [{:.0}%]", CONFIDENCE * 100.0),
         1.0 / CLOSE
     );
     let mut agrees = true;

@@ -3,7 +3,7 @@
 //! `live/traffic.py` makes the traffic: an open loop whose rate drifts by a factor of two, and which serves a histogram of its
 //! requests' times as a user's program would. The goals:
 //!
-//! - a setting like today's is called different in fewer than 5 % of comparisons;
+//! - a setting like today's is called different in fewer than 5% of comparisons;
 //! - a setting with a tail a fifth longer is banned within two slices;
 //! - a setting that saves a tenth of the CPU time of a packet is found and proven.
 //!
@@ -187,7 +187,7 @@ impl Bench<'_> {
         let is_wrong = |run: &&TunedSetting| run.difference.is_some() || run.is_banned;
         let wrong = runs.iter().filter(is_wrong).count();
         let text = format!(
-            "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5 %)",
+            "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5%)",
             runs.len()
         );
         self.table.goal(text, wrong * 20 < runs.len().max(1));

@@ -31,7 +31,7 @@ Examples:
   cargo xtask mutants --package latput-model --shard 0/20
   cargo xtask mutants --package latput-model --sample 150 --seed 7
 
-A sample says how large the share of survivors is in the whole package: its interval of 95 % is Wilson's.
+A sample says how large the share of survivors is in the whole package: its interval of 95% is Wilson's.
 
 Logs and diffs of each mutant are in target/mutants/<package>/mutants.out.")]
 pub struct Options {

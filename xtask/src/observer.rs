@@ -238,7 +238,7 @@ fn ip(args: &[&str]) -> Result<()> {
 /// The table, and how many goals are missed.
 fn table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
-        "{:<10} {:<10} {:<20} {:>26} {:>26}   goal: beside within {:.0} % of without\n",
+        "{:<10} {:<10} {:<20} {:>26} {:>26}   goal: beside within {:.0}% of without\n",
         "place",
         "workload",
         "figure",
@@ -271,7 +271,7 @@ fn table(cells: &Cells) -> (String, u32) {
     }
     let _ = writeln!(
         text,
-        "missed: the interval at {:.0} % lies beyond the goal: {missed}; open: it reaches beyond it, more rounds would \
+        "missed: the interval at {:.0}% lies beyond the goal: {missed}; open: it reaches beyond it, more rounds would \
          tell: {open}",
         CONFIDENCE * 100.0
     );

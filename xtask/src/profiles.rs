@@ -237,7 +237,7 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
         println!(
-            "held out {what:?}: {median:.1} % / {p90:.1} % (wanted: {median_pct} % / {p90_pct} %)"
+            "held out {what:?}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)"
         );
         if median > *median_pct || p90 > *p90_pct {
             lost.push(format!("{what:?}"));

@@ -12,7 +12,7 @@ pub struct FittedCost {
     pub parameter: Parameter,
     /// Its value, in the parameter's unit.
     pub value: f64,
-    /// Lower end of its 90 % interval.
+    /// Lower end of its 90% interval.
     pub low: f64,
     /// Upper end.
     pub high: f64,

@@ -41,7 +41,7 @@ impl Weighed {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
 
-    /// The residual of shares in per cent: five points count like a rate that is 10 % off.
+    /// The residual of shares in per cent: five points count like a rate that is 10% off.
     pub fn points(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }
     }

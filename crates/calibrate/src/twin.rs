@@ -126,7 +126,7 @@ type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
 pub struct Twin {
     /// The profile.
     pub profile: Profile,
-    /// Each cost with a 90 % interval.
+    /// Each cost with a 90% interval.
     pub costs: Vec<FittedCost>,
     /// Combinations of costs that the rows fix, best known first.
     pub combinations: Vec<Combination>,
@@ -137,8 +137,7 @@ pub struct Twin {
 impl Twin {
     /// The text of the profile's file.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        let mut text =
-            String::from("# Made by `latput model twin`. Fitted, with 90 % intervals:\n");
+        let mut text = String::from("# Made by `latput model twin`. Fitted, with 90% intervals:\n");
         text.extend(self.costs.iter().map(FittedCost::comment));
         Ok(text + &toml::to_string(&self.profile)?)
     }

@@ -18,7 +18,7 @@ A benchmark of your own (docs/workloads/README.md; `latput` knows the output of 
   --server 'redis-server --bind {sut} --port 6379 --protected-mode no --save \"\"' --ready tcp:6379 \\
       --command 'redis-benchmark -h {sut} -p {port} -t get -n {count} --csv' --count 200000
   --command './mine {sut}' --metric 'rps=/Requests\\/sec:\\s+(\\S+)/'
-No shell reads the words: where one is needed, name it (--command 'sh -c \"...\"').";
+The words are not read by a shell. To use one, name it: --command 'sh -c \"...\"'.";
 
 /// A benchmark of the user's own.
 #[derive(Clone, Debug, Default, clap::Args)]

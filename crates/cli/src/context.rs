@@ -52,14 +52,14 @@ impl Context {
         let stop = self.stop.clone();
         let on_loss = move || {
             output::remark(
-                "latput: the process that holds the rights of this run has ended: ending as after Ctrl-C",
+                "latput: the process that holds the rights of this run has ended; the run ends as after Ctrl-C",
             );
             stop.raise();
         };
         let barriers = broker::start(permitted, files, on_loss)?;
         if barriers.is_some_and(|barriers| !barriers.close_files()) {
             output::remark(
-                "latput: warning: the kernel has no Landlock. The process that reads what hosts send has no \
+                "latput: warning: the kernel has no Landlock. The process that reads answers of hosts has no \
                  capability, but can read files of user 0",
             );
         }

@@ -8,17 +8,16 @@ use latput_experiment::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
 /// The table in `--help`.
-pub(crate) const TABLE: &str = "\
-Exit codes:
+pub(crate) const TABLE: &str = "Exit codes:
   0  done
   1  failed, and the machine is unchanged
   2  wrong usage: command line, plan or testbed file
   3  not permitted (the message says which privilege is missing)
-  4  the change was refused on the way and has been rolled back
-  5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
-  6  partial result: some trials are missing, or some hosts of a fleet; no answer, since the hosts were not quiet
+  4  the change was refused and rolled back
+  5  stranded: a rollback failed or a checkpoint is left; the message says how to finish
+  6  partial: trials or hosts of a fleet are missing, or no answer because the hosts were not quiet
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
-  8  a host of a fleet has not the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
+  8  a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +38,9 @@ impl Code {
     pub(crate) const fn kind_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             Self::Done => ("done", "nothing"),
-            Self::Failed => (
-                "failed",
-                "mend what the message names and repeat the command: nothing was changed",
-            ),
+            Self::Failed => {
+                ("failed", "fix what the message names and repeat the command: nothing was changed")
+            }
             Self::Usage => {
                 ("usage", "change what the message names; `--help` lists what a command takes")
             }
@@ -51,16 +49,14 @@ impl Code {
             }
             Self::RolledBack => (
                 "rolled_back",
-                "mend what the message names and repeat the command: all is as it was",
+                "fix what the message names and repeat the command: everything was put back",
             ),
             Self::Stranded => {
                 ("stranded", "run the commands of `left`, or `latput restore` if there are none")
             }
             Self::Partial => ("partial", "repeat the command: it resumes"),
-            Self::Worse => ("worse", "look at the figures that are proven worse"),
-            Self::Drifted => {
-                ("drifted", "look at the hosts that are named, or `latput fleet apply`")
-            }
+            Self::Worse => ("worse", "see the figures that are proven worse"),
+            Self::Drifted => ("drifted", "see the named hosts, or run `latput fleet apply`"),
         }
     }
 }

@@ -14,9 +14,9 @@ const WORKLOADS: &str = "[[workload]]";
 /// Knobs to vary, with their levels.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FactorArgs {
-    /// Vary a knob: `gro=on,off`, `sut.rx-usecs=10us,50us`, or several that move together
-    /// (`gro-flush-timeout+napi-defer-hard-irqs=0us+0,50us+100`). Without `sut.` or `generator.` it is set on both ends.
-    /// Levels with commas are parted by `;`. May be repeated: all combinations are run.
+    /// Vary a knob: `gro=on,off`, `sut.rx-usecs=10us,50us`, or several knobs together
+    /// (`gro-flush-timeout+napi-defer-hard-irqs=0us+0,50us+100`). Without `sut.` or `generator.` it is set on both
+    /// ends. Separate levels that hold commas by `;`. May be repeated: all combinations are run.
     #[arg(long, value_name = "KNOB=LEVEL,LEVEL")]
     factor: Vec<String>,
 }

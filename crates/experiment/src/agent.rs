@@ -50,7 +50,7 @@ pub enum Error {
     #[error("cannot talk to the keeper")]
     Keeper(#[source] io::Error),
     /// The control line failed. The host is as it was.
-    #[error("the controller sent {}; the host is as it was", chain(.0))]
+    #[error("the controller sent {}; the host was not changed", chain(.0))]
     Line(LineError),
     /// The host could not be put back.
     #[error("{}", .0.message)]
@@ -158,8 +158,8 @@ fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost
 
 /// What is weaker here than elsewhere.
 fn remark(barriers: Barriers) -> Option<String> {
-    let remark = "the process that talks to the controller and makes the traffic has no capability, but is still user \
-                  0, and the kernel has no Landlock: files of user 0 are not closed to it";
+    let remark = "the kernel has no Landlock. The process that makes the traffic has no capability, but can \
+                  read files of user 0";
     (!barriers.close_files()).then(|| remark.to_owned())
 }
 
@@ -320,7 +320,7 @@ impl Service<'_> {
         let late = latput_load::now().saturating_sub(window.start());
         if late >= window.length() {
             return Err(failed(format!(
-                "the order to start came {late} after the window had begun (length {}): the control connection is \
+                "the order to start came {late} after the start of the window of {}: the control connection is \
                  too slow",
                 window.length()
             )));

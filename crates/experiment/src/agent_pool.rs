@@ -540,7 +540,7 @@ fn changed_in_cut(slice: &[HostSlice], cut: Nanos) -> Check {
         name: "changed-in-cut".to_owned(),
         passed: change <= cut,
         detail: format!(
-            "{host}: the setting was in force {:.1} ms into the slice, whose first {:.1} ms are cut",
+            "{host}: changing the setting took {:.1} ms of the {:.1} ms that are cut",
             change.as_us_f64() / 1e3,
             cut.as_us_f64() / 1e3
         ),

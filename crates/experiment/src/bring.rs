@@ -146,7 +146,8 @@ impl ScriptLine {
         let (word, rest) = self.hear(&["ready", "nowhere"])?;
         if word == "nowhere" {
             return Err(NotThere::Known(format!(
-                "no folder there takes latput along:{rest} make room in one of them, or install latput {} there",
+                "latput cannot be copied to any folder there:{rest} make room in one of them, or install \
+                 latput {} there",
                 env!("CARGO_PKG_VERSION")
             )));
         }
@@ -157,14 +158,14 @@ impl ScriptLine {
         let here = hash.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
         if there.is_empty() {
             return Err(NotThere::Known(
-                "what was brought cannot be checked: there is no sha256sum, openssl or shasum there; install one, \
-                 or latput itself"
+                "the copy cannot be checked: there is no sha256sum, openssl or shasum there; install one, or \
+                 latput itself"
                     .to_owned(),
             ));
         }
         if there != here {
             return Err(NotThere::Known(format!(
-                "what arrived is not what was sent (SHA-256 {there}, not {here}), and was removed: try again"
+                "the copy is damaged (SHA-256 {there}, not {here}) and was removed: try again"
             )));
         }
         self.say(b"start\n")
@@ -293,7 +294,7 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
         (
             "REMOTE HOST IDENTIFICATION HAS CHANGED",
             format!(
-                "the ssh host key has changed. Find out why; then `ssh-keygen -R {name}` removes the old one"
+                "the ssh host key has changed. Find out why, then remove the old one: `ssh-keygen -R {name}`"
             ),
         ),
         (
@@ -305,13 +306,13 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
         (
             "Permission denied",
             format!(
-                "ssh needs a password, and latput asks for none. Install a key (`ssh-copy-id {login}`) or start an \
-                 ssh-agent, until `ssh -o BatchMode=yes {login} true` succeeds"
+                "ssh needs a password, and latput cannot give one. Install a key (`ssh-copy-id {login}`) or \
+                 start an ssh-agent. Test: `ssh -o BatchMode=yes {login} true`"
             ),
         ),
         (
             "Could not resolve hostname",
-            "nobody knows a host of this name: see its spelling and `~/.ssh/config`".to_owned(),
+            "the name does not resolve: check its spelling and `~/.ssh/config`".to_owned(),
         ),
         (
             "Connection refused",
@@ -319,14 +320,17 @@ fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
         ),
         (
             "timed out",
-            "it did not answer within 10 s: see whether it is up, and the firewall".to_owned(),
+            "it did not answer within 10 s: check that it is up, and the firewall".to_owned(),
         ),
-        ("No route to host", "no way leads there: see whether it is up, and the routes".to_owned()),
-        ("unreachable", "no way leads there: see the routes of this host".to_owned()),
+        (
+            "No route to host",
+            "there is no route to it: check that it is up, and the routes".to_owned(),
+        ),
+        ("unreachable", "there is no route to it: check the routes of this host".to_owned()),
     ];
     let known = remedies.into_iter().find(|(sign, _)| said.contains(sign));
     known.map_or_else(
-        || format!("ssh ended ({status}) before `sh` ran there: see what `ssh {login} sh` says"),
+        || format!("ssh ended ({status}) before `sh` ran there: try `ssh {login} sh`"),
         |(_, remedy)| remedy,
     )
 }

@@ -6,6 +6,7 @@ mod phase_lock;
 use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
 use latput_trial::check::{KNOB_DRIFT, STEAL};
 use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
+use latput_trial::surroundings::SHARED_CPUS;
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
@@ -109,8 +110,8 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() < own_cpus.len() {
-            let detail = "hosts share a kernel and some CPU: their CPU time cannot be told apart";
-            checks.push(Check { name: name.clone(), passed: false, detail: detail.to_owned() });
+            let detail = SHARED_CPUS.to_owned();
+            checks.push(Check { name: name.clone(), passed: false, detail });
             continue;
         }
         // The kernel's total is in ticks, so the parts are too.
@@ -125,8 +126,8 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
             name: name.clone(),
             passed: (parts + nobody - whole).abs() <= slack && nobody >= -slack,
             detail: format!(
-                "CPU time of the hosts {parts:.3} s + of CPUs that are nobody's {nobody:.3} s = \
-                 {:.3} s, whole machine {whole:.3} s",
+                "the CPU times add up to {:.3} s (hosts {parts:.3} s, unused CPUs {nobody:.3} s) of the \
+                 machine's {whole:.3} s",
                 parts + nobody
             ),
         });
@@ -163,7 +164,7 @@ fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
         name: "cpu-covers-window".to_owned(),
         passed: miss <= whole * SOURCES_LIMIT + resolution,
         detail: format!(
-            "{}: CPU times by {} are {:.1} % away from the window",
+            "{}: the CPU times by {} were {:.1}% off the window",
             host.host,
             host.accounting.source.name(),
             100.0 * miss / whole.max(1e-9)
@@ -187,12 +188,12 @@ fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
     let apart = by_idle.map_or(0.0, |idle| (busy - idle).abs() - resolution).max(threads - busy);
     let share = |seconds: f64| 100.0 * seconds / whole.max(1e-9);
     let idle_words =
-        by_idle.map_or_else(String::new, |idle| format!(", by idle time {:.1} %", share(idle)));
+        by_idle.map_or_else(String::new, |idle| format!(", {:.1}% by idle time", share(idle)));
     Some(Check {
         name: "cpu-sources-agree".to_owned(),
         passed: apart <= whole * SOURCES_LIMIT,
         detail: format!(
-            "{}: busy {:.1} % by {}{idle_words}, its known threads {:.1} %",
+            "{}: the CPUs were busy {:.1}% by {}{idle_words}, {:.1}% by known threads",
             host.host,
             share(busy),
             host.accounting.source.name(),
@@ -217,7 +218,7 @@ fn steal(host: &HostObservation) -> Check {
     Check {
         name: STEAL.to_owned(),
         passed: share <= STEAL_LIMIT,
-        detail: format!("{}: {:.1} % of CPU time was stolen", host.host, share * 100.0),
+        detail: format!("{}: the hypervisor took {:.1}% of the CPU time", host.host, share * 100.0),
     }
 }
 
@@ -226,7 +227,7 @@ fn sampling(host: &HostObservation) -> Check {
     Check {
         name: "sampling-cost".to_owned(),
         passed: share <= SAMPLING_LIMIT,
-        detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
+        detail: format!("{}: sampling took {:.2}% of a CPU", host.host, share * 100.0),
     }
 }
 
@@ -238,7 +239,7 @@ fn wall_clock(host: &HostObservation) -> Option<Check> {
         name: "wall-clock-step".to_owned(),
         passed: false,
         detail: format!(
-            "{}: the wall clock was set {} by {:.1} s; the figures are by another clock and stand",
+            "{}: the wall clock was set {} by {:.1} s; no figure uses it",
             host.host,
             if step_s < 0.0 { "back" } else { "forward" },
             step_s.abs()
@@ -258,10 +259,11 @@ fn effects(host: &HostObservation) -> Vec<Check> {
     };
     let decided = effect::judge(&host.state, seen).into_iter();
     let decided = decided.filter(|found| found.verdict != EffectVerdict::Undecided);
-    let check = |found: effect::Judgement| Check {
-        name: "knob-without-effect".to_owned(),
-        passed: found.verdict == EffectVerdict::Agrees,
-        detail: format!("{}: {} {}: {}", host.host, found.knob, found.verdict, found.detail),
+    let check = |found: effect::Judgement| {
+        let passed = found.verdict == EffectVerdict::Agrees;
+        let seen = if passed { "takes effect" } else { "is ignored by the device" };
+        let detail = format!("{}: knob {} {seen}: {}", host.host, found.knob, found.detail);
+        Check { name: "knob-without-effect".to_owned(), passed, detail }
     };
     decided.map(check).collect()
 }
@@ -279,11 +281,13 @@ fn steady(traffic: &Traffic, host: &HostObservation) -> Option<Check> {
     };
     let change = mean(second) / mean(first).max(1.0) - 1.0;
     let passed = change.abs() <= STEADY_LIMIT;
-    let mut detail =
-        format!("{}: {:+.1} % packets in the second half of the window", host.host, change * 100.0);
+    let mut detail = format!(
+        "{}: the packet rate changed by {:+.1}% in the second half of the window",
+        host.host,
+        change * 100.0
+    );
     if !passed && change > 0.0 && matches!(traffic, Traffic::Command) {
-        detail
-            .push_str("; if the program is slow to begin, raise `warmup`, which its start begins");
+        detail.push_str("; if the program starts slowly, raise `warmup`");
     }
     Some(Check { name: "steady".to_owned(), passed, detail })
 }
@@ -321,7 +325,7 @@ fn packets_per_transaction(
         name: "packets-per-transaction".to_owned(),
         passed: sent >= 1.0 - BUNDLING_LIMIT && received >= 1.0 - BUNDLING_LIMIT,
         detail: format!(
-            "{}: {sent:.3} packets out and {received:.3} in per transaction",
+            "{}: a transaction sent {sent:.3} packets and received {received:.3}",
             names.join(" and ")
         ),
     })
@@ -346,7 +350,10 @@ fn retransmits(
     Some(Check {
         name: "retransmissions".to_owned(),
         passed: share <= RETRANSMIT_LIMIT,
-        detail: format!("{retransmits} segments sent again, {:.3} % of packets", share * 100.0),
+        detail: format!(
+            "TCP sent {retransmits} segments again, {:.3}% of the packets",
+            share * 100.0
+        ),
     })
 }
 
@@ -389,14 +396,14 @@ mod tests {
     fn cpu_time_that_is_missing_or_counted_twice_is_seen() {
         let mut missing = lab();
         missing[0].machine.idle = missing[0].machine.idle + Nanos::from_ms(500);
-        check("cpu-parts-add-up", &flow(), &missing, "whole machine 2.500 s");
+        check("cpu-parts-add-up", &flow(), &missing, "of the machine's 2.500 s");
         let mut twice = lab();
         twice[1].cpus = twice[0].cpus.clone();
-        check("cpu-parts-add-up", &flow(), &twice, "cannot be told apart");
+        check("cpu-parts-add-up", &flow(), &twice, SHARED_CPUS);
         let mut more_than_there_is = lab();
         more_than_there_is[1].accounting.ticks = more_than_there_is[1].cpus.clone();
         more_than_there_is[1].accounting.ticks[0].time.idle = Nanos::from_s(9);
-        check("cpu-parts-add-up", &flow(), &more_than_there_is, "whole machine 2.000 s");
+        check("cpu-parts-add-up", &flow(), &more_than_there_is, "of the machine's 2.000 s");
     }
 
     #[test]
@@ -408,7 +415,7 @@ mod tests {
             host.accounting.ticks = lab()[1].cpus.clone();
         }
         unseen[0].accounting.ticks[0].cpu = CpuId(0);
-        check("cpu-covers-window", &flow(), &unseen, "b: CPU times by ticks are 15.0 % away");
+        check("cpu-covers-window", &flow(), &unseen, "b: the CPU times by ticks were 15.0% off");
         let traced = |busy_by_idle_ms, napi_ms| {
             let mut hosts = lab();
             hosts[1].accounting.source = CpuSource::Trace;
@@ -418,8 +425,13 @@ mod tests {
         };
         let agrees = |hosts: &[HostObservation]| checks(&flow(), hosts).iter().all(|c| c.passed);
         assert!(agrees(&traced(150, 20)) && agrees(&traced(185, 20)), "a tick is no difference");
-        check("cpu-sources-agree", &flow(), &traced(195, 20), "b: busy 15.0 % by trace");
-        check("cpu-sources-agree", &flow(), &traced(150, 90), "its known threads 19.0 %");
+        check(
+            "cpu-sources-agree",
+            &flow(),
+            &traced(195, 20),
+            "b: the CPUs were busy 15.0% by trace",
+        );
+        check("cpu-sources-agree", &flow(), &traced(150, 90), "19.0% by known threads");
     }
 
     #[test]
@@ -437,19 +449,19 @@ mod tests {
         let mut stolen = lab();
         stolen[1].cpus[0].time.steal = Nanos::from_ms(100);
         stolen[1].cpus[0].time.idle = Nanos::from_ms(750);
-        check("steal", &flow(), &stolen, "b: 10.0 %");
+        check("steal", &flow(), &stolen, "b: the hypervisor took 10.0%");
         let mut costly = lab();
         costly[0].sampling_cpu = Nanos::from_ms(6);
-        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60 %");
+        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60%");
         let mut busy = lab();
         busy[0].cpus[0].time.user = Nanos::from_ms(420);
         busy[0].cpus[0].time.idle = Nanos::from_ms(480);
-        check("other-work", &flow(), &busy, "a: 40.0 % of a CPU");
+        check("other-work", &flow(), &busy, "a: other programs used 40.0% of a CPU");
         let mut growing = lab();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
-        check("steady", &flow(), &growing, "+100.0 %");
+        check("steady", &flow(), &growing, "+100.0%");
         let of_program = steady(&Traffic::Command, &growing[0]).unwrap().detail;
-        assert!(of_program.ends_with("raise `warmup`, which its start begins"), "{of_program}");
+        assert!(of_program.ends_with("raise `warmup`"), "{of_program}");
     }
 
     #[test]
@@ -469,7 +481,12 @@ mod tests {
             checks(&flow(), hosts).into_iter().find(|check| check.name == "knob-without-effect")
         };
         assert!(of_effect(&deferred(2_000)).unwrap().passed);
-        check("knob-without-effect", &flow(), &deferred(40_000), "b: gro-flush-timeout ignored");
+        check(
+            "knob-without-effect",
+            &flow(),
+            &deferred(40_000),
+            "b: knob gro-flush-timeout is ignored",
+        );
         assert_eq!(of_effect(&lab()), None, "nothing is asked for");
     }
 
@@ -477,9 +494,14 @@ mod tests {
     fn transactions_that_share_packets_and_segments_sent_again_are_seen() {
         let mut bundled = lab();
         bundled[0].interface.tx_packets = 600;
-        check("packets-per-transaction", &flow(), &bundled, "0.600 packets out and 1.000 in");
+        check(
+            "packets-per-transaction",
+            &flow(),
+            &bundled,
+            "sent 0.600 packets and received 1.000",
+        );
         let again = TrafficObservation { retransmits: Some(30), ..flow() };
-        check("retransmissions", &again, &lab(), "30 segments sent again, 1.500 %");
+        check("retransmissions", &again, &lab(), "TCP sent 30 segments again, 1.500%");
     }
 
     /// Exactly the check `name` fails, and says `detail`.

@@ -77,9 +77,7 @@ pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Ch
     let check = Check {
         name: "probe-on-schedule".to_owned(),
         passed: skipped == 0,
-        detail: format!(
-            "{sent} echo requests were sent; {skipped} left out because the prober was held up"
-        ),
+        detail: format!("{sent} echo requests were sent on time and {skipped} left out"),
     };
     (ProbeObservation { sent, received, rtt }, check)
 }
@@ -130,7 +128,7 @@ pub(crate) fn started_together(starts: &[Start], window: Nanos) -> Option<Check>
         };
         let late = match start.late {
             Nanos::ZERO => String::new(),
-            late => format!(", told to start {} too late", rough(late)),
+            late => format!(" (started {} late)", rough(late)),
         };
         format!("{} {clock}{late}", start.host)
     };
@@ -138,7 +136,7 @@ pub(crate) fn started_together(starts: &[Start], window: Nanos) -> Option<Check>
     Some(Check {
         name: "started-together".to_owned(),
         passed: !is_late && widest.as_secs_f64() <= window.as_secs_f64() * APART,
-        detail: format!("clocks against the controller's: {}", lines.join("; ")),
+        detail: format!("clocks against the controller's: {}", lines.join(", ")),
     })
 }
 
@@ -197,8 +195,7 @@ mod tests {
         assert!(!check(&[start(1001, 0), start(0, 0)]).passed);
         let late = check(&[start(0, 0), start(10, 7)]);
         assert!(
-            !late.passed
-                && late.detail.contains("far -1.500 ms ± 10.0 us, told to start 7.0 us too late"),
+            !late.passed && late.detail.contains("far -1.500 ms ± 10.0 us (started 7.0 us late)"),
             "{late:?}"
         );
         assert_eq!(started_together(&[], Nanos::from_s(1)), None);

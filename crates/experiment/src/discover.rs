@@ -117,7 +117,7 @@ pub fn alone(
         return Err(Error::Target {
             target: target.to_string(),
             problem: format!(
-                "name the interface with the live traffic; there are {}",
+                "name the interface with the live traffic; the interfaces are {}",
                 names.join(", ")
             ),
         });
@@ -184,7 +184,7 @@ fn explained(unclear: Unclear, targets: [&Target; 2], between: String) -> Error 
             Error::Target {
                 target: between,
                 problem: format!(
-                    "{} ways lead from one to the other: name one of them{}",
+                    "{} paths lead from one to the other: name one of them{}",
                     pairs.len(),
                     lines.collect::<String>()
                 ),
@@ -223,7 +223,7 @@ fn said(ends: &[End<'_>; 2], pair: &Pair, others: &[Pair]) -> Vec<String> {
     for end in ends {
         if end.view.is_brought {
             said.push(format!(
-                "{}: no latput {} is there; it was brought for this run, and nothing of it stays",
+                "{}: it has no latput {}; this run copies one and removes it at the end",
                 end.name,
                 env!("CARGO_PKG_VERSION")
             ));
@@ -244,8 +244,8 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
         && first.mtu != second.mtu
     {
         warnings.push(format!(
-            "the MTU of {} {} is {} and that of {} {} is {}: packets that fit only one end are lost or cut; give \
-             both the same",
+            "the MTU of {} {} is {} and that of {} {} is {}: larger packets are lost or fragmented; give both \
+             the same MTU",
             ends[0].name,
             first.name,
             first.mtu.get(),
@@ -255,9 +255,7 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
         ));
     }
     if !pair.is_direct {
-        warnings.push(
-            "a router is in between: what it does to the traffic is measured as well".to_owned(),
-        );
+        warnings.push("a router is in between: its effect is measured too".to_owned());
     }
     for (end, found) in ends.iter().zip(found) {
         warnings.extend(found.and_then(stacked).map(|stacked| format!("{}: {stacked}", end.name)));

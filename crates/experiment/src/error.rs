@@ -31,14 +31,12 @@ pub enum Error {
         problem: String,
     },
     /// The plan wants slices, which the testbed does not support.
-    #[error(
-        "settings cannot take turns in slices on this testbed: agents on hosts or the lab can; use `design = \"blocks\"`"
-    )]
+    #[error("this testbed cannot change settings in slices; use `design = \"blocks\"`")]
     NoSlices,
     /// Live traffic is not on this testbed.
     #[error(
-        "live traffic is that of one host, whose interface is named: `latput tune eth0 --live`, or `netns://NAME%eth0`, \
-         `ssh://root@server%eth0` for another"
+        "live traffic is that of one host. Name its interface: `latput tune eth0 --live`, or \
+         `netns://NAME%eth0`, `ssh://root@server%eth0` on another host"
     )]
     NoLiveTraffic,
     /// Live traffic cannot be compared with itself.
@@ -56,7 +54,7 @@ pub enum Error {
         problem: String,
     },
     /// A search that was to run no trial is not over.
-    #[error("block {block} of the search is next, of {trials} trials")]
+    #[error("block {block} of the search is next: {trials} trials")]
     SearchGoesOn {
         /// The block, counted from 0.
         block: u32,
@@ -140,7 +138,7 @@ pub enum Error {
     #[error("the simulator crashed in a trial: this is a bug in latput")]
     SimulatorDied,
     /// The process that has this run's rights could not be made.
-    #[error("the broker, the process that starts agents with the rights of this user: {problem}")]
+    #[error("the broker (the process that starts agents with this user's rights): {problem}")]
     Broker {
         /// The problem.
         problem: String,
@@ -228,7 +226,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The run ended normally, but some trials are missing because their traffic broke each time.
-    #[error("{trials} trials were lost, the last for this: {why}")]
+    #[error("{trials} trials were lost; the last: {why}")]
     TrialsLost {
         /// Number of missing trials.
         trials: usize,
@@ -237,8 +235,9 @@ pub enum Error {
     },
     /// Other work on the hosts would spoil the run.
     #[error(
-        "the hosts are not quiet, and nothing was changed: {}; stop it, wait for quiet with `--quiet-within 2min`, \
-         begin anyhow with `--as-it-is` (disturbed trials do not count), or say with `--beside` that it is part of the case",
+        "the hosts are not quiet. Nothing was changed. {}. Stop it, or wait for quiet (`--quiet-within 2min`), \
+         or start anyway (`--as-it-is`; disturbed trials do not count), or make it part of the case \
+         (`--beside`)",
         found.join("; ")
     )]
     NotQuiet {

@@ -140,7 +140,7 @@ impl Snapshot {
 }
 
 fn too_long() -> Result<String, String> {
-    Err(format!("it tells more than {MOST_BYTES} bytes at a time"))
+    Err(format!("it printed more than {MOST_BYTES} bytes at a time"))
 }
 
 /// The agent's end.
@@ -169,12 +169,12 @@ impl FigureInbox {
     pub(crate) fn latest(&self) -> Result<(Nanos, String), String> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (at, told) = latest.ok_or_else(|| {
-            "it has told nothing: it prints its figures again and again, with an empty line after them"
+            "it has printed no figures: it must print them repeatedly, each time with an empty line after them"
                 .to_owned()
         })?;
         let age = OsClock.now().saturating_sub(at);
         if age > FRESH_FOR {
-            return Err(format!("it has told nothing for more than {FRESH_FOR}"));
+            return Err(format!("it has printed no figures for more than {FRESH_FOR}"));
         }
         told.map(|text| (at, text))
     }
@@ -243,7 +243,7 @@ mod tests {
     fn snapshots_arrive_and_strangers_are_not_heard() {
         let line = FigureLine::generate().unwrap();
         let inbox = FigureInbox::open(&line).unwrap();
-        assert!(inbox.latest().unwrap_err().contains("told nothing"));
+        assert!(inbox.latest().unwrap_err().contains("printed no figures"));
         assert!(FigureInbox::open(&line).is_err(), "the name is taken");
         let stranger = UnixDatagram::unbound().unwrap();
         stranger.send_to_addr(b"+evil 1", &line.address().unwrap()).unwrap();

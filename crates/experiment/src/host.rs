@@ -271,8 +271,8 @@ impl HostSession {
             let Change { knob, place, from, to } = change;
             session.give_up(knob).map_err(|error| failed(chain(&error)))?;
             self.left.push(format!(
-                "{knob} ({place}) was changed from {from} to {to} by somebody else: it is left alone from \
-                 now on, and not put back"
+                "another program changed {knob} ({place}) from {from} to {to}: latput leaves it alone from now \
+                 on and does not put it back"
             ));
         }
         Ok(())
@@ -283,7 +283,11 @@ impl HostSession {
         let given_up = self.session.iter().flat_map(Session::given_up);
         let lacking = given_up.filter(|knob| self.wanted.contains(knob));
         lacking
-            .map(|knob| format!("{knob} is somebody else's and not as the setting has it"))
+            .map(|knob| {
+                format!(
+                    "knob {knob} was changed by another program and is not as the setting wants it"
+                )
+            })
             .collect()
     }
 
@@ -416,9 +420,8 @@ impl HostSession {
 
 /// What is not counted for lack of tracing, in sentences; one privilege gives both.
 fn not_traced(sampler: &Sampler) -> Vec<String> {
-    let napi = sampler.napi_obstacle().map(|error| ("no NAPI poll counts", error));
-    let time =
-        sampler.trace_obstacle().map(|error| ("what CPU time consists of is not traced", error));
+    let napi = sampler.napi_obstacle().map(|error| ("NAPI polls are not counted", error));
+    let time = sampler.trace_obstacle().map(|error| ("CPU time is not traced by class", error));
     let record = sampler.record_obstacle().map(|error| (no_record(sampler), error));
     let found: Vec<_> = napi.into_iter().chain(time).chain(record).collect();
     if found.len() == 3
@@ -435,7 +438,7 @@ fn no_record(sampler: &Sampler) -> &'static str {
     if sampler.trace_obstacle().is_some() {
         "CPU time in steps of 10 ms"
     } else {
-        "CPU time is traced in the windows, which slows what is measured"
+        "CPU time is traced in the windows, which slows the traffic"
     }
 }
 
@@ -507,8 +510,10 @@ fn differences(before: &State, after: &State) -> Vec<String> {
         let (knob, place) = key;
         match after.0.get(key) {
             Some(now) if now == value => {}
-            Some(now) => changes.push(format!("{knob} ({place}) went from {value} to {now}")),
-            None => changes.push(format!("{knob} ({place}) went away")),
+            Some(now) => {
+                changes.push(format!("knob {knob} ({place}) changed from {value} to {now}"))
+            }
+            None => changes.push(format!("knob {knob} ({place}) is gone")),
         }
     }
     changes

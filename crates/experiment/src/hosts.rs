@@ -78,7 +78,10 @@ fn look(
                 view.interfaces.iter().map(|found| found.name.as_str()).collect();
             return Err(Error::Agent {
                 host: host.name.clone(),
-                problem: format!("there is no interface {interface}, but {}", names.join(", ")),
+                problem: format!(
+                    "there is no interface {interface}; the interfaces are {}",
+                    names.join(", ")
+                ),
                 permission: false,
             });
         }
@@ -87,7 +90,7 @@ fn look(
                 warnings.push(format!("{interface} is down or has no carrier"));
             }
             if !found.addresses.contains(&host.address) {
-                warnings.push(format!("{interface} has not the address {}", host.address));
+                warnings.push(format!("{interface} does not have the address {}", host.address));
             }
             warnings.extend(stacked(found));
         }
@@ -97,13 +100,13 @@ fn look(
             None => warnings.push(format!("no route leads to {}", way.to)),
             Some(leaves) if leaves != interface => {
                 warnings
-                    .push(format!("packets to {} leave by {leaves}, not by {interface}", way.to));
+                    .push(format!("packets to {} leave through {leaves}, not {interface}", way.to));
             }
             Some(_) => {}
         }
     }
     if view.busy_ratio.is_some_and(|busy| busy > BUSY_RATIO_MOST) {
-        warnings.push("its CPUs are busy with other work, which is measured as well".to_owned());
+        warnings.push("its CPUs are busy with other work, which is measured too".to_owned());
     }
     warnings.extend(view.missing.iter().cloned());
     Ok(HostFound { view, clock, warnings })

@@ -45,7 +45,7 @@ pub enum Error {
     #[error("cannot start the process that talks to the controller")]
     Start(#[source] io::Error),
     /// The agent's process was killed. The host is as it was.
-    #[error("the process that talks to the controller ended ({0}); the host is as it was")]
+    #[error("the process that talks to the controller ended ({0}); the host was put back")]
     AgentKilled(ExitStatus),
     /// The host could not be put back.
     #[error("{}", .0.message)]

@@ -142,7 +142,8 @@ impl Guard {
         let number = limit.number;
         if is_of_today && (number <= 0.0 || is_most != (number >= 1.0)) {
             return Err(format!(
-                "guard `{text}`: today itself would break it, or nothing could: write `<=` with 1 or more, `>=` with less"
+                "guard `{text}`: today's setting would always break it, or never: write `<=` with 1 or more, \
+                 `>=` with less"
             ));
         }
         Ok(Self {
@@ -351,8 +352,8 @@ mod tests {
             ("tcp_rtt_ns_p99 <= 1.2 best", "not with `best`"),
             ("rate >= 0.9 today", "name a metric"),
             ("latency_ns_p99 <= 1ms", "has no `latency_ns_p99`"),
-            ("tcp_rtt_ns_p99 <= 0.9 today", "today itself"),
-            ("tcp_throughput_bps >= 1.1 today", "today itself"),
+            ("tcp_rtt_ns_p99 <= 0.9 today", "today's setting"),
+            ("tcp_throughput_bps >= 1.1 today", "today's setting"),
             ("tcp_rtt_ns_p99 < 1", "guard `tcp_rtt_ns_p99 < 1`"),
         ] {
             let error = Guard::parse(text).unwrap_err();

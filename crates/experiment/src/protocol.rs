@@ -38,7 +38,7 @@ pub const LEASE: Nanos = Nanos::from_s(10);
 pub enum EarlyEnd {
     /// It does not.
     Never,
-    /// The traffic has a count: the window ends with it, 0.6 % late at most, or 15 ms.
+    /// The traffic has a count: the window ends with it, 0.6% late at most, or 15 ms.
     AtCount,
     /// The traffic may break. Then nothing is measured any more, and nothing is gained by looking often.
     AtBreak,
@@ -46,7 +46,7 @@ pub enum EarlyEnd {
 
 impl EarlyEnd {
     /// Time to the next look whether it is there, `elapsed` after the first. A look takes CPU time from the traffic.
-    /// Three processes look, one after the other: so a window that ends with a count ends 0.6 % late at most, or 15 ms.
+    /// Three processes look, one after the other: so a window that ends with a count ends 0.6% late at most, or 15 ms.
     pub(crate) fn next_look(self, elapsed: Nanos) -> Nanos {
         let (soonest, latest) = (Nanos::from_ms(5), Nanos::from_ms(50));
         match self {

@@ -441,7 +441,7 @@ impl ResultsDb {
         };
         let log = merge::beside(&path, "-wal");
         let problem = format!(
-            "{problem}. Its newest trials are in {} until then: keep the two files together",
+            "{problem}. Until then its newest trials are in {}: keep the two files together",
             log.display()
         );
         Err(Error::ResultsDb { path, problem, permission })
@@ -588,14 +588,14 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
             "the disk is full: free some space".to_owned()
         }
         Some(ErrorCode::OperationInterrupted) => {
-            "reading it took more than 5 minutes, which no results of latput do: name another file"
+            "reading it took more than 5 minutes, so it is not a results file of latput: name another file"
                 .to_owned()
         }
         Some(ErrorCode::TooBig) => {
             format!("a header or a trial in it is longer than {LONGEST} bytes: name another file")
         }
         Some(ErrorCode::ConstraintViolation) => {
-            "it has another trial of the same number, of another search: name another file with -o"
+            "it has a trial of the same number from another search: name another file with -o"
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen) => {

@@ -303,7 +303,7 @@ fn resumable(
     }
     let moved = latput_trial::today::differences(&results.today, today);
     progress.remark(&format!(
-        "run {id} is not resumed: the hosts' values are others than when it began ({}); a new run begins",
+        "run {id} is not resumed: the hosts' values have changed since it began ({}); a new run begins",
         moved.first().map_or("it does not have them", String::as_str)
     ));
     Ok(None)
@@ -408,8 +408,7 @@ impl Session<'_> {
                 self.progress.remark(&self.more_blocks(trials));
             }
             if !self.fits_budget(before, trials) {
-                let note =
-                    "stopped at the time budget, with some intervals wider than was asked for";
+                let note = "stopped at the time budget; some intervals are wider than asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }

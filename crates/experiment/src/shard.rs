@@ -44,14 +44,13 @@ impl RunPart<'_> {
             Self::ShardOfBlock(shard, _) => (shard, true),
         };
         let problem = if !matches!(testbed.kind, TestbedKind::Simulator(_)) {
-            "trials on hosts share these hosts, and two at once would disturb each other: leave \
-             out --shard, or simulate with `--on sim:SYSTEM`"
+            "shards on the same hosts would disturb each other: leave out --shard, or simulate with `--on \
+             sim:SYSTEM`"
         } else if plan.method.design == Some(Design::Search) && !is_of_block {
-            "a search chooses each block from all trials before it, which a shard does not have: \
-             divide one block after the other (`latput search --shard`), or take `design = \"blocks\"`"
+            "a search chooses each block from all earlier trials, and a shard does not have them: divide one \
+             block at a time (`latput search --shard`), or use `design = \"blocks\"`"
         } else if plan.method.seed.is_none() {
-            "without a seed in the plan each shard draws another order: add `seed = 1` under \
-             `[method]`"
+            "without a seed in the plan each shard has another order: add `seed = 1` under `[method]`"
         } else {
             return Ok(());
         };
@@ -124,8 +123,7 @@ impl Shard {
     /// The remark in the results of a shard.
     pub(crate) fn note(self) -> String {
         format!(
-            "shard {self}: every trial whose place in the run, divided by {}, leaves {}; `latput \
-             merge` joins the shards",
+            "shard {self} has the trials whose number modulo {} is {}; `latput merge` joins the shards",
             self.count,
             self.number - 1
         )

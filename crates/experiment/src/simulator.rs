@@ -180,7 +180,7 @@ impl TrialRunner for Simulator {
 
     fn notes(&self) -> Vec<String> {
         vec![format!(
-            "simulated, no host was measured; the costs of {} are: {}",
+            "simulated: no host was measured. The costs of {}: {}",
             self.profile.name, self.profile.source
         )]
     }
@@ -269,7 +269,7 @@ fn profile(system: &str) -> Result<Profile, Error> {
         return Err(Error::Simulator {
             testbed: format!("sim:{system}"),
             problem: format!(
-                "no such system: there are {}; or name a profile, as in sim:./mine.toml",
+                "there is no such system; the systems are {}; or name a profile, as in sim:./mine.toml",
                 names.join(", ")
             ),
         });

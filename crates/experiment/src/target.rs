@@ -239,7 +239,7 @@ fn ssh(text: &str) -> Result<Reach, &'static str> {
             port.parse::<u16>()
                 .ok()
                 .filter(|&port| port > 0)
-                .ok_or("its port is no number from 1 to 65535")
+                .ok_or("its port must be a number from 1 to 65535")
         })
         .transpose()?;
     // What begins with `-` would be an option of ssh, and a shell runs ssh's `ProxyCommand` with the name in it.
@@ -259,7 +259,7 @@ fn split_cpus(text: &str) -> Result<(&str, Option<CpuSet>), &'static str> {
     match list.parse::<CpuSet>() {
         Ok(cpus) if !cpus.is_empty() => Ok((rest, Some(cpus))),
         _ if text.starts_with(COMMAND_SCHEME) => Ok((text, None)),
-        _ => Err("its `cpus` are no list of CPUs such as 0-3,8"),
+        _ => Err("its `cpus` must be a list of CPUs such as 0-3,8"),
     }
 }
 

@@ -87,7 +87,8 @@ impl Testbed {
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
             TestbedKind::Guest(_) if plan.programs().next().is_some() => {
-                let problem = "a guest has no programs but latput: run a `command` workload in the lab or on hosts";
+                let problem = "a guest has no program but latput: run a `command` workload in the lab or on \
+                               hosts";
                 Err(Error::Unsupported { problem: problem.to_owned() })
             }
             TestbedKind::Guest(spec) => {
@@ -425,9 +426,7 @@ impl HostFile {
         }
         let target = Target::parse(target).map_err(|error| error.to_string())?;
         if target.at.is_some() || target.cpus.is_some() {
-            return Err(
-                "`interface`, `address` and `cpus` say what `target` must not repeat".to_owned()
-            );
+            return Err("`target` must not repeat `interface`, `address` and `cpus`".to_owned());
         }
         Ok((target.via(&own, self.bring.as_deref()), target.is_elsewhere()))
     }
@@ -436,7 +435,9 @@ impl HostFile {
 /// An IP address, or the first address of a host name.
 fn resolve(address: &str) -> Result<IpAddr, String> {
     let found = latput_names::resolve(address).map_err(|error| {
-        format!("address `{address}` is no IP address, and as a name it does not resolve: {error}")
+        format!(
+            "address `{address}` is not an IP address, and it does not resolve as a name: {error}"
+        )
     })?;
     Ok(found[0])
 }

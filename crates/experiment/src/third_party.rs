@@ -61,9 +61,7 @@ impl ThirdParty {
         let mut notes: Vec<String> =
             pool.opened().flat_map(|opened| opened.notes.clone()).collect();
         if toward.is_local {
-            notes.push(format!(
-                "{peer} is on this host: the CPU time of both ends is in the figures of each"
-            ));
+            notes.push(format!("{peer} is on this host: the CPU figures of each end hold both"));
         }
         Ok(Self { peer: peer.clone(), address, pool, notes })
     }

@@ -75,7 +75,7 @@ pub(crate) fn without_unsupported(
         }
     }
     if reduced.workloads.is_empty() {
-        let problem = format!("this testbed supports nothing of the plan; {}", skipped.join("; "));
+        let problem = format!("this testbed supports no part of the plan; {}", skipped.join("; "));
         return Err(Error::Unsupported { problem });
     }
     Ok((reduced, skipped))
@@ -137,7 +137,7 @@ mod tests {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let refusal =
             without_unsupported(&plan, &mut Bed(&["tcp"]), By::Setting, &Stop::new()).unwrap_err();
-        assert!(refusal.to_string().contains("supports nothing of the plan"), "{refusal}");
+        assert!(refusal.to_string().contains("supports no part of the plan"), "{refusal}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Variables<'_> {
         let values = match self.0.get("latput_settings") {
             None | Some(Json::Null) => return Ok(Setting::new()),
             Some(Json::Object(values)) => values,
-            Some(_) => return Err("latput_settings is no dictionary of knobs".to_owned()),
+            Some(_) => return Err("latput_settings is not a dictionary of knobs".to_owned()),
         };
         let values = values.iter().map(|(knob, value)| Ok((knob.as_str(), scalar(value)?)));
         let values = values.collect::<Result<Vec<_>, String>>();
@@ -199,22 +199,20 @@ fn word(
     ];
     if let Some(variable) = template(variables, &names) {
         return Ok(Err(format!(
-            "its `{variable}` is a template, which `ansible-inventory` leaves as it is: give it a plain value, or \
-             say how to get there by latput_target"
+            "its `{variable}` is a template, and `ansible-inventory` does not expand it: give it a plain \
+             value, or set latput_target"
         )));
     }
     let connection = variables.text("ansible_connection")?;
     match connection.as_deref().map(|it| it.rsplit('.').next().unwrap_or(it)) {
         Some("local") => {
-            return Ok(interface.map(str::to_owned).ok_or_else(|| {
-                "it is this host: name its interface by latput_interface".to_owned()
-            }));
+            return Ok(interface
+                .map(str::to_owned)
+                .ok_or_else(|| "it is this host: set latput_interface".to_owned()));
         }
         None | Some("ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
         Some(other) => {
-            return Ok(Err(format!(
-                "its connection `{other}` is not ssh: say how to get there by latput_target"
-            )));
+            return Ok(Err(format!("its connection `{other}` is not ssh: set latput_target")));
         }
     }
     let host = variables.first(&["ansible_host", "ansible_ssh_host"])?;
@@ -305,10 +303,10 @@ mod tests {
     #[test]
     fn a_listing_that_cannot_be_meant_is_refused_with_the_host() {
         for (from, to, problem) in [
-            ("rx-usecs", "rx-usec", "host `web1`: latput_settings: no knob"),
+            ("rx-usecs", "rx-usec", "host `web1`: latput_settings: there is no knob"),
             ("2222", "[1]", "host `web2`: ansible_port: `[1]`"),
             ("\"_meta\"", "\"_meta\" 1", "not what `ansible-inventory --list` prints"),
-            ("own\"", "o\\u001bwn\"", "is no name"),
+            ("own\"", "o\\u001bwn\"", "is not a name"),
         ] {
             let said = parse(&LISTING.replace(from, to)).unwrap_err().to_string();
             assert!(said.contains(problem), "{said}");

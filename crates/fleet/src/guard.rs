@@ -39,10 +39,10 @@ impl Guards {
             return Some(format!("{} is down, and was up before", is.name));
         }
         if was.has_carrier == Some(true) && is.has_carrier == Some(false) {
-            return Some(format!("{} has no carrier, and had it before", is.name));
+            return Some(format!("{} has no carrier, and had one before", is.name));
         }
         if was.driver != is.driver || was.index != is.index {
-            return Some(format!("{} is another interface than before", is.name));
+            return Some(format!("{} is not the same interface as before", is.name));
         }
         let missing = differences(host, is);
         if !missing.is_empty() {
@@ -72,8 +72,8 @@ impl Guards {
         let allowed = (earlier_pps + self.faults_most_pps as f64) * seconds;
         (found as f64 > allowed).then(|| {
             format!(
-                "{} errors and drops of {} in {seconds:.1} s, before {earlier_pps:.0} a second; allowed: {} a \
-                 second more",
+                "{} errors and drops of {} in {seconds:.1} s; before the change {earlier_pps:.0} a second, and \
+                 {} a second more are allowed",
                 found, now.look.name, self.faults_most_pps
             )
         })
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(broken([look(0, 0), look(5, 0)], &look(6, 0), &look(20, 0)), None);
         check_broken(|found| found.is_up = false, "is down");
         check_broken(|found| found.has_carrier = Some(false), "no carrier");
-        check_broken(|found| found.index = 9, "another interface");
+        check_broken(|found| found.index = 9, "not the same interface");
         check_broken(
             |found| found.knobs[0].values[0].value = "1400".into(),
             "mtu is 1400, wanted 1500",

@@ -258,8 +258,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), InventoryError> {
     if is_plain {
         return Ok(());
     }
-    let problem =
-        format!("`{}` is no name: 1 to 253 bytes, no control character", name.escape_debug());
+    let problem = format!(
+        "`{}` is not a name: 1 to 253 bytes without control characters",
+        name.escape_debug()
+    );
     Err(InventoryError::new(problem))
 }
 
@@ -279,7 +281,8 @@ pub fn once_each(hosts: Vec<FleetHost>) -> Result<(Vec<FleetHost>, Vec<String>),
         let said = |host: &FleetHost| format!("`{}` of group `{}`", host.name, host.group);
         if (&earlier.setting, &earlier.driver) != (&host.setting, &host.driver) {
             return Err(InventoryError::new(format!(
-                "{} and {} are the same host and interface ({} {}) with different wishes: name it in one group",
+                "{} and {} are the same host and interface ({} {}) with different settings: name it in one \
+                 group",
                 said(earlier),
                 said(&host),
                 host.reach,
@@ -353,7 +356,7 @@ mod tests {
             ("schema = 1\n[group.a]\nhosts = []", "names no host"),
             ("schema = 1\n[group.a]\nhosts = [1]", "hosts"),
             ("schema = 1\n[group.a]\nhost = ['ssh://a']", "unknown field `host`"),
-            ("schema = 1\n[group.\"\"]\nhosts = ['ssh://a']", "is no name"),
+            ("schema = 1\n[group.\"\"]\nhosts = ['ssh://a']", "is not a name"),
             (&GOOD.replace("rx-usecs", "rx-usec"), "did you mean `rx-usecs`"),
             (&GOOD.replace("9000", "1"), "group `web`: settings: mtu: `1` is too small"),
             (&GOOD.replace("9000", "[1]"), "neither a text"),
@@ -416,7 +419,7 @@ mod tests {
         assert!(remarks[0].contains("`a` of group `web` is also `a`"), "{remarks:?}");
         let other = FleetHost { driver: Some("ice".to_owned()), ..a() };
         let said = once_each(vec![a(), other]).unwrap_err().to_string();
-        assert!(said.contains("different wishes"), "{said}");
+        assert!(said.contains("different settings"), "{said}");
     }
 
     #[test]

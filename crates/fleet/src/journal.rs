@@ -53,18 +53,18 @@ impl HostEntry {
     /// An answer that no latput gives.
     pub fn read(bytes: &[u8], interface: &str) -> Result<Vec<Self>, String> {
         let answer: JournalAnswer = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its answer is not what latput says: {error}"))?;
+            .map_err(|error| format!("its answer is not from latput: {error}"))?;
         let JournalAnswer { schema, mut entries } = answer;
         if schema != 1 || entries.len() > ENTRIES_MOST {
-            return Err("its journal is not what latput says".to_owned());
+            return Err("its journal is not from latput".to_owned());
         }
         let is_strange =
             |text: &String| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control);
         if entries.iter().any(|entry| entry.texts().any(is_strange)) {
-            return Err("its journal has a text that no latput sends".to_owned());
+            return Err("its journal has a text that latput never sends".to_owned());
         }
         if entries.iter().any(|entry| entry.interface != interface) {
-            return Err(format!("it was asked for {interface} and answers for another"));
+            return Err(format!("it was asked for {interface} and answered for another"));
         }
         // Of another namespace of the host, where an interface may have the same name.
         entries.retain(|entry| entry.state != "elsewhere");
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn a_journal_that_no_latput_sends_is_refused() {
         assert!(
-            read(&[text("se\\u001bt", "in-force", 1)]).unwrap_err().contains("no latput sends")
+            read(&[text("se\\u001bt", "in-force", 1)]).unwrap_err().contains("latput never sends")
         );
         assert!(read(&vec![text("set", "undone", 1); 1001]).is_err());
         let other = text("set", "undone", 1).replace("eth0", "eth1");
-        assert!(read(&[other]).unwrap_err().contains("answers for another"));
+        assert!(read(&[other]).unwrap_err().contains("answered for another"));
         for text in ["", "[]", "{}", "null"] {
             assert!(HostEntry::read(text.as_bytes(), "eth0").is_err(), "{text}");
         }

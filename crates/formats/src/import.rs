@@ -110,7 +110,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         for (idx, test) in (1..).zip(tests.tests) {
             let added = test.and_then(|test| {
                 if known.iter().any(|known| known.is_same(&test)) {
-                    let again = format!("{file}: test {idx} is there once more; it counts once");
+                    let again = format!("{file}: test {idx} is there twice; it counts once");
                     add_note(&mut results, again);
                     return Ok(());
                 }
@@ -183,7 +183,7 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
         Some(idx) if results.workloads[idx] == test.workload => idx,
         Some(_) => {
             let name = &test.workload.name;
-            return Err(format!("its test has the name of another, `{name}`, and is not the same"));
+            return Err(format!("its test has the same name as another, `{name}`, but differs"));
         }
         None => {
             results.workloads.push(test.workload);

@@ -115,7 +115,7 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     let asked = &start["test_start"];
     let protocol = asked["protocol"]
         .as_str()
-        .ok_or("it has no start.test_start.protocol: is it JSON of iperf3 3.1 or later?")?;
+        .ok_or("it has no start.test_start.protocol: is it the JSON of iperf3 3.1 or later?")?;
     let udp = match protocol {
         "TCP" => false,
         "UDP" => true,
@@ -243,7 +243,7 @@ fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObserva
 }
 
 /// Reads loss and jitter, which are the receiver's in every version. Fails where nothing arrived: before 3.21 iperf3 prints
-/// a loss of 0 % then.
+/// a loss of 0% then.
 fn datagrams(end: &Value, observation: &mut Observation) -> Result<(), ReadError> {
     let packets = |sum: &str| count(&end[sum], "packets");
     if packets("sum_received") == Some(0) {

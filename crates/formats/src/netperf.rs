@@ -22,9 +22,7 @@ fn test(record: &Record) -> Result<Test, ReadError> {
     let kind = kind(record)?;
     let mut notes = Vec::new();
     if record.is_uncertain {
-        notes.push(
-            "netperf warned that the confidence that was asked for was not reached".to_owned(),
-        );
+        notes.push("netperf warned that it did not reach the wanted confidence".to_owned());
     }
     let mut observation = Observation::default();
     match kind {
@@ -38,7 +36,7 @@ fn test(record: &Record) -> Result<Test, ReadError> {
             observation.reported_metrics.insert(Metric::ThroughputBps, rate);
             if kind == "tcp_stream" {
                 notes.push(
-                    "netperf's throughput of a TCP_STREAM is what the sender's kernel took"
+                    "netperf's throughput of a TCP_STREAM is what the sender's kernel accepted"
                         .to_owned(),
                 );
             }
@@ -90,8 +88,7 @@ fn kind(record: &Record) -> Result<&'static str, String> {
             record.title.chars().take(60).collect::<String>()
         )),
         _ => Err(
-            "what test it is is not said: add PROTOCOL and DIRECTION to the selectors, or leave \
-                  out -P 0"
+            "the kind of test is missing: add PROTOCOL and DIRECTION to the selectors, or leave out -P 0"
                 .to_owned(),
         ),
     }
@@ -153,7 +150,7 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
 /// a name of its own.
 fn datagrams(record: &Record, observation: &mut Observation) -> Result<(), String> {
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
-        "what arrived is not in it: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
+        "the receiver's rate is missing: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
     observation.reported_metrics.insert(Metric::ThroughputBps, rate);
     let counts = number(record, "LOCAL_OKAY").zip(number(record, "REMOTE_OKAY"));
@@ -175,7 +172,7 @@ fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, String> {
         "MBytes" => 8.0 * 1024.0 * 1024.0,
         "GBytes" => 8.0 * 1024.0 * 1024.0 * 1024.0,
         "" => return Err("it has no THROUGHPUT_UNITS: add it to the selectors".to_owned()),
-        other => return Err(format!("`{other}` is no unit of throughput that latput knows")),
+        other => return Err(format!("latput does not know the unit of throughput `{other}`")),
     };
     Ok(Some(value * factor))
 }
@@ -331,15 +328,15 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
                    212992    1470   1.01        60000      0     720.00\n\
                    212992           1.01        45000            426.03\n";
         let given = one(udp).observation.reported_metrics;
-        assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "what arrived");
+        assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "the receiver's rate");
         assert_eq!(given.get(&Metric::LossRatio), Some(&0.25));
     }
 
     #[test]
     fn what_is_ambiguous_or_broken_is_refused_with_its_line() {
-        check_refused("16384  131072 1 1 1.00 25740.94\n", "line 1: ", "under no title");
+        check_refused("16384  131072 1 1 1.00 25740.94\n", "line 1: ", "have no title");
         check_refused(&STREAM.replace("10^6bits/s", "things"), "line 7: ", "unit of throughput");
-        check_refused(&STREAM.replace("6.427", "6.427 7"), "line 7: ", "10 figures in a row");
+        check_refused(&STREAM.replace("6.427", "6.427 7"), "line 7: ", "a row has 10 figures");
         check_refused("THROUGHPUT=5\nTHROUGHPUT_UNITS=Trans/s\n", "line 1: ", "add PROTOCOL");
         check_refused(&KEYVAL.replace("Trans/s", "10^6bits/s"), "line 1: ", "no transaction rate");
         check_refused(&KEYVAL.replace("usec/Tran", "usec/KB"), "line 1: ", "does not fit");
@@ -358,7 +355,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     #[test]
     fn a_warning_of_netperf_becomes_a_note() {
         let text = format!("!!! WARNING\n!!! Desired confidence was not achieved\n{STREAM}");
-        assert!(one(&text).notes.iter().any(|note| note.contains("not reached")));
+        assert!(one(&text).notes.iter().any(|note| note.contains("did not reach")));
     }
 
     fn one(text: &str) -> Test {

@@ -31,7 +31,7 @@ const RATES: &[(Metric, &str)] = &[
     (Metric::TransactionsPerS, "no request was answered"),
     (Metric::ThroughputBps, "no data arrived"),
 ];
-/// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1 %.
+/// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1%.
 const BIN: f64 = 0.02;
 /// Share by which bytes, a time and a rate may differ: programs print times in steps of 10 ms, and begin to count at
 /// other moments than the clock.
@@ -121,13 +121,13 @@ pub fn few_observations(
     (!names.is_empty()).then(|| Check {
         name: FEW_OBSERVATIONS.to_owned(),
         passed: false,
-        detail: format!("{done} transactions: {}", names.join(", ")),
+        detail: format!("{done} transactions are too few; {}", names.join(", ")),
     })
 }
 
 fn contradiction(one: Metric, value: f64, how: &str, other: &str, other_value: f64) -> ReadError {
     ReadError::Contradiction(format!(
-        "`{one}` ({value:.0}) is {how} `{other}` ({other_value:.0}): these contradict each other"
+        "`{one}` ({value:.0}) is {how} `{other}` ({other_value:.0}), which is impossible"
     ))
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(
         return Ok(());
     }
     Err(ReadError::Contradiction(format!(
-        "it says {bytes:.0} bytes in {seconds:.3} s and {bits_per_s:.0} bit/s: these contradict each other"
+        "its {bytes:.0} bytes in {seconds:.3} s do not give its {bits_per_s:.0} bit/s"
     )))
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let metrics = [(Metric::LatencyNsP99, 1e3), (Metric::LatencyNsP999, 1e3)].into();
         let few = |transactions| few_observations(&metrics, Some(transactions)).map(|it| it.detail);
         assert!(few(99).unwrap().contains("`latency_ns_p99` needs 100"));
-        assert_eq!(few(100).unwrap(), "100 transactions: `latency_ns_p999` needs 1000");
+        assert_eq!(few(100).unwrap(), "100 transactions are too few; `latency_ns_p999` needs 1000");
         assert_eq!(few(1000), None);
     }
 }

@@ -74,7 +74,7 @@ fn unknown_receiver_has_no_figures() {
     assert_eq!(reverse.results.rows[0].observation.programs.len(), 1);
     let flood = imported(ImportFormat::Flent, &["flent-udp-flood.flent"]).unwrap();
     assert_eq!(value(&flood, Metric::ThroughputBps), None);
-    check_noted(&flood, "what the sender sent (950 Mbit/s)");
+    check_noted(&flood, "the sender's rate (950 Mbit/s)");
     let nothing = imported(ImportFormat::Iperf3, &["iperf3-udp-nothing.json"]).unwrap_err();
     assert!(nothing.to_string().contains("no data arrived: 856 datagrams were sent"), "{nothing}");
 }
@@ -98,7 +98,7 @@ fn text_around_documents_is_noted() {
     for name in ["iperf3-text-behind.json", "iperf3-text-before.json"] {
         let imported = imported(ImportFormat::Iperf3, &[name]).unwrap();
         assert!(value(&imported, Metric::ThroughputBps).is_some(), "{name}");
-        check_noted(&imported, "outside of the JSON were passed over");
+        check_noted(&imported, "outside of the JSON were ignored");
     }
 }
 
@@ -114,7 +114,7 @@ fn byte_order_marks_are_read() {
 fn nan_is_absent_with_its_version() {
     let imported = imported(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap();
     assert_eq!(value(&imported, Metric::LossRatio), None);
-    check_noted(&imported, "`nan` or `inf` stands");
+    check_noted(&imported, "are `nan` or `inf`");
     check_noted(&imported, "iperf 3");
 }
 

@@ -300,7 +300,7 @@ fn an_output_without_an_answer_is_an_error_that_quotes_it() {
     let twice = "Requests/sec: 1\nRequests/sec: 2\n";
     assert!(parse(Parser::Wrk, twice).unwrap_err().contains("different values"));
     let not_a_number = include_str!("program/wrk.txt").replace("33755.88", "nan");
-    assert!(parse(Parser::Wrk, &not_a_number).unwrap_err().contains("which it cannot be"));
+    assert!(parse(Parser::Wrk, &not_a_number).unwrap_err().contains("which is impossible"));
 }
 
 #[test]

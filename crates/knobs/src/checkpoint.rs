@@ -404,7 +404,7 @@ mod tests {
         check_refused(&text.replace("\"pid\"", "\"pidd\""), "unknown field `pidd`");
         check_refused(
             &text.replace("\"mtu\"", "\"mut\""),
-            "no knob is called `mut`: did you mean `mtu`?",
+            "there is no knob `mut`: did you mean `mtu`?",
         );
         check_refused(&text[..text.len() / 2], "EOF");
         check_refused("", "EOF");

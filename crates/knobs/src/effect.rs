@@ -181,10 +181,10 @@ impl Claim {
         let is_seen = packets > 0.0 && others <= OTHERS && events >= timed / 2.0;
         let has_traffic = packets >= timed * PACKETS_PER_GAP || is_seen;
         let (verdict, why) = if gaps < GAPS {
-            (EffectVerdict::Undecided, format!("; {:.0} gaps are too few to tell", gaps.floor()))
+            (EffectVerdict::Undecided, format!("; {:.0} gaps are too few to judge", gaps.floor()))
         } else if events > most * TOO_MANY {
             if others > OTHERS {
-                let why = "; polls of other interfaces are among them";
+                let why = "; they include polls of other interfaces";
                 (EffectVerdict::Undecided, why.to_owned())
             } else {
                 (EffectVerdict::Ignored, String::new())
@@ -194,13 +194,13 @@ impl Claim {
         } else {
             let wanted = timed * PACKETS_PER_GAP / seconds;
             let why =
-                format!("; too little traffic to tell, from {wanted:.0} packets/s on it would");
+                format!("; too little traffic to judge: at least {wanted:.0} packets/s are needed");
             (EffectVerdict::Undecided, why)
         };
         let apart = Nanos::from_secs_f64(self.timers as f64 * seconds / events.max(1.0));
         let detail = format!(
-            "{:.0} {name}/s of {:.0} packets/s, a gap of {} on each of {} timers, where {} asks for \
-             {} (at most {:.0}/s){why}",
+            "{:.0} {name}/s for {:.0} packets/s: a gap of {} on each of {} timers, and {} asks for {} (at most \
+             {:.0}/s){why}",
             events / seconds,
             packets / seconds,
             Nanos::from_us(apart.as_ns() / 1_000),
@@ -251,7 +251,7 @@ mod tests {
             &deferred,
             polls(2_000, 50_000),
             EffectVerdict::Agrees,
-            "2000 polls/s of 50000 packets/s",
+            "2000 polls/s for 50000 packets/s",
         );
         // One packet a round trip: the timer shows by itself.
         check(&deferred, polls(1_900, 1_000), EffectVerdict::Agrees, "a gap of 526us");
@@ -265,7 +265,7 @@ mod tests {
             &deferred,
             polls(100, 100),
             EffectVerdict::Undecided,
-            "from 4000 packets/s on it would",
+            "at least 4000 packets/s are needed",
         );
         // A million packets are polled 64 at a time.
         check(&deferred, polls(17_000, 1_000_000), EffectVerdict::Agrees, "at most 17625/s");

@@ -168,7 +168,7 @@ impl TargetError {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::SystemdLink => "systemd.link(5)",
+            Self::SystemdLink => "systemd.link",
             Self::NetworkManager => "a NetworkManager keyfile",
             Self::Ethtool => "a script",
             Self::Netplan => "netplan(5)",
@@ -215,7 +215,9 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::Ansible => ansible::document(target, &words),
         Format::CloudInit => cloud_init::document(target, &words),
     };
-    let nothing = format!("# {format} can express none of these settings; see below.\n");
+    let is_of_udev = |one: &Elsewhere| one.file.as_ref().is_some_and(|it| it.ends_with(".rules"));
+    let place = if elsewhere.iter().all(is_of_udev) { "the udev rule below" } else { "below" };
+    let nothing = format!("# {format} can express none of these settings; see {place}.\n");
     let body = if words.is_empty() { nothing } else { body };
     let head = match format {
         Format::Ethtool => "#!/bin/sh\n",

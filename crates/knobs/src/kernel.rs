@@ -64,10 +64,10 @@ pub trait KernelRead {
         Err(KernelError {
             interface: interface.to_owned(),
             knob: Some(knob),
-            operation: format!("find what `{named}` is at {place}"),
+            operation: format!("resolve `{named}` at {place}"),
             kind: KernelErrorKind::Unsupported,
             errno: None,
-            reason: "neither the kernel nor the driver tells".to_owned(),
+            reason: "neither the kernel nor the driver reports it".to_owned(),
         })
     }
 

@@ -247,7 +247,10 @@ mod tests {
         check_error(Knob::RxRing, "hint", "is not a whole number", "or `max`");
         check_error(Knob::RpsCpus, "hint", "is not a set of CPUs", "such as `0-3`");
         let error = Knob::Qdisc.parse_value("htb").unwrap_err().to_string();
-        assert!(error.contains("there are default, noqueue") && error.contains("`fq_codel limit="));
+        assert!(
+            error.contains("the disciplines are default, noqueue")
+                && error.contains("`fq_codel limit=")
+        );
         check_error(Knob::Gro, "yes", "is not a switch", "give `on` or `off`, such as `off`");
         check_error(Knob::RpsCpus, "0-99999", "is not a set of CPUs", "from 0 to 8191");
         check_error(Knob::RpsCpus, "0xg", "is not a set of CPUs", "such as `0-3`");
@@ -275,7 +278,7 @@ mod tests {
         assert_eq!(parse_assignment("gro = off"), Ok((Knob::Gro, Value::Switch(false))));
         check_assignment_error("mtu", "write KNOB=VALUE");
         check_assignment_error("mut=1500", "did you mean `mtu`?");
-        check_assignment_error("=1500", "no knob is called ``");
+        check_assignment_error("=1500", "there is no knob ``");
         check_assignment_error("mtu=", "mtu: `` is not a whole number");
         check_assignment_error("mtu=1500=1500", "mtu: `1500=1500` is not");
     }

@@ -336,7 +336,7 @@ pub struct QdiscError {
 pub enum QdiscProblem {
     /// It names none that latput can set.
     #[error(
-        "there are default, noqueue, mq, pfifo_fast, pfifo, bfifo, codel, fq_codel, fq, tbf, netem"
+        "the disciplines are default, noqueue, mq, pfifo_fast, pfifo, bfifo, codel, fq_codel, fq, tbf, netem"
     )]
     Kind,
     /// It names a parameter that the discipline does not have, or not with its value.

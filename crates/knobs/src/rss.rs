@@ -59,7 +59,7 @@ impl fmt::Display for QueueTable {
 
 /// A text that is no table of queues.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a table of queues: give `equal 4`, or queues with how often each: `0x64 1x64`")]
+#[error("not a table of queues: give `equal 4`, or each queue with its count: `0x64 1x64`")]
 pub struct TableError;
 
 impl FromStr for QueueTable {

@@ -37,7 +37,7 @@ fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
     assert!(full(&second).contains("`latput confirm eth0` keeps it"), "{second}");
     world.store.next_process();
     check_confirm(&mut world, &undo, 10, "too late by 1s");
-    check_confirm(&mut world, &undo, 13, "too late by 3s, and nobody has put the change back");
+    check_confirm(&mut world, &undo, 13, "too late by 3s, and the change was not put back");
     let changed = world.kernel.state("eth0");
     confirm(&mut world.store, &context(), &undo, Nanos::from_s(9)).unwrap();
     assert!(world.store.is_clear());
@@ -143,10 +143,7 @@ fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
             "eth0: a change of rx-ring, mtu takes the link down and up: allow that with \
              `--allow-link-reset` (in a plan: `allow_link_reset = true` under [method])",
         ),
-        (
-            LinkResets::RefusedOnControl,
-            "name it twice to allow that, with `--allow-link-reset=eth0`",
-        ),
+        (LinkResets::RefusedOnControl, "name the interface again: `--allow-link-reset=eth0`"),
     ] {
         let context = Context { link_resets, ..context() };
         let World { kernel, store, .. } = &mut world;
@@ -220,7 +217,7 @@ fn what_somebody_else_has_set_since_stays_and_is_told() {
     assert_eq!(changes.len(), 1, "the queue length goes back");
     assert_eq!(
         others[0].to_string(),
-        "mtu (device) is 1450, set by somebody else: it was 1500, and latput set 9000"
+        "mtu (device) is 1450, set by another program: it was 1500, and latput set 9000"
     );
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1450));
     assert_eq!(world.value(Knob::Txqueuelen, Place::Device), Value::Count(1000));

@@ -29,7 +29,7 @@ pub use traced::Traced;
 /// The softirqs that are the network's.
 const NET_SOFTIRQS: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
 
-/// A reading that waited longer than this for the CPU was interrupted: 0.05 % of a slice's window.
+/// A reading that waited longer than this for the CPU was interrupted: 0.05% of a slice's window.
 const INTERRUPTED: Nanos = Nanos::from_us(100);
 /// Readings until one that was interrupted is taken.
 const ATTEMPTS: usize = 4;

@@ -22,7 +22,7 @@ impl Throttles {
         let mut counts = BTreeMap::new();
         for folder in groups(Path::new(CGROUPS), &own) {
             if let Some(count) = throttled(&folder) {
-                let words = format!("the CPU quota of {} held it back", folder.display());
+                let words = format!("the CPU quota of {} throttled it", folder.display());
                 counts.insert(words, count);
             }
         }

@@ -48,7 +48,7 @@ fn cpu_parts_of_the_two_hosts_add_up_to_the_machine() {
     for host in &seen {
         let whole = host.window.as_secs_f64() * host.cpus.len() as f64;
         let miss = host.cpu().total().as_secs_f64() / whole - 1.0;
-        assert!(miss.abs() <= 0.03, "{:.1} % of the window missing: {host:?}", miss * 100.0);
+        assert!(miss.abs() <= 0.03, "{:.1}% of the window missing: {host:?}", miss * 100.0);
     }
 }
 
@@ -107,7 +107,7 @@ fn sampling_ten_times_a_second_costs_under_half_a_percent() {
             seen.sampling_cpu.as_secs_f64() / seen.window.as_secs_f64()
         })
         .unwrap();
-    println!("sampling at 10 Hz takes {:.4} % of a CPU", ratio * 100.0);
+    println!("sampling at 10 Hz takes {:.4}% of a CPU", ratio * 100.0);
     // Unoptimised code takes about twice as long; there only a blunder shall fail.
     let limit = if cfg!(debug_assertions) { 0.02 } else { 0.005 };
     assert!(ratio < limit, "{ratio}");

@@ -33,7 +33,7 @@ fn main() {
             pairs.entry(burst).or_default().push((cpu_ns, record_ns));
         }
     }
-    println!("in flight  CPU of a transaction  recording one  share [95 %]");
+    println!("in flight  CPU of a transaction  recording one  share [95%]");
     for (burst, pairs) in pairs {
         let share = paired::ratio(&pairs, 0.95).unwrap();
         let mean =
@@ -41,7 +41,7 @@ fn main() {
         let (whole, part) = (mean(|it| it.0), mean(|it| it.1));
         let (low, high) = (share.low * 100.0, share.high * 100.0);
         println!(
-            "{:>9}  {whole:>17.0} ns  {part:>10.1} ns  {:.2} % [{low:.2}, {high:.2}]",
+            "{:>9}  {whole:>17.0} ns  {part:>10.1} ns  {:.2}% [{low:.2}, {high:.2}]",
             burst + 1,
             share.value * 100.0
         );

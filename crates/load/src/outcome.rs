@@ -352,7 +352,8 @@ fn auth_failures(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
         "wrong-keys",
         connections == 0 && foreign == 0,
         format!(
-            "{connections} connections to the reflector's port did not show the run's key; {foreign} datagrams were not of this run"
+            "{connections} connections to the reflector's port did not show the run's key, and {foreign} \
+             datagrams were not of this run"
         ),
     )
 }
@@ -368,7 +369,8 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Optio
         "offered-rate-kept",
         kept,
         format!(
-            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1} % of the time",
+            "{sent} of {wanted:.0} offered datagrams were sent; {skipped} were left out; groups had {group} \
+             datagrams; the busiest sending thread was busy {:.1}% of the time",
             100.0 * busy(sender)
         ),
     ))
@@ -384,7 +386,8 @@ fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
         "offered-rate-kept",
         is_kept(sent) && is_kept(answered),
         format!(
-            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; {backlog} were due and not sent at the end of the window; the sending thread was busy {:.1} % of the time",
+            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; at the end of the window \
+             {backlog} were due and not sent; the sending thread was busy {:.1}% of the time",
             rate(due),
             rate(sent),
             rate(answered),
@@ -420,7 +423,7 @@ fn bulk_rate_kept(
             let wanted = wanted(window);
             kept &= sent as f64 + slack >= wanted * KEPT;
             let share = 100.0 * sent as f64 / wanted.max(1.0);
-            shares.push(format!("the {end} sent {share:.1} % of what was offered"));
+            shares.push(format!("the {end} sent {share:.1}% of the offered rate"));
         }
     }
     Some(check("offered-rate-kept", kept, shares.join(", ")))
@@ -428,7 +431,8 @@ fn bulk_rate_kept(
 
 fn receive_buffer(datagrams: DatagramsReceived) -> Option<Check> {
     let dropped = datagrams.dropped_by_kernel?;
-    let detail = format!("the receiver's kernel dropped {dropped} datagrams for want of buffer");
+    let detail =
+        format!("the receiver's kernel dropped {dropped} datagrams from full socket buffers");
     Some(check("udp-receive-buffer", dropped == 0, detail))
 }
 
@@ -437,9 +441,7 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
     check(
         "probe-on-schedule",
         *skipped == 0,
-        format!(
-            "{sent} echo requests were sent; {skipped} left out because the prober was held up"
-        ),
+        format!("{sent} echo requests were sent on time and {skipped} left out"),
     )
 }
 
@@ -448,10 +450,10 @@ fn sender_saturated(sender: &SenderOutcome) -> Check {
     let rate = sender.transactions.and_then(|count| per_s(count, sender.window));
     // The rate that the same CPU cost would allow without waiting.
     let ceiling = rate.filter(|_| busy > 0.0).map_or_else(String::new, |rate| {
-        format!(": its own ceiling is about {:.0} transactions per second", rate / busy)
+        format!("; it can do about {:.0} transactions per second", rate / busy)
     });
     let detail = format!(
-        "the generator's busiest thread was busy {:.1} % of the time{ceiling}",
+        "the generator's busiest thread was busy {:.1}% of the time{ceiling}",
         100.0 * busy
     );
     check("sender-saturated", busy < SATURATED, detail)

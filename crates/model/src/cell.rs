@@ -21,7 +21,7 @@ pub struct Cell {
     pub metrics: BTreeMap<Metric, Estimate>,
     /// Ratio of each figure to the first setting's, paired within blocks. Absent for the first
     /// setting itself and where a figure was 0. The intervals are not corrected for their number:
-    /// of a hundred at 99 % one excludes 1 by chance. The recommendation corrects for that.
+    /// of a hundred at 99% one excludes 1 by chance. The recommendation corrects for that.
     pub against_first: BTreeMap<Metric, Estimate>,
     /// Round-trip times of all runs, merged.
     pub latency: Option<Histogram>,

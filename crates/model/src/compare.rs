@@ -90,7 +90,7 @@ pub struct FigureComparison {
     /// The conclusion.
     pub verdict: Verdict,
     /// The largest loss, as a share of the base, that is not ruled out at the method's confidence: 0.02 if the other side
-    /// may be worse by 2 %. One-sided and not corrected: who claims that no figure lost much needs every one of the
+    /// may be worse by 2%. One-sided and not corrected: who claims that no figure lost much needs every one of the
     /// claims, each at the whole level (Berger, Technometrics 24, 1982). [`f64::MAX`] if nothing bounds it, `None`
     /// with too few runs.
     pub largest_loss: Option<f64>,
@@ -346,7 +346,7 @@ impl<'a> Draft<'a> {
             PreferredDirection::Higher => 1.0 / ratio.low,
             _ => ratio.high,
         };
-        // As in the verdicts, 2 % worse is 1/1.02 of what should be high.
+        // As in the verdicts, 2% worse is 1/1.02 of what should be high.
         if worse.is_finite() { (worse - 1.0).max(0.0) } else { f64::MAX }
     }
 }
@@ -354,7 +354,7 @@ impl<'a> Draft<'a> {
 /// Judges a ratio. A proven difference whose whole interval is below the smallest effect counts as
 /// equivalence; one whose estimate is below it shows nothing of interest.
 fn verdict(metric: Metric, ratio: &Estimate, proven: bool, smallest_effect: f64) -> Verdict {
-    // The same distance up and down on the logarithmic scale: 2 % is 1/1.02 to 1.02.
+    // The same distance up and down on the logarithmic scale: 2% is 1/1.02 to 1.02.
     let is_below =
         |ratio: f64| ratio > 1.0 / (1.0 + smallest_effect) && ratio < 1.0 + smallest_effect;
     if is_below(ratio.low) && is_below(ratio.high) {
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn only_an_interval_that_lies_within_the_smallest_effect_is_equivalence() {
-        // 2 % is from 1 / 1.02 = 0.9804 to 1.02. The estimate alone says nothing.
+        // 2% is from 1 / 1.02 = 0.9804 to 1.02. The estimate alone says nothing.
         check_verdict((1.0, 0.985, 1.015), false, Verdict::Equivalent);
         check_verdict((1.01, 1.005, 1.015), true, Verdict::Equivalent);
         check_verdict((1.0, 0.9, 1.1), false, Verdict::NoDifferenceShown);
@@ -490,8 +490,8 @@ mod tests {
                 found.figures.iter().any(is_claim)
             })
             .count();
-        // 5 % of 120 is 6; with 8 correlated figures and no correction it would be near 40.
-        assert!(claims <= 14, "{claims} of 120 families at 5 %");
+        // 5% of 120 is 6; with 8 correlated figures and no correction it would be near 40.
+        assert!(claims <= 14, "{claims} of 120 families at 5%");
     }
 
     #[test]
@@ -517,7 +517,7 @@ mod tests {
         }
     }
 
-    /// Of a rate's ratio `(value, low, high)` with a smallest effect of 2 %.
+    /// Of a rate's ratio `(value, low, high)` with a smallest effect of 2%.
     #[track_caller]
     fn check_verdict((value, low, high): (f64, f64, f64), proven: bool, expected: Verdict) {
         let method = latput_stats::Method::PairedLogRatio;
@@ -547,7 +547,7 @@ mod tests {
         found.figures.iter().find(is_it).unwrap_or_else(|| panic!("{found:#?}"))
     }
 
-    /// Two settings under two workloads, with 1 % of noise and a rate by setting.
+    /// Two settings under two workloads, with 1% of noise and a rate by setting.
     fn made(seed: u64, blocks: u32, rate: impl Fn(usize) -> f64) -> Results {
         let mut rng = Rng::from_seed(seed);
         results(&["off", "on"], &[rr("rr"), stream("stream")], blocks, |setting, _| Made {

@@ -120,15 +120,13 @@ pub enum Amount {
 const BELOW_NOTHING: &str = "the runs differ by more than this cost. Raise `repetitions`, or measure settings \
                              further apart";
 const ABOVE_THE_WHOLE: &str =
-    "the runs give more than the whole: something else differs too. Raise `repetitions`";
-const CPU_BESIDE: &str =
-    "both ends work for longer than the round trip: part of the work is beside it";
+    "the runs differ by more than the whole, so something else differs too. Raise `repetitions`";
+const CPU_BESIDE: &str = "both ends work longer than the round trip, so some work is outside of it";
 const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole. Raise `repetitions`";
-const SAVES_TIME: &str = "the delay saves more time than it takes, by fewer interrupts";
-const SHORTER_QUEUE: &str =
-    "it is measured with the least delay, where requests wait longer than here";
+const SAVES_TIME: &str = "the delay takes less time than its fewer interrupts save";
+const SHORTER_QUEUE: &str = "it was measured with the least delay, where requests wait longer";
 const OTHER_WORK: &str = "other work ran on these CPUs (check `other-work`)";
-const OTHER_COSTS: &str = "here the costs of the whole plan ask for more than was measured";
+const OTHER_COSTS: &str = "the fitted costs add up to more than was measured here";
 /// Parts of medians may add up to so much of the median of the whole.
 const MOST_TOGETHER: f64 = 1.1;
 
@@ -312,7 +310,7 @@ impl CellParts<'_> {
 
     fn timer(&self, least: Option<usize>) -> Amount {
         match (least, self.delay(self.setting)) {
-            (_, Some(Nanos::ZERO)) => Amount::None("the setting holds nothing back"),
+            (_, Some(Nanos::ZERO)) => Amount::None("the setting has no delay"),
             (Some(least), held @ Some(_)) if self.delay(least) < held => {
                 self.difference((self.setting, self.workload), (least, self.workload))
             }
@@ -375,7 +373,7 @@ impl CellParts<'_> {
         let rest = rest.collect::<Vec<f64>>();
         let rest = match self.known(&rest) {
             Amount::Known { ns_high, .. } if ns_high < 0.0 => {
-                Amount::None("both ends go on working after they have sent")
+                Amount::None("both ends keep working after they have sent")
             }
             rest => rest,
         };

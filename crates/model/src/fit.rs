@@ -179,10 +179,10 @@ impl CostModel {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
     /// No row has a host with CPU time.
-    #[error("no row has a host that counted CPU time: such a file has no costs to fit")]
+    #[error("no host of this file counted CPU time, so no cost can be fitted")]
     NoHosts,
     /// The confidence is not above 0 and below 1.
-    #[error("the file's confidence is not above 0 and below 1: give one, such as 0.99")]
+    #[error("the file's confidence must be between 0 and 1: give `--confidence 99%`")]
     Confidence,
 }
 

@@ -33,7 +33,7 @@ pub struct Fitness {
     /// The other processes on the hosts' CPUs, busiest first.
     pub disturbers: Vec<Disturber>,
     /// What the answer holds beside, if the plan says that other work is part of the case and there was some:
-    /// `beside 30 % of other work on b`.
+    /// `beside 30% of other work on b`.
     pub condition: Option<String>,
     /// Of each setting but the first, and workload: the pairs with the first one's runs that count, and all.
     pairs: BTreeMap<(usize, usize), (usize, usize)>,
@@ -56,7 +56,7 @@ pub struct Disturber {
 }
 
 impl Disturber {
-    /// `sha256sum 38 % of CPU 1 on b`.
+    /// `sha256sum 38% of CPU 1 on b`.
     fn words(&self) -> String {
         let mut cpus = self.cpus.iter();
         let cpu = match (cpus.next(), cpus.next()) {
@@ -99,7 +99,7 @@ impl Fitness {
         found
     }
 
-    /// What is out and why: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38 % of CPU 1 on b)`.
+    /// What is out and why: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
     /// `None` if every run counts.
     pub fn sentence(&self) -> Option<String> {
         if self.unfit == 0 {
@@ -189,7 +189,7 @@ impl Fitness {
 
     /// What a recommendation says then.
     pub(crate) fn reason() -> Vec<String> {
-        vec!["Trials that were disturbed are no ground for a change.".to_owned()]
+        vec!["Disturbed trials do not justify a change.".to_owned()]
     }
 
     /// What went on beside the runs, where that is part of the case: who, how much, and how often it switched.
@@ -200,7 +200,7 @@ impl Fitness {
             .map(|one| format!("{} ({:.0} switches/s)", one.words(), one.switches_per_s))
             .collect();
         let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
-        Some(format!("the answer holds {condition}{who}"))
+        Some(format!("the answer holds only {condition}{who}"))
     }
 }
 
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn who_disturbed_how_much_is_out_and_the_way_on_are_told() {
         let Headline::NotQuiet(sentence) = headline(&faked(1, 1.0)) else { panic!() };
-        let expected = "80 of 80 trials are out: other programs used the hosts' CPUs (sha?sum 30 % of CPU 1 on b); 0 of \
+        let expected = "80 of 80 trials are out: other programs used the hosts' CPUs (sha?sum 30% of CPU 1 on b); 0 of \
                         40 pairs with today's setting are left: run again on quiet hosts, or with `--beside` if that is \
                         part of the case";
         assert_eq!(sentence, expected);
@@ -390,9 +390,9 @@ mod tests {
         let made = Results { beside: true, ..faked(1, 1.0) };
         assert!(matches!(headline(&made), Headline::Set(_)));
         let fitness = Summary::of(&made).fitness;
-        assert_eq!(fitness.condition.as_deref(), Some("beside 30 % of other work on b"));
+        assert_eq!(fitness.condition.as_deref(), Some("beside 30% of other work on b"));
         let words = fitness.beside_in_words().unwrap();
-        assert!(words.ends_with("b: sha?sum 30 % of CPU 1 on b (120 switches/s)"), "{words}");
+        assert!(words.ends_with("b: sha?sum 30% of CPU 1 on b (120 switches/s)"), "{words}");
         let quiet = Results { beside: true, ..faked(1, 0.0) };
         assert_eq!(Fitness::of(&quiet).condition, None);
     }

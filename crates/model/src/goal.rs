@@ -101,11 +101,11 @@ impl Goal {
     ///
     /// - `latency`: the least tail of round trips, whatever it costs (the reason names the cost).
     /// - `throughput`: the most of every workload's rate, bulk and transactions alike, where none
-    ///   loses more than 5 % of what it has today.
+    ///   loses more than 5% of what it has today.
     /// - `cpu`: the least CPU time per unit of work on the system under test, where no rate loses
-    ///   more than 5 % of what it has today.
-    /// - `balanced`: tail latency and CPU time weigh the same (1 % of one is worth 1 % of the other,
-    ///   as in the energy-delay product of Gonzalez and Horowitz 1996), where bulk keeps 95 % of
+    ///   more than 5% of what it has today.
+    /// - `balanced`: tail latency and CPU time weigh the same (1% of one is worth 1% of the other,
+    ///   as in the energy-delay product of Gonzalez and Horowitz 1996), where bulk keeps 95% of
     ///   what it has today. A bound on both instead is often met by no setting, because what moderation
     ///   saves is exactly what it adds in latency. Request/response rates are not bounded: in a
     ///   closed loop they are the inverse of the latency.

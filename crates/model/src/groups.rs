@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(verdicts(&found, 0).len(), COMPARED.len());
     }
 
-    /// Plain 99 % intervals of eight groups would call something different in some 15 % of the runs.
+    /// Plain 99% intervals of eight groups would call something different in some 15% of the runs.
     #[test]
     fn many_looks_are_not_many_claims() {
         let mut rng = Rng::from_seed(9);

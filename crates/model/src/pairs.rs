@@ -81,7 +81,7 @@ impl PairsSummary {
     /// on every pair needs no further correction: all of the tests must hold.
     pub fn of(files: &[Results]) -> Result<Self, String> {
         if files.len() < 2 {
-            return Err("give the results of two pairs of hosts, better of three".to_owned());
+            return Err("give the results of at least two pairs of hosts, better three".to_owned());
         }
         // The runs that chose the winner of a search are biased in its favour.
         let files: Vec<Results> = files
@@ -162,7 +162,7 @@ fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
             continue;
         };
         return Err(format!(
-            "{} and {} have another {differs}: run the same plan on each pair, with the same values of today",
+            "{} and {} differ in the {differs}: run the same plan on each pair, with the same values of today",
             name(first),
             name(other)
         ));
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(names, ["stable", "stable"], "{found:?}");
         assert_eq!(found.recommended, Some(1));
         assert!((found.settings[1].ratio - 1.3).abs() < 0.03, "{found:?}");
-        // Two settings share 1 %.
+        // Two settings share 1%.
         let confidence = found.settings[1].ratios[0].confidence;
         assert!((confidence - 0.995).abs() < 1e-12, "{confidence}");
     }
@@ -327,9 +327,9 @@ mod tests {
             matches!(&found.settings[1].verdict, PairsVerdict::Worse(0, why) if why.contains("proven worse")),
             "{found:?}"
         );
-        // Half of 1 % for each setting, half of that for the objective, on one side: 99.5 % on both.
+        // Half of 1% for each setting, half of that for the objective, on one side: 99.5% on both.
         let PairsVerdict::Worse(_, why) = &found.settings[1].verdict else { panic!("{found:?}") };
-        assert!(why.ends_with(" lower at 99.5 %)"), "{why}");
+        assert!(why.ends_with(" lower at 99.5%)"), "{why}");
         assert_eq!(found.recommended, None);
     }
 
@@ -343,13 +343,13 @@ mod tests {
         refused(&files()[..1], "two pairs");
         let mut other = files();
         other[1].goal = Some("minimize latency_ns_p99".to_owned());
-        refused(&other, "another goal");
+        refused(&other, "differ in the goal");
         let mut other = files();
         other[1].workloads = vec![rr("other")];
-        refused(&other, "another workload");
+        refused(&other, "differ in the workload");
         let mut other = files();
         other[1].confidence = 0.95;
-        refused(&other, "another confidence");
+        refused(&other, "differ in the confidence");
         for confidence in [0.0, 1.0, -0.5, 1.5, f64::NAN] {
             let other = files().into_iter().map(|it| Results { confidence, ..it });
             refused(&other.collect::<Vec<_>>(), "an invalid confidence");
@@ -360,7 +360,8 @@ mod tests {
         other[1].settings[0].by_role = setting("mtu=9000");
         refused(
             &other,
-            "another first setting, which all others are compared with (sut.mtu=several values, there 9000)",
+            "differ in the first setting, which all others are compared with (sut.mtu=several values, there \
+             9000)",
         );
         let mut other = files();
         other[1].settings[1].label = "x".to_owned();

@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 0.01;
 type Costs = BTreeMap<(usize, Metric), f64>;
 
 /// The indices of the settings that no other beats. One beats another if it is better by more than
-/// 1 % in some figure and worse in none.
+/// 1% in some figure and worse in none.
 ///
 /// Only settings with every figure that any setting has can be compared. They are taken in the
 /// order of their mean cost, least first, and each is kept unless one already kept beats it. With a
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn settings_that_beat_each_other_in_a_ring_do_not_empty_the_set() {
-        // Each is 1.8 % better than the next in one figure and 0.9 % worse in two.
+        // Each is 1.8% better than the next in one figure and 0.9% worse in two.
         let ring = [
             (1.0, 50.0, 2.0),
             (1.0 / 1.018, 50.0 / 1.009, 2.0 / 1.009),

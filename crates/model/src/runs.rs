@@ -91,7 +91,7 @@ impl<'a> Runs<'a> {
         let mut remarks = Vec::new();
         if strays > 0 {
             remarks.push(format!(
-                "{strays} runs name a setting or workload that the results do not have; they are left out"
+                "{strays} runs are left out: their setting or workload is not in the results"
             ));
         }
         if repeats > 0 {
@@ -262,8 +262,8 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
 }
 
 /// The mean over blocks that compares any metric. Tails have outliers, and rates have them on a
-/// machine with other work: with rates 11 % apart in 80 rounds of recorded noise the trimmed mean
-/// of one workload's sums proves 86 %, the plain mean 33 % (`cargo xtask bench-power --intervals`).
+/// machine with other work: with rates 11% apart in 80 rounds of recorded noise the trimmed mean
+/// of one workload's sums proves 86%, the plain mean 33% (`cargo xtask bench-power --intervals`).
 pub(crate) const AVERAGE: Average = Average::Trimmed;
 
 #[cfg(test)]
@@ -314,7 +314,10 @@ mod tests {
         made.rows[1].setting = 2;
         let runs = Runs::of(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
-        assert!(runs.remarks[0].starts_with("1 runs name a setting or workload"), "{runs:?}");
+        assert!(
+            runs.remarks[0].starts_with("1 runs are left out: their setting or workload"),
+            "{runs:?}"
+        );
     }
 
     #[test]

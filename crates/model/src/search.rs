@@ -120,7 +120,7 @@ pub struct Leader {
     /// The chance that some setting is better by more than the smallest effect.
     pub doubt: f64,
     /// Natural logarithm of the ratio of its cost to that of the best setting: median, and the ends
-    /// of the central 90 % of the belief.
+    /// of the central 90% of the belief.
     pub regret_log: [f64; 3],
     /// The chance that it keeps every limit.
     pub keeps_limits: f64,

@@ -85,7 +85,7 @@ impl Summary {
         if !(results.confidence > 0.0 && results.confidence < 1.0) {
             let confidence = results.confidence;
             warnings.push(format!(
-                "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
+                "the confidence {confidence} is not between 0 and 1: nothing has an interval"
             ));
         }
         let cells: Vec<Cell> = shown
@@ -315,7 +315,7 @@ mod tests {
         let summary = Summary::of(&results);
         let warning = &summary.too_wide[0];
         for part in
-            ["`off`", "`rr`", "not met", "+/- 0.01 % at 99 %", "transactions_per_s +/-", "CPU"]
+            ["`off`", "`rr`", "not met", "+/- 0.01% at 99%", "transactions_per_s +/-", "CPU"]
         {
             assert!(warning.contains(part), "{part}: {warning}");
         }
@@ -359,7 +359,7 @@ mod tests {
         let steady = (0.5, 0.495, 0.505);
         check_rule(rate(24.0), steady, &[]);
         check_rule(rate(26.0), steady, &[Metric::TransactionsPerS]);
-        // 0.012 of 0.5 is 2.4 %, and more than the floor.
+        // 0.012 of 0.5 is 2.4%, and more than the floor.
         check_rule(rate(10.0), (0.5, 0.488, 0.512), &[]);
         check_rule(rate(10.0), (0.5, 0.487, 0.513), &[Metric::SutCpuBusyRatio]);
     }
@@ -374,7 +374,7 @@ mod tests {
         check_rule((0.01, 0.0052, 0.0148), (0.5, 0.5, 0.5), &[Metric::TransactionsPerS]);
     }
 
-    /// Of one cell at +/- 2.5 % whose rate and CPU share of the system under test are known as
+    /// Of one cell at +/- 2.5% whose rate and CPU share of the system under test are known as
     /// `(value, low, high)`, and whose generator tells nothing.
     #[track_caller]
     fn check_rule(rate: (f64, f64, f64), busy: (f64, f64, f64), expected: &[Metric]) {
@@ -470,7 +470,7 @@ mod tests {
         damaged.rows[2].block = damaged.rows[8].block;
         damaged.goal = Some("be quick".to_owned());
         let summary = Summary::of(&damaged);
-        for part in ["2 runs name", "ran twice", "`be` at column 1"] {
+        for part in ["2 runs are left out", "ran twice", "`be` at column 1"] {
             assert!(
                 summary.warnings.iter().any(|w| w.contains(part)),
                 "{part}: {:?}",
@@ -488,7 +488,7 @@ mod tests {
         }
     }
 
-    /// `on` has 80 % of the rate of `off` and otherwise the same, with 0.5 % of noise.
+    /// `on` has 80% of the rate of `off` and otherwise the same, with 0.5% of noise.
     fn steady(blocks: u32) -> Results {
         let mut rng = Rng::from_seed(2);
         let workloads = [rr("rr"), stream("stream"), udp("udp")];

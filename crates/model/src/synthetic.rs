@@ -22,7 +22,7 @@ pub(crate) struct Figures {
     pub(crate) service_demand_us: f64,
 }
 
-/// `blocks` runs of every setting under every workload, at 99 % and +/- 2.5 %.
+/// `blocks` runs of every setting under every workload, at 99% and +/- 2.5%.
 pub(crate) fn results(
     settings: &[&str],
     workloads: &[Workload],

@@ -1,4 +1,4 @@
-//! Changes and shares in words: `12.5 % lower`, `5.30 times as high`.
+//! Changes and shares in words: `12.5% lower`, `5.30 times as high`.
 
 use latput_stats::Estimate;
 use latput_units::text::{self, number};
@@ -16,31 +16,31 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
-/// A ratio as a change with its sign: `-41 %`, `+4.8 %`, `x3.10` for large ones.
+/// A ratio as a change with its sign: `-41%`, `+4.8%`, `x3.10` for large ones.
 pub(crate) fn signed(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if ratio >= 3.0 {
         format!("x{}", number(ratio))
     } else if percent.abs() < 0.05 {
-        "0 %".to_owned()
+        "0%".to_owned()
     } else if percent.abs() < 9.95 {
-        format!("{percent:+.1} %")
+        format!("{percent:+.1}%")
     } else {
-        format!("{percent:+.0} %")
+        format!("{percent:+.0}%")
     }
 }
 
-/// A paired ratio's interval: `interval 4.2 % lower to 1.1 % higher at 99 %`, and where both ends are
-/// on one side `interval 16.3 to 7.3 % lower at 99 %`.
+/// A paired ratio's interval: `interval 4.2% lower to 1.1% higher at 99%`, and where both ends are
+/// on one side `interval 16.3 to 7.3% lower at 99%`.
 pub(crate) fn interval(ratio: &Estimate) -> String {
     let (low, high) = (change(ratio.low), change(ratio.high));
-    let shared = [" % lower", " % higher", " times as high"];
+    let shared = ["% lower", "% higher", " times as high"];
     let said_once = shared.iter().find(|end| low.ends_with(**end) && high.ends_with(**end));
     let low = said_once.and_then(|end| low.strip_suffix(end)).unwrap_or(&low);
     format!("interval {low} to {high} at {}", text::percent(ratio.confidence))
 }
 
-/// A share as a percentage, with enough decimals to tell it from 0 and from 100 %.
+/// A share as a percentage, with enough decimals to tell it from 0 and from 100%.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let decimals = match percent.abs().min((100.0 - percent).abs()) {
@@ -49,7 +49,7 @@ pub(crate) fn percent(share: f64) -> String {
         _ => 4,
     };
     let text = format!("{percent:.decimals$}");
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]
@@ -60,22 +60,22 @@ mod tests {
     fn changes_and_confidences_keep_the_digits_that_matter() {
         let texts = [change(0.58), change(1.001), change(1.5), change(5.302), change(1e9)];
         let expected = [
-            "42 % lower",
-            "0.1 % higher",
-            "50 % higher",
+            "42% lower",
+            "0.1% higher",
+            "50% higher",
             "5.30 times as high",
             "over 1000 times as high",
         ];
         assert_eq!(texts, expected);
         let shares = [0.99, 0.9975, 0.999_975, 0.025, 0.0, 1.0, 1.4];
-        let expected = ["99 %", "99.75 %", "99.9975 %", "2.5 %", "0 %", "100 %", "140 %"];
+        let expected = ["99%", "99.75%", "99.9975%", "2.5%", "0%", "100%", "140%"];
         assert_eq!(shares.map(percent), expected);
     }
 
     #[test]
     fn signed_changes_have_two_digits() {
         let texts = [0.588, 0.84, 1.0004, 1.048, 1.308, 16.9].map(signed);
-        assert_eq!(texts, ["-41 %", "-16 %", "0 %", "+4.8 %", "+31 %", "x16.9"]);
+        assert_eq!(texts, ["-41%", "-16%", "0%", "+4.8%", "+31%", "x16.9"]);
     }
 
     #[test]
@@ -84,8 +84,8 @@ mod tests {
             let method = latput_stats::Method::PairedLogRatio;
             interval(&Estimate { value: low, low, high, confidence: 0.995, method, runs: 6 })
         };
-        assert_eq!(said(0.837, 0.927), "interval 16.3 to 7.3 % lower at 99.5 %");
-        assert_eq!(said(0.651, 2.1), "interval 34.9 % lower to 2.10 times as high at 99.5 %");
-        assert_eq!(said(3.0, 4.0), "interval 3.00 to 4.00 times as high at 99.5 %");
+        assert_eq!(said(0.837, 0.927), "interval 16.3 to 7.3% lower at 99.5%");
+        assert_eq!(said(0.651, 2.1), "interval 34.9% lower to 2.10 times as high at 99.5%");
+        assert_eq!(said(3.0, 4.0), "interval 3.00 to 4.00 times as high at 99.5%");
     }
 }

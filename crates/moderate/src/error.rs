@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// Nobody is there to be asked.
     #[error(
-        "{interface}: nobody holds it here (no answer at {path}): start `latput moderate {interface}`"
+        "{interface}: no `latput moderate` runs here (no answer at {path}): start `latput moderate {interface}`"
     )]
     NotHeld {
         /// The interface.
@@ -117,7 +117,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The one that was asked gave no status.
-    #[error("{path}: the answer is no status of latput: {reason}")]
+    #[error("{path}: the answer is not a status of latput: {reason}")]
     BadStatus {
         /// The socket.
         path: String,

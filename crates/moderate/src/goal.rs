@@ -61,7 +61,7 @@ impl Named {
             |loss| {
                 let percent = loss * 100.0;
                 format!(
-                    "the longest delay that costs at most {percent} % of the rate, at most {max_delay}"
+                    "the longest delay that costs at most {percent}% of the rate, at most {max_delay}"
                 )
             },
         )
@@ -143,7 +143,7 @@ pub enum GoalError {
         greatest: Nanos,
     },
     /// Not a share.
-    #[error("a CPU budget of {percent} %: must be over 0 % and below 100 % of the host's CPU time")]
+    #[error("a CPU budget of {percent}%: must be over 0% and below 100% of the host's CPU time")]
     Budget {
         /// As given.
         percent: f64,
@@ -174,7 +174,7 @@ impl Goal {
             }
             let most = max_delay.unwrap_or(Nanos::from_us(200));
             let text =
-                format!("the least delay within {:.1} % of the CPU, at most {most}", ratio * 100.0);
+                format!("the least delay within {:.1}% of the CPU, at most {most}", ratio * 100.0);
             return Ok(Self { text, aim: Aim::CpuBudget { ratio }, most });
         }
         let named = name.map_or(Ok(DEFAULT), Named::find)?;
@@ -198,20 +198,20 @@ mod tests {
             None,
             None,
             None,
-            Ok("standard: the longest delay that costs at most 2 % of the rate, at most 100us"),
+            Ok("standard: the longest delay that costs at most 2% of the rate, at most 100us"),
         );
         check(
             Some("save-cpu"),
             Some(50),
             None,
-            Ok("save-cpu: the longest delay that costs at most 5 % of the rate, at most 50us"),
+            Ok("save-cpu: the longest delay that costs at most 5% of the rate, at most 50us"),
         );
         check(Some("no-delay"), None, None, Ok("no-delay: no delay, whatever it costs"));
         check(
             None,
             Some(80),
             Some(0.3),
-            Ok("the least delay within 30.0 % of the CPU, at most 80us"),
+            Ok("the least delay within 30.0% of the CPU, at most 80us"),
         );
     }
 
@@ -224,7 +224,7 @@ mod tests {
         check(None, Some(0), None, Err("must be from"));
         check(None, Some(1_000_000), None, Err("must be from"));
         for ratio in [0.0, -0.1, 1.0, 30.0, f64::NAN, f64::INFINITY] {
-            check(None, None, Some(ratio), Err("must be over 0 %"));
+            check(None, None, Some(ratio), Err("must be over 0%"));
         }
     }
 

@@ -54,7 +54,8 @@ impl std::str::FromStr for MetricsAddress {
                 Err(wrong("the path of a socket must be absolute and shorter than 108 bytes"))
             };
         }
-        let address: SocketAddr = text.parse().map_err(|_| wrong("is no address with a port"))?;
+        let address: SocketAddr =
+            text.parse().map_err(|_| wrong("is not an address with a port"))?;
         if address.ip().is_loopback() {
             Ok(Self::Loopback(address))
         } else {

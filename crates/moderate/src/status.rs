@@ -144,12 +144,12 @@ impl Status {
                 Some(false) => ", OVER the budget",
                 None => "",
             };
-            lines.push(format!("cpu        {:.1} % of the machine{met}", busy * 100.0));
+            lines.push(format!("cpu        {:.1}% of the machine{met}", busy * 100.0));
         }
         if self.is_budget_met == Some(false) {
             let points = self.frontier.iter();
             let points: Vec<String> = points
-                .map(|point| format!("{} {:.1} %", delay(point.delay_ns), point.busy_ratio * 100.0))
+                .map(|point| format!("{} {:.1}%", delay(point.delay_ns), point.busy_ratio * 100.0))
                 .collect();
             lines.push(format!("frontier   {}", points.join(", ")));
         }

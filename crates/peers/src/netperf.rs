@@ -175,7 +175,7 @@ impl NetperfSession {
         // Each process measured the whole host. The longest measurement has the most clock ticks.
         let longest = results.iter().max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s));
         let Some(cpu) = longest.and_then(|one| one.cpu).filter(|_| self.measures_cpu) else {
-            outcome.check("peer-cpu", false, "netserver measured no CPU time there".to_owned());
+            outcome.check("peer-cpu", false, "netserver measured no CPU time".to_owned());
             return;
         };
         outcome.give(Metric::SutCpuBusyRatio, cpu.util / 100.0);
@@ -186,8 +186,8 @@ impl NetperfSession {
             "peer-cpu",
             true,
             format!(
-                "netserver counted {elapsed_s:.2} s with the warm-up: {:.1} % of {} CPUs (user {:.1}, \
-                 system {:.1}, irq {:.1}, softirq {:.1}, iowait {:.1} %)",
+                "netserver counted {elapsed_s:.2} s with the warm-up: {:.1}% of {} CPUs (user {:.1}, \
+                 system {:.1}, irq {:.1}, softirq {:.1}, iowait {:.1}%)",
                 cpu.util, cpu.cpus, cpu.user, cpu.system, cpu.irq, cpu.softirq, cpu.iowait
             ),
         );
@@ -373,7 +373,7 @@ fn of_datagrams(outcome: &mut PeerResult, seen: &Exchanged, window: Window) {
         "responses-belong",
         seen.lost == 0,
         format!(
-            "{} requests were given up; a response that came after that is taken for another's",
+            "{} requests were given up; a later response counts as another request's",
             seen.lost
         ),
     );

@@ -123,7 +123,7 @@ mod tests {
     fn the_least_delay_within_the_budget_is_found_and_kept() {
         let mut policy = Budget::new(Bounds::default(), 0.30);
         let delays = drive(&mut policy, 40, 100_000);
-        // 10 % and 40 % / (1 + delay / 8 us): 30 % at 8 us.
+        // 10% and 40% / (1 + delay / 8 us): 30% at 8 us.
         assert_eq!(delays.last(), Some(&Nanos::from_us(8)), "{delays:?}");
         assert!(policy.is_met());
         assert!(delays.len() <= 4, "it swings: {delays:?}");

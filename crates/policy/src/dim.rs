@@ -2,7 +2,7 @@
 //! packets, then fewer interrupts.
 //!
 //! It has no term for latency and none for CPU, moves after one sample of 64 interrupts however long
-//! they take, and sees only differences above 10 %. Source: `include/linux/dim.h`, `lib/dim/dim.c`,
+//! they take, and sees only differences above 10%. Source: `include/linux/dim.h`, `lib/dim/dim.c`,
 //! `lib/dim/net_dim.c`, `Documentation/networking/net_dim.rst`.
 
 use latput_units::Nanos;
@@ -232,7 +232,7 @@ impl Dim {
     }
 }
 
-/// The first of bytes, packets and interrupts that differs by more than 10 % decides.
+/// The first of bytes, packets and interrupts that differs by more than 10% decides.
 fn compare(now: Rates, before: Rates) -> Comparison {
     let more = |now: u64, before: u64| match (now, before) {
         (0, 0) => Some(Comparison::Same),

@@ -26,7 +26,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 4 us to 100 us, 2 %, 256 descriptors, one vector.
+    /// 4 us to 100 us, 2%, 256 descriptors, one vector.
     fn default() -> Self {
         Self {
             least: Nanos::from_us(4),

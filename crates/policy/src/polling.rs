@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn it_shrinks_when_users_lose_their_share() {
-        // 510 us of a 1000 us tick is 51 %, more than the 50 % that polling may use.
+        // 510 us of a 1000 us tick is 51%, more than the 50% that polling may use.
         check(200, (510, false), 1);
         check(1, (509, false), 6);
     }

@@ -158,7 +158,7 @@ impl NativeRun {
             if figure.of(&self.results.workloads).is_empty() {
                 let names = self.results.workloads.iter().map(|it| it.name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
-                let problem = format!("no workload is meant by `{figure}`; there are {names}");
+                let problem = format!("no workload matches `{figure}`; the workloads are {names}");
                 return Err(LatputError::new_err(problem));
             }
         }

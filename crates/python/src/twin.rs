@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::LatputError;
 use crate::simulator::waited_for;
 
-/// Name, unit, value, lower and upper end of the 90 % interval.
+/// Name, unit, value, lower and upper end of the 90% interval.
 type Cost = (String, &'static str, f64, f64, f64);
 
 /// A calibrated profile, with what is known of its costs.

@@ -23,7 +23,8 @@
     const [from, to] = [bend(Number(low)), bend(Number(high))];
     const share = (value) => (bend(value) - from) / (to - from);
     const shown = (at) => unbend(from + at * (to - from)) / Number(divisor);
-    return { kind, unit: unit.join(" "), shown, shareOf: (value) => share(value * Number(divisor)) };
+    const name = unit.join(" ");
+    return { kind, unit: name === "%" ? name : ` ${name}`, shown, shareOf: (value) => share(value * Number(divisor)) };
   };
 
   // Round values between two shares of an axis, each with its label.
@@ -98,7 +99,7 @@
       ticks(y, view[2], view[3], 6).forEach(({ share, label }) => {
         const [, py] = moved(0, bottom - share * height);
         svg.prepend(make("path", { class: "grid-line y", d: `M${left} ${py}H${right}` }));
-        svg.append(make("text", { class: "tick y", x: left - 7, y: py + 4, "text-anchor": "end" }, label + (y.kind === "logit" ? " %" : "")));
+        svg.append(make("text", { class: "tick y", x: left - 7, y: py + 4, "text-anchor": "end" }, label + (y.kind === "logit" ? "%" : "")));
       });
     };
 
@@ -145,9 +146,9 @@
 
     const lookUp = () => {
       const [ox, oy] = original(...hair);
-      const across = `${rounded(x.shown((ox - left) / width))} ${x.unit}`;
-      const up = y ? `, ${rounded(y.shown((bottom - oy) / height))} ${y.unit}` : "";
-      const lines = svg.querySelector("polyline.line") ? crossings(oy).slice(0, MOST_LINES).map(({ setting, at }) => [setting, `${nameOf(setting)}: ${rounded(x.shown(at))} ${x.unit}`]) : [];
+      const across = `${rounded(x.shown((ox - left) / width))}${x.unit}`;
+      const up = y ? `, ${rounded(y.shown((bottom - oy) / height))}${y.unit}` : "";
+      const lines = svg.querySelector("polyline.line") ? crossings(oy).slice(0, MOST_LINES).map(({ setting, at }) => [setting, `${nameOf(setting)}: ${rounded(x.shown(at))}${x.unit}`]) : [];
       const near = nearest(hair);
       if (!lines.length && near !== undefined) lines.push([near, nameOf(near)]);
       const colour = (setting) => [...document.querySelector(`.legend [data-setting="${setting}"]`)?.classList ?? []].find((it) => /^k\d$/.test(it)) ?? "";

@@ -1,16 +1,15 @@
 //! One measured workload in five lines: what, rate, latency, CPU, and whether the figures can be trusted.
 
-use latput_model::summary::FailedCheck;
 use latput_model::{Cell, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
-use crate::format;
 use crate::lines::hanging;
 use crate::screen::Screen;
 use crate::single::only_cell;
 use crate::table::terminal;
 use crate::view::{View, estimate, rate_metric};
+use crate::{failed, format};
 
 /// Width of the names before the lines.
 const NAME_WIDTH: usize = 8;
@@ -49,7 +48,7 @@ pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
 fn figure(view: &View<'_>, cell: &Cell, metric: Metric) -> Option<String> {
     let estimate = estimate(cell, metric)?;
     let scale = Scale::of(metric, &view.traffic(cell.workload), estimate.value);
-    let value = format!("{} {}", scale.number(estimate.value), scale.unit);
+    let value = scale.with_unit(estimate.value);
     let Some((low, high)) = format::interval(estimate) else { return Some(value) };
     Some(format!("{value} ({} to {})", scale.number(low), scale.number(high)))
 }
@@ -105,21 +104,11 @@ fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
         doubts.push(format!("{reached}, not to {wanted}."));
     }
     for check in &view.summary.failed_checks {
-        doubts.push(doubt(check, cell.runs));
+        doubts.extend(failed::sentence(&view, &[check]));
     }
     if doubts.is_empty() {
         format!("yes: rate and CPU are within {wanted}, and no check failed")
     } else {
         format!("no: {} More: -v.", doubts.join(" "))
     }
-}
-
-/// What a failed check means for the figures.
-fn doubt(check: &FailedCheck, runs: usize) -> String {
-    if check.name == "cpu-parts-add-up" {
-        let shared = check.detail.starts_with("hosts share a kernel");
-        let why = if shared { "both hosts run on the same CPUs" } else { &check.detail };
-        return format!("Do not use the CPU figures: {why}.");
-    }
-    format!("Check {} failed in {} of {}.", check.name, check.runs, format::count(runs, "run"))
 }

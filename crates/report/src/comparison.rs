@@ -79,7 +79,7 @@ pub struct FigureDocument {
     /// The chance of a difference at least this large without a true one, not corrected.
     pub p_value: Option<f64>,
     /// The largest loss, as a share, that is not ruled out at the confidence, one-sided and not corrected: 0.02 if a loss
-    /// of 2 % may hide. `null` with too few runs, or where nothing bounds it.
+    /// of 2% may hide. `null` with too few runs, or where nothing bounds it.
     #[serde(default)]
     pub largest_loss_ratio: Option<f64>,
     /// `better`, `worse`, `equivalent`, `no difference shown` or `not judged`.
@@ -236,7 +236,7 @@ pub(crate) fn heading(comparison: &Comparison) -> String {
     } else {
         "as two groups; a figure is the geometric mean of its runs"
     };
-    format!("first: {base}; second: {other}; compared {how}, and the change is made of both")
+    format!("first: {base}; second: {other}; compared {how}; the change is their ratio")
 }
 
 /// The number of each verdict, in words.
@@ -271,10 +271,10 @@ pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
     let differences = &comparisons.first()?.origin;
     let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);
     let all: Vec<String> = differences.iter().map(one).collect();
-    (!all.is_empty()).then(|| format!("the two runs differ in {}", all.join("; ")))
+    (!all.is_empty()).then(|| format!("the runs differ in {}", all.join("; ")))
 }
 
-/// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6 % (+20.1 to +50.8 %)`.
+/// One figure in a sentence: `worse: 91.4 us, then 123 us: +34.6% (+20.1 to +50.8%)`.
 pub fn sentence(figure: &FigureComparison, results: &Results) -> String {
     let [_, first, second, change, interval, verdict] = row(figure, results);
     let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };

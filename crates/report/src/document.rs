@@ -106,7 +106,7 @@ pub struct HeadlineDocument {
     /// Whether there is no answer because of what disturbed the trials.
     #[serde(default)]
     pub disturbed: bool,
-    /// What the answer holds beside, such as `beside 30 % of other work on b`; absent if it holds on quiet hosts.
+    /// What the answer holds beside, such as `beside 30% of other work on b`; absent if it holds on quiet hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
 }
@@ -409,7 +409,7 @@ pub struct Estimate {
 }
 
 /// Counts of durations. `upper_ns[i]` is the largest duration of bucket `i`; buckets are at most
-/// 0.1 % wide.
+/// 0.1% wide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {
@@ -466,7 +466,7 @@ pub struct SmallestEffect {
     pub figures: Vec<MetricOfWorkload>,
     /// The limit, as in the goal; `null` for the objective.
     pub limit: Option<String>,
-    /// The figure over the first setting's, or over the limit: 0.88 if 12 % less could have been
+    /// The figure over the first setting's, or over the limit: 0.88 if 12% less could have been
     /// proven. `null` if it is too large for a number.
     pub effect_ratio: Option<f64>,
     /// The same ratio with four times the blocks.

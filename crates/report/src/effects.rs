@@ -56,7 +56,7 @@ pub(crate) fn section(results: &Results, screen: Screen) -> String {
     text
 }
 
-/// `gro=off instead of gro=on changes tcp_rr p99 by -12.1 % (-15.0 to -9.1 %). Any other change is below 3.2 %.`
+/// `gro=off instead of gro=on changes tcp_rr p99 by -12.1% (-15.0 to -9.1%). Any other change is below 3.2%.`
 pub(crate) fn sentence(comparison: &Comparison) -> String {
     let is_changed =
         |figure: &&FigureComparison| matches!(figure.verdict, Verdict::Better | Verdict::Worse);
@@ -83,7 +83,7 @@ pub(crate) fn sentence(comparison: &Comparison) -> String {
     format!("{} instead of {} {changed}{bound}", comparison.other, comparison.base)
 }
 
-/// `tcp_rr p99 by -12.1 % (-15.0 to -9.1 %)`.
+/// `tcp_rr p99 by -12.1% (-15.0 to -9.1%)`.
 fn change(figure: &FigureComparison) -> String {
     let name = format!("{} {}", figure.workload, figure.metric.column());
     let Some(ratio) = &figure.ratio else { return format!("{name} from or to 0") };
@@ -152,12 +152,12 @@ mod tests {
         let worse = figure(Verdict::Worse, Some([1.2, 1.3, 1.4]));
         assert_eq!(
             said(vec![worse, same.clone()]),
-            "gro=off instead of gro=on changes tcp_rr p99 by +30.0 % (+20.0 to +40.0 %). Any other change is below \
-             3.20 %."
+            "gro=off instead of gro=on changes tcp_rr p99 by +30.0% (+20.0 to +40.0%). Any other change is below \
+             3.20%."
         );
         assert_eq!(
             said(vec![same.clone()]),
-            "gro=off instead of gro=on shows no difference. Any change is below 3.20 %."
+            "gro=off instead of gro=on shows no difference. Any change is below 3.20%."
         );
         let wide = figure(Verdict::NoDifferenceShown, Some([0.5, 1.0, 2.5]));
         assert!(said(vec![same, wide]).ends_with("some figures are too noisy to tell."));

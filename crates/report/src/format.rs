@@ -29,7 +29,7 @@ pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
 /// Ratios from this on are factors, since percentages would be hard to read.
 const FACTOR_FROM: f64 = 3.0;
 
-/// A ratio as a change: `-41.2 %`, `+3.10 %`, and `x16.9` for large ones.
+/// A ratio as a change: `-41.2%`, `+3.10%`, and `x16.9` for large ones.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "n/a".to_owned();
@@ -39,10 +39,10 @@ pub fn change(ratio: f64) -> String {
     }
     let percent = (ratio - 1.0) * 100.0;
     let text = if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") };
-    format!("{text} %")
+    format!("{text}%")
 }
 
-/// Confidence and method of an interval: `96.87 % interval, order statistics of 6 runs`.
+/// Confidence and method of an interval: `96.87% interval, order statistics of 6 runs`.
 pub fn interval_kind(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => {
@@ -53,7 +53,7 @@ pub fn interval_kind(estimate: &Estimate) -> String {
     }
 }
 
-/// Confidence and method without the number of runs: `96.87 %, order statistics`.
+/// Confidence and method without the number of runs: `96.87%, order statistics`.
 pub fn method(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => format!("{}, {name}", percent(estimate.confidence)),
@@ -71,8 +71,8 @@ fn method_name(method: Method) -> Option<&'static str> {
     }
 }
 
-/// The interval of a ratio, in the form of its change: `-43.0 to -39.4 %`, `x15.1 to x18.2`, or
-/// `-94.6 % to x64.4` if only one end is a percentage.
+/// The interval of a ratio, in the form of its change: `-43.0 to -39.4%`, `x15.1 to x18.2`, or
+/// `-94.6% to x64.4` if only one end is a percentage.
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
     let (low, high) = interval(estimate)?;
     if estimate.value >= FACTOR_FROM {
@@ -85,12 +85,12 @@ pub fn change_interval(estimate: &Estimate) -> Option<String> {
         let percent = (ratio - 1.0) * 100.0;
         if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
     };
-    Some(format!("{} to {} %", percent(low), percent(high)))
+    Some(format!("{} to {}%", percent(low), percent(high)))
 }
 
-/// A share as a percentage with three significant digits: `117 %`, `4.63 %`.
+/// A share as a percentage with three significant digits: `117%`, `4.63%`.
 pub fn rough_percent(ratio: f64) -> String {
-    format!("{} %", number(ratio * 100.0))
+    format!("{}%", number(ratio * 100.0))
 }
 
 /// `1 run`, `3 runs`.
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn ratios_are_said_as_changes() {
         for (ratio, text) in [
-            (0.588, "-41.2 %"),
-            (1.031, "+3.1 %"),
-            (1.0001, "0.0 %"),
+            (0.588, "-41.2%"),
+            (1.031, "+3.1%"),
+            (1.0001, "0.0%"),
             (16.9, "x16.9"),
             (f64::NAN, "n/a"),
         ] {
@@ -118,9 +118,9 @@ mod tests {
             let method = Method::PairedLogRatio;
             change_interval(&Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
         };
-        assert_eq!(ends(0.588, 0.57, 0.606).unwrap(), "-43.0 to -39.4 %");
+        assert_eq!(ends(0.588, 0.57, 0.606).unwrap(), "-43.0 to -39.4%");
         assert_eq!(ends(3.1, 2.9, 3.3).unwrap(), "x2.90 to x3.30");
-        assert_eq!(ends(1.9, 0.054, 64.4).unwrap(), "-94.6 % to x64.4");
+        assert_eq!(ends(1.9, 0.054, 64.4).unwrap(), "-94.6% to x64.4");
         assert_eq!(ends(0.9, f64::NAN, 1.0), None);
     }
 }

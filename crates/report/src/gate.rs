@@ -33,7 +33,7 @@ impl Gate {
                 let loss = if loss > 10.0 {
                     "any size".to_owned()
                 } else {
-                    format!("{} %", number(100.0 * loss))
+                    format!("{}%", number(100.0 * loss))
                 };
                 JudgedFigure::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
             }
@@ -69,7 +69,7 @@ mod tests {
         let gate = Gate::Unproven(0.02);
         let same = Verdict::NoDifferenceShown;
         assert_eq!(gate.judge(&figure(same, Some(0.019))), JudgedFigure::Passed);
-        let said = "; a loss of 3.10 % is not ruled out".to_owned();
+        let said = "; a loss of 3.10% is not ruled out".to_owned();
         assert_eq!(gate.judge(&figure(same, Some(0.031))), JudgedFigure::Failed("unproven", said));
         let endless = gate.judge(&figure(same, Some(f64::MAX)));
         assert!(matches!(endless, JudgedFigure::Failed(_, text) if text.contains("any size")));

@@ -23,6 +23,7 @@ pub mod table;
 mod chart;
 mod compared;
 mod effects;
+mod failed;
 mod next;
 mod remarks;
 mod single;

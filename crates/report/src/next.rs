@@ -10,7 +10,7 @@ const GUEST: &str = "vm:";
 const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.
 const EACH: &str = "on each host (`apply` prints the whole line)";
-const GONE: &str = "nothing to apply to. Measure your hosts: `latput tune HOST HOST`";
+const GONE: &str = "Nothing to apply to. Measure your hosts: `latput tune HOST HOST`.";
 
 /// One line: its name, and a command or what is said of it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

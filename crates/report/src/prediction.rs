@@ -168,7 +168,7 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
         [
             name.to_owned(),
             format!("{}{mark}", printable(&labels[point.setting])),
-            format!("{}{half} {}", scale.number(point.measured.value), scale.unit),
+            scale.add_unit(&format!("{}{half}", scale.number(point.measured.value))),
             scale.with_unit(point.predicted),
             error(point),
         ]
@@ -186,10 +186,10 @@ pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
     let rank = column.rank?;
     let of_apart = match rank.tau_apart {
         Some(tau) if rank.apart < rank.pairs => {
-            format!(", {tau:.2} over the {} that the runs tell apart", rank.apart)
+            format!(", {tau:.2} over the {} with a proven difference", rank.apart)
         }
         Some(_) => String::new(),
-        None => ", none of which the runs tell apart".to_owned(),
+        None => ", none with a proven difference".to_owned(),
     };
     let name = column.metric.column();
     Some(format!(
@@ -205,7 +205,7 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
         .iter()
         .map(|errors| {
             format!(
-                "{}: off by at most {} in half of {}, {} in nine of ten",
+                "{}: error at most {} in half of {}, at most {} in nine of ten",
                 figure_name(errors),
                 format::rough_percent(errors.median_ratio),
                 format::count(errors.cells, "cell"),
@@ -215,7 +215,7 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
         .collect();
     let is_fitted = |column: &predicted::Column| column.points.iter().any(|point| point.is_fitted);
     if prediction.columns.iter().any(is_fitted) {
-        lines.push("* the model was fitted to this cell, so it counts in no error".to_owned());
+        lines.push("* the model was fitted to this cell; it is left out of the errors".to_owned());
     }
     if lines.is_empty() {
         lines.push("Nothing to compare: no figure is in both.".to_owned());

@@ -101,7 +101,7 @@ mod tests {
             ("x\u{202e}y", r"x\u202ey"),
             ("x\u{e0041}", r"x\udb40\udc41"),
             ("x\ry", r"x\u000dy"),
-            ("µs ±5 %, ─", "µs ±5 %, ─"),
+            ("µs ±5%, ─", "µs ±5%, ─"),
         ] {
             assert_eq!(lines(text), shown);
             assert_eq!(printable(text), shown);

@@ -9,8 +9,8 @@ use latput_trial::metric::Scale;
 use latput_trial::{Finding, Metric};
 use latput_units::IntoSet;
 
-use crate::format;
 use crate::view::{View, estimate, rate_metric};
+use crate::{failed, format};
 
 /// The warning about one kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
         },
     );
     let digest = format!(
-        "{} of {} not within ±{} at {}; {worst}",
+        "{} of {} are not within ±{} at {}; {worst}",
         wide.len(),
         format::count(cells.len(), "cell"),
         format::percent(view.results.half_width),
@@ -115,19 +115,19 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
     let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
     let told = objective.first().copied().or(worst.copied())?;
-    let (size, figures_told) = (effect(told.ratio), figures(view, told));
-    let digest = if is_factor(told.ratio) {
-        format!("this run could only detect changes by {size} in {figures_told}")
-    } else {
-        format!("this run could detect changes of {size} or more in {figures_told}")
-    };
+    let digest = format!(
+        "This run could detect {} changes of {} or more.",
+        changed_figure(told),
+        effect(told.ratio)
+    );
     let line = |one: &SmallestEffect| {
         let base = one.limit.as_ref().map_or_else(
             || "from the first setting".to_owned(),
             |limit| format!("beyond the limit `{limit}`"),
         );
         format!(
-            "{}: four of five such runs prove a difference of {} {base}, and one of {} in four times the time",
+            "{}: a run like this proves a difference of {} {base} with a chance of 80%. Four times the blocks \
+             prove {}.",
             figures(view, one),
             effect(one.ratio),
             effect(one.ratio_in_four_times),
@@ -135,6 +135,13 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     };
     let full = all.iter().map(line).collect();
     Some(Remark { title: "smallest effect".to_owned(), digest, full })
+}
+
+/// `p99`; `objective` if it is made of several metrics.
+fn changed_figure(one: &SmallestEffect) -> &'static str {
+    let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).into_set();
+    let only = metrics.first().filter(|_| metrics.len() == 1);
+    only.map_or("objective", |metric| metric.column())
 }
 
 /// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` if it is made of several metrics.
@@ -155,14 +162,14 @@ fn is_factor(ratio: f64) -> bool {
     !(0.1..=10.0).contains(&ratio)
 }
 
-/// `12 %`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
+/// `12%`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
 fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
-        _ if is_factor(ratio) => "over a factor of 10".to_owned(),
-        ..0.995 => format!("{percent:.2} %"),
-        ..9.95 => format!("{percent:.1} %"),
-        _ => format!("{percent:.0} %"),
+        _ if is_factor(ratio) => "a factor of 10".to_owned(),
+        ..0.995 => format!("{percent:.2}%"),
+        ..9.95 => format!("{percent:.1}%"),
+        _ => format!("{percent:.0}%"),
     }
 }
 
@@ -171,26 +178,18 @@ fn half_width_words(estimate: Option<&Estimate>) -> String {
     ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("±{}", format::rough_percent(ratio)))
 }
 
-/// One remark for each check that failed, with the cell in which it failed most often.
+/// One remark for each check that failed; behind it each cell in which it failed.
 fn failed_checks(view: &View<'_>) -> Vec<Remark> {
     let mut by_name: BTreeMap<&str, Vec<&FailedCheck>> = BTreeMap::new();
     for check in &view.summary.failed_checks {
         by_name.entry(&check.name).or_default().push(check);
     }
     let remark = |(name, checks): (&str, Vec<&FailedCheck>)| {
-        let runs: usize = checks.iter().map(|check| check.runs).sum();
-        let most = checks.iter().rev().max_by_key(|check| check.runs)?;
+        let digest = failed::sentence(view, &checks)?;
         let line = |check: &FailedCheck| {
             let place = place(view, check.setting, check.workload);
             format!("{place} ({}): {}", format::count(check.runs, "run"), check.detail)
         };
-        let place = place(view, most.setting, most.workload);
-        let digest = format!(
-            "in {runs} of {}; {}{place}: {}",
-            format::count(view.results.rows.len(), "run"),
-            if checks.len() == 1 { "" } else { "most in " },
-            most.detail
-        );
         let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
         if full.len() == 1 {
             full.clear();
@@ -232,7 +231,7 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     farthest.truncate(WORST_OUTLIERS);
     let farthest: Vec<String> = farthest.into_iter().map(line).collect();
     let digest = format!(
-        "{} of {} far from the others of their cell. Farthest: {}",
+        "{} of {} are far from the others of their cell. Farthest: {}",
         runs.len(),
         format::count(view.results.rows.len(), "run"),
         farthest.join("; ")

@@ -225,6 +225,6 @@ mod tests {
         let found = latput_trial::surroundings::findings(&[host]);
         assert!(found[0].seen.contains("secret-project"), "{found:?}");
         let shared = shared_finding(&found[0], &NameFilter::default());
-        assert_eq!(shared.seen, "50 % of its CPU time is busy before any traffic");
+        assert_eq!(shared.seen, "its CPUs are 50% busy before any traffic");
     }
 }

@@ -183,7 +183,7 @@ fn program_lines(view: &View<'_>, role: Role) -> String {
         let share = format::rough_percent(mean);
         let _ = writeln!(
             text,
-            "CPU of the {} as {program} tells: {share} of {base}; {method}",
+            "CPU of the {} as {program} reports it: {share} of {base}; {method}",
             role.name()
         );
     }

@@ -82,7 +82,7 @@ fn warnings(view: &View<'_>, screen: Screen) -> String {
         text += &hanging(&line, "  ", "    ", screen.columns);
     }
     if remarks.iter().any(|remark| !remark.full.is_empty()) {
-        let hint = "(all of them: the HTML report, or --format markdown)";
+        let hint = "(full lists: the HTML report, or --format markdown)";
         text += &wrapped(hint, "  ", screen.columns);
     }
     text
@@ -328,13 +328,13 @@ fn broken(text: &str, room: usize) -> Vec<String> {
 /// Explains the marks that occur.
 fn legend(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
-    let mut parts = Vec::new();
+    let (mut lead, mut parts) = ("", Vec::new());
     if view.settings().into_iter().any(|setting| view.is_recommended(setting)) {
         parts.push("> recommended".to_owned());
     }
     let has_choice = view.settings().len() > 1; // one setting trades nothing
     if has_choice && view.is_every_setting_pareto() {
-        parts.push("every setting is a trade-off: none is best throughout".to_owned());
+        lead = "Every setting is a trade-off: none is best throughout. ";
     } else if has_choice && !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
@@ -344,13 +344,13 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if !view.summary.failed_checks.is_empty() {
         parts.push("! a check failed".to_owned());
     }
-    parts.push("round-trip times are medians over trials, other figures means".to_owned());
+    parts.push("round-trip times are medians over trials, other figures are means".to_owned());
     parts.push(format!("± half the {}", view.confidence()));
     parts.push(format!(
         "CPU and demand (CPU time per transaction or KB) are the SUT's, {}",
         cpu_sources(view.results)
     ));
-    wrapped(&parts.join("; "), "", screen.columns)
+    wrapped(&format!("{lead}{}", parts.join("; ")), "", screen.columns)
 }
 
 fn recommendation(view: &View<'_>, screen: Screen) -> String {

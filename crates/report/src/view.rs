@@ -282,7 +282,7 @@ impl<'a> View<'a> {
         let text = format!("{} interval", format::percent(wanted));
         weakest.map_or(text.clone(), |weakest| {
             format!(
-                "{text} (of medians {}: {} give no more)",
+                "{text} (of medians {}: {} allow no more)",
                 format::percent(weakest.confidence),
                 format::count(weakest.runs, "run")
             )
@@ -300,8 +300,7 @@ impl<'a> View<'a> {
         }
         if self.summary.cells.iter().all(|cell| cell.runs <= 1) {
             return Some(
-                "Every cell has one run, so nothing has an interval and nothing is proven."
-                    .to_owned(),
+                "Every cell has one run: nothing has an interval and nothing is proven.".to_owned(),
             );
         }
         let missing = self.results.planned_trials.saturating_sub(rows as u64);
@@ -386,11 +385,11 @@ pub(crate) fn cpu_sources(results: &Results) -> &'static str {
     let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
     let has = |source| hosts.clone().any(|host| host.accounting.source == source);
     if has(CpuSource::Ticks) {
-        "counted by clock ticks, which can miss busy spells"
+        "counted by clock ticks, which miss short busy times"
     } else if has(CpuSource::Idle) {
-        "what exact idle time leaves"
+        "from exact idle time"
     } else if has(CpuSource::Record) {
-        "what the kernel's record of idle time leaves, to the nanosecond"
+        "from the kernel's record of idle time, in nanoseconds"
     } else if has(CpuSource::Trace) {
         "traced"
     } else {

@@ -21,7 +21,7 @@ fn define(name: &str, unit: Unit, better: PreferredDirection) -> CustomMetric {
         .expect("a definition")
 }
 
-/// The demo with two figures of an application: settings 1 and 2 serve 20 % and 40 % more, and setting 2 is too slow.
+/// The demo with two figures of an application: settings 1 and 2 serve 20% and 40% more, and setting 2 is too slow.
 fn made() -> Results {
     let mut made = results::demo();
     let queries = define("app_queries", Unit::PerS, PreferredDirection::Higher);

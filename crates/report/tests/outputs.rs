@@ -13,6 +13,7 @@ use latput_report::{
 use latput_stats::Histogram;
 use latput_trial::live::TcpGroup;
 use latput_trial::observation::{Role, TcpObservation};
+use latput_trial::surroundings::SHARED_CPUS;
 use latput_trial::{Finding, HostToday, Metric, Results};
 use latput_units::Nanos;
 
@@ -94,7 +95,8 @@ fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
     assert_eq!(of(1), (1, Some("throughput_bps >= 0.95 today")));
     for text in [text(100), markdown(&results, &summary), html(&results, &summary, None)] {
         assert!(
-            text.contains("smallest effect") && text.contains("this run could detect changes of")
+            text.contains("smallest effect")
+                && text.contains("This run could detect p99 changes of")
         );
         assert!(!text.contains("not within ±"));
     }
@@ -152,7 +154,7 @@ fn the_page_has_everything_and_asks_for_nothing() {
         "class=\"line chosen\"",
         "packets-per-transaction",
         "125us, tcp_rr, block 4",
-        "drawn from seed 7",
+        "random, with seed 7",
         "boot-id",
         "Hosts on one kernel",
         "Cost of sampling",
@@ -246,7 +248,7 @@ fn a_report_that_was_edited_is_refused_by_name_of_what_is_wrong() {
             "edited",
             refused(format!("{before}id=\"trials\">{}", String::from_utf8(flipped).unwrap())),
         ),
-        ("no trials are in it", refused("<html>".to_owned())),
+        ("it holds no trials", refused("<html>".to_owned())),
     ] {
         assert!(found.contains(said), "{said}: {found}");
     }
@@ -256,7 +258,7 @@ fn a_report_that_was_edited_is_refused_by_name_of_what_is_wrong() {
         change(&mut results);
         refused(html_with_trials(&results, &summary))
     };
-    assert!(forged(|it| it.rows[3].setting = 99).contains("trial 4 names a setting"));
+    assert!(forged(|it| it.rows[3].setting = 99).contains("trial 4 has an unknown setting"));
     assert!(forged(|it| it.rows[3] = it.rows[2].clone()).contains("trial 4 is there twice"));
 }
 
@@ -370,7 +372,7 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
     let (mut results, _) = demo();
     results.rows.retain(|row| row.block == 0);
     let summary = Summary::of(&results);
-    check_shortage(&results, &summary, "one run, so nothing has an interval");
+    check_shortage(&results, &summary, "one run: nothing has an interval");
     let text = terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
@@ -407,6 +409,44 @@ fn one_setting_under_one_workload_has_a_line_for_every_figure() {
 }
 
 #[test]
+fn a_failed_check_is_a_sentence_with_its_place() {
+    for (detail, said) in [
+        (
+            "a: other programs used half a CPU",
+            "Other programs used half a CPU in 2 of 2 runs (tcp_stream, a).",
+        ),
+        (
+            "5 of 9 datagrams were sent; 4 were left out",
+            "5 of 9 datagrams were sent in 2 of 2 runs (tcp_stream). 4 were left out.",
+        ),
+        (
+            "a and b: knob mtu is gone; b: knob gro is gone",
+            "Knob mtu is gone in 2 of 2 runs (tcp_stream, a and b). b: knob gro is gone.",
+        ),
+        (SHARED_CPUS, SHARED_CPUS),
+    ] {
+        let (mut results, _) = one_cell(2);
+        for row in &mut results.rows {
+            let check = &mut row.observation.checks[0];
+            (check.passed, check.detail) = (false, detail.to_owned());
+        }
+        let summary = Summary::of(&results);
+        for text in [
+            terminal(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            brief(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            markdown(&results, &summary).replace('\\', ""),
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+    // With several settings the cell with most failures is named.
+    let (results, summary) = demo();
+    let text = terminal(&results, &summary, Screen { columns: 1000, is_styled: false });
+    let said = "A transaction sent 0.410 packets and received 0.410 in 6 of 120 runs (500us, tcp_rr burst=16).";
+    assert!(text.contains(said), "{text}");
+}
+
+#[test]
 fn a_single_measurement_has_no_interval_but_those_of_its_own_samples() {
     let text = measured(1);
     let has_interval = |line: &&str| line.contains(" to ");
@@ -419,7 +459,7 @@ fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
     let summary = Summary::of(&results);
-    check_shortage(&results, &summary, "one run, so nothing has an interval");
+    check_shortage(&results, &summary, "one run: nothing has an interval");
 }
 
 #[test]
@@ -486,7 +526,7 @@ fn check_headline(
     results.findings = vec![Finding {
         name: "steal".to_owned(),
         hosts: vec!["a".to_owned()],
-        seen: "10 % <& stolen".to_owned(),
+        seen: "10% <& stolen".to_owned(),
         meaning: "trials pause".to_owned(),
         remedy: "other CPUs".to_owned(),
     }];
@@ -513,11 +553,11 @@ fn check_headline(
     for output in [&marked, &page] {
         let found = output.contains(tail) || output.contains(&upper(tail));
         assert!(
-            found && output.contains("10 % &lt;&amp; stolen; trials pause. To fix it: other CPUs"),
+            found && output.contains("10% &lt;&amp; stolen; trials pause. To fix it: other CPUs"),
             "{output}"
         );
     }
-    assert!(text.contains("steal: a: 10 % <& stolen"), "{text}");
+    assert!(text.contains("steal: a: 10% <& stolen"), "{text}");
     assert_eq!(text.contains("latput set "), has_command, "{text}");
     assert_eq!(marked.contains("latput set "), has_command, "{marked}");
     let answer = document.headline.expect("a goal has an answer");
@@ -530,14 +570,12 @@ fn check_headline(
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
+    let said = "99% interval (of medians 96.87%: 6 runs allow no more)";
     let screen = Screen { columns: 400, is_styled: false };
     for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
-    assert!(
-        html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs")
-    );
+    assert!(html(&results, &summary, None).contains("96.87% interval, order statistics of 6 runs"));
 }
 
 /// The demo with connections that are told apart.
@@ -572,7 +610,7 @@ fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
     let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
     assert!(text.lines().filter(worse).count() >= 1, "{text}");
     assert!(!text.lines().any(|it| it.starts_with("local:443") && it.ends_with("worse")), "{text}");
-    assert!(text.contains("The goal judges all traffic, not groups."), "{text}");
+    assert!(text.contains("The goal is about all traffic, not groups."), "{text}");
     check_json(&results, &summary);
     let document: serde_json::Value = serde_json::from_str(&json(&results, &summary)).unwrap();
     let groups = &document["tcp_groups"];

@@ -97,8 +97,8 @@ fn a_busy_cpu_has_a_mark_only_where_demand_agrees() {
         html(&results, &summary, None)
     };
     let (more_traffic, more_cost) = (page_of(0.8), page_of(1.2));
-    assert!(more_traffic.contains("<b>+31.0 %</b>") && !more_traffic.contains("+31.0 %<i>"));
-    assert!(more_cost.contains("<b>+31.0 %<i>✗</i></b>"));
+    assert!(more_traffic.contains("<b>+31.0%</b>") && !more_traffic.contains("+31.0%<i>"));
+    assert!(more_cost.contains("<b>+31.0%<i>✗</i></b>"));
 }
 
 #[test]

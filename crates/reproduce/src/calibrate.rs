@@ -282,7 +282,7 @@ pub struct Fit {
     pub about: String,
     /// The fixed costs.
     pub fixed: Vec<Fixed>,
-    /// Each fitted cost with a 90 % interval.
+    /// Each fitted cost with a 90% interval.
     pub costs: Vec<FittedCost>,
     /// Combinations of log costs, best known first, with relative standard deviations and weights.
     pub combinations: Vec<Combination>,
@@ -300,7 +300,7 @@ impl Fit {
         let about = &self.about;
         let mut text = format!(
             "# {about}\n# Made by `latput calibrate` with its plan in data/calibration.toml; what is neither fitted nor \
-             fixed was in the\n# profile before. Fitted, with 90 % intervals:\n"
+             fixed was in the\n# profile before. Fitted, with 90% intervals:\n"
         );
         text.extend(self.costs.iter().map(FittedCost::comment));
         if !self.fixed.is_empty() {

@@ -27,7 +27,7 @@ pub struct ReproducedFigure {
     pub published: f64,
     /// The predicted value.
     pub predicted: f64,
-    /// Lower end of the 90 % range over seeds and start phases.
+    /// Lower end of the 90% range over seeds and start phases.
     pub predicted_lo: f64,
     /// Upper end of the range.
     pub predicted_hi: f64,

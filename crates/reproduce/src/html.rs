@@ -230,7 +230,7 @@ fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
         let is_in = |it: &&&ReproducedFigure| it.column == column && (alone || it.table == table);
         let cell = |it: &&ReproducedFigure| ErrorCell {
             colour: colour(it.error_ratio),
-            text: format!("{} {}: {:+.1} %", it.table, it.what, 100.0 * it.error_ratio),
+            text: format!("{} {}: {:+.1}%", it.table, it.what, 100.0 * it.error_ratio),
             is_odd: it.anomaly.is_some(),
         };
         Strip {

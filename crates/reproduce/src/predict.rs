@@ -7,13 +7,13 @@ use crate::experiment::{Experiment, SimulatedFigure};
 pub struct Prediction {
     /// Mean over the seeds.
     pub value: f64,
-    /// Lower end of the 90 % range over seeds and start phases.
+    /// Lower end of the 90% range over seeds and start phases.
     pub low: f64,
     /// Upper end of the range.
     pub high: f64,
 }
 
-/// Two-sided 90 % quantile of Student's t for 1 to 30 degrees of freedom.
+/// Two-sided 90% quantile of Student's t for 1 to 30 degrees of freedom.
 const T90: [f64; 30] = [
     6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
     1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,

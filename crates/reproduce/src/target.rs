@@ -58,7 +58,7 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let is_rate = |it: &ReproducedFigure| it.column == "throughput_mbit_s";
     vec![
         demand(
-            "ping by moderation frequency inside the 5-95 % band",
+            "ping by moderation frequency inside the 5-95% band",
             figures,
             &|it| it.what.contains("round trip time"),
             &inside_bands,
@@ -117,7 +117,7 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let kinds = [
         ("order", "receive delay x MTU: orders and rates"),
         ("onset", "receive delay x MTU: onsets within a factor of two"),
-        ("cost", "receive delay x MTU: cost model within 15 %"),
+        ("cost", "receive delay x MTU: cost model within 15%"),
     ];
     let target = |(kind, name): (&str, &str)| {
         let of_kind: Vec<&PublishedClaim> =
@@ -193,8 +193,8 @@ fn errors(figures: &TargetFigures<'_>) -> Option<(ErrorSummary, f64)> {
 fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
     let (seen, _) = errors(figures)?;
     Some(Judged {
-        wanted: format!("{:.0} % / {:.0} %", 100.0 * median, 100.0 * p90),
-        seen: format!("{:.1} % / {:.1} % of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
+        wanted: format!("{:.0}% / {:.0}%", 100.0 * median, 100.0 * p90),
+        seen: format!("{:.1}% / {:.1}% of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
         holds: seen.median <= median && seen.p90 <= p90,
     })
 }
@@ -202,8 +202,8 @@ fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Ju
 fn most(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged> {
     let (_, largest) = errors(figures)?;
     Some(Judged {
-        wanted: format!("within {:.0} %", 100.0 * limit),
-        seen: format!("largest error {:.1} %", 100.0 * largest),
+        wanted: format!("within {:.0}%", 100.0 * limit),
+        seen: format!("largest error {:.1}%", 100.0 * largest),
         holds: largest <= limit,
     })
 }

@@ -47,7 +47,7 @@ fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
     assert!(errors.median <= median && errors.p90 <= p90, "{name}: {errors:?}");
 }
 
-/// Predictions are finite, inside their bands, and rise from row to row (3 % of noise allowed).
+/// Predictions are finite, inside their bands, and rise from row to row (3% of noise allowed).
 #[track_caller]
 fn check_order(rows: impl Iterator<Item = String>) {
     let text = rows.fold(CELL.to_owned(), |text, row| text + &row + "\n");

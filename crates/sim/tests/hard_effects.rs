@@ -335,8 +335,8 @@ fn a_gate_at_both_ends_delays_a_ping_by_half_a_period_each_and_never_by_more_tha
 
 #[test]
 fn a_published_livelock_loses_half_and_polling_cures_it() {
-    // FreeBSD 6.1, iperf UDP at 18760/s into one CPU: 50 % lost with interrupts, 60 % of the CPU in them;
-    // 4 % lost with polling. The costs are fitted by hand to the first row; the cure follows.
+    // FreeBSD 6.1, iperf UDP at 18760/s into one CPU: 50% lost with interrupts, 60% of the CPU in them;
+    // 4% lost with polling. The costs are fitted by hand to the first row; the cure follows.
     let received = |driver, preempted_us| {
         let datagrams = Traffic::Datagrams {
             size: Bytes::new(1_470),

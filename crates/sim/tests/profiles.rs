@@ -169,7 +169,7 @@ fn errors(text: &str, cells: &[Cell], generators: u32, unmoderate: fn(&mut Host)
         let error = predicted / published - 1.0;
         absolute.push(error.abs());
         lines.push(format!(
-            "moderated {moderated} burst {burst} x {instances}: {published} {predicted:.0} {:+.1} %",
+            "moderated {moderated} burst {burst} x {instances}: {published} {predicted:.0} {:+.1}%",
             100.0 * error
         ));
     }

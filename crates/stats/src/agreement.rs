@@ -25,7 +25,7 @@ impl Agreement {
     /// The statistic is Cochran's Q ("The combination of estimates from different experiments", Biometrics 10, 1954): the
     /// sum of squared distances from their weighted average, in units of their errors. The errors come from a few
     /// blocks each, so Q has no chi-squared distribution: with five blocks at each of three places it would call one
-    /// figure several in 13 % of the cases where 5 % are meant. Its p-value is Welch's ("On the comparison of several mean
+    /// figure several in 13% of the cases where 5% are meant. Its p-value is Welch's ("On the comparison of several mean
     /// values: an alternative approach", Biometrika 38, 1951), which is made for that.
     pub fn of(centers: &[Center]) -> Option<Self> {
         let is_usable = |it: &Center| it.log.is_finite() && it.error.is_finite() && it.error >= 0.0;
@@ -82,7 +82,7 @@ mod tests {
         Center::of(&logs, Average::Plain).unwrap()
     }
 
-    /// The share of 2000 comparisons of three places that call them different at 5 %.
+    /// The share of 2000 comparisons of three places that call them different at 5%.
     fn alarms(truths: [f64; 3], blocks: usize) -> f64 {
         const DRAWS: u64 = 2_000;
         let is_alarm = |index: &u64| {

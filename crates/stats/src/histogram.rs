@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 /// Upper bound of values; larger ones count as this.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
-/// Three significant digits: the relative error of a value is at most 0.1 %.
+/// Three significant digits: the relative error of a value is at most 0.1%.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Counts of durations in buckets of at most 0.1 % relative width, 1 ns to 1 h (the crate `hdrhistogram`).
+/// Counts of durations in buckets of at most 0.1% relative width, 1 ns to 1 h (the crate `hdrhistogram`).
 ///
 /// A histogram that is being recorded has a counter for each bucket, some 260 KB.
 /// [`Histogram::pack`] reduces it to a few bytes for each non-empty bucket. Methods that need the

@@ -10,7 +10,7 @@ use crate::estimate::{Estimate, Method};
 /// The half width is `t(confidence, n - 1) * s / sqrt(n)`, with `s` the standard deviation that
 /// divides by `n - 1`. netperf's `calculate_confidence` (`src/netlib.c`) has the same figure: it
 /// divides the variance by `n` and then by `n - 1` under the root, and states the full width, so its
-/// `-I 99,5` is a half width of 2.5 %.
+/// `-I 99,5` is a half width of 2.5%.
 pub fn mean(values: &[f64], confidence: f64) -> Option<Estimate> {
     if !are_usable(values, confidence) {
         return None;

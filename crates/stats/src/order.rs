@@ -21,7 +21,7 @@ pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
 /// The two neighbouring pairs of ranks with more and with less than the wanted confidence are
 /// interpolated (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
 /// statistics", Statistics & Probability Letters 4, 1986). With too few runs even the smallest and
-/// the largest value do not reach it (99 % needs 8). Then they are the interval, and
+/// the largest value do not reach it (99% needs 8). Then they are the interval, and
 /// [`Estimate::confidence`] is the confidence that they reach.
 pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
     if !are_usable(values, confidence) {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn enough_runs_give_the_wanted_confidence() {
-        // n = 10: ranks 2 and 9 have 97.85 %, ranks 3 and 8 have 89.06 %. By hand:
+        // n = 10: ranks 2 and 9 have 97.85%, ranks 3 and 8 have 89.06%. By hand:
         // share = (0.978516 - 0.95) / (0.978516 - 0.890625) = 0.324444, inward = 0.658...
         let values: Vec<f64> = (1..=10).map(f64::from).collect();
         let estimate = median(&values, 0.95).unwrap();
@@ -217,10 +217,10 @@ mod tests {
         let estimate = quantile_within(&histogram, 0.999, 0.99).unwrap();
         let largest = histogram.max().unwrap().as_ns() as f64;
         assert!((estimate.high - largest).abs() < 0.5, "{estimate:?}");
-        // The largest of 100 exceeds the 99.9th percentile with 1 - 0.999^100 = 9.52 % only, and the
-        // second largest does with 0.46 %.
+        // The largest of 100 exceeds the 99.9th percentile with 1 - 0.999^100 = 9.52% only, and the
+        // second largest does with 0.46%.
         assert!((estimate.confidence - 0.0906).abs() < 0.0001, "{estimate:?}");
-        // So at 80 % the lower end is the largest too.
+        // So at 80% the lower end is the largest too.
         let estimate = quantile_within(&histogram, 0.999, 0.8).unwrap();
         assert!((estimate.low - largest).abs() < 0.5, "{estimate:?}");
     }

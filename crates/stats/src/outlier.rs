@@ -1,7 +1,7 @@
 //! Outliers among runs, by measures that outliers do not move.
 //!
-//! In 1327 published runs of 30 s each the 99th percentiles scattered by 1.4 % (median absolute
-//! deviation), and 6.9 % of them were more than five such deviations and 10 % off, by a factor of
+//! In 1327 published runs of 30 s each the 99th percentiles scattered by 1.4% (median absolute
+//! deviation), and 6.9% of them were more than five such deviations and 10% off, by a factor of
 //! up to 5.
 
 use crate::order::middle;
@@ -34,7 +34,7 @@ impl Spread {
     }
 
     /// Whether `value` is far from the median: more than 5 median absolute deviations, and more than
-    /// 10 % of the median.
+    /// 10% of the median.
     pub fn is_outlier(&self, value: f64) -> bool {
         let off = (value - self.median).abs();
         off > DEVIATIONS * self.deviation && off > SHARE * self.median.abs()
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn steady_runs_and_even_scatter_have_none() {
-        check(&[100.0, 100.0, 100.0, 100.0, 109.0], &[]); // less than 10 % off
+        check(&[100.0, 100.0, 100.0, 100.0, 109.0], &[]); // less than 10% off
         check(&[80.0, 90.0, 100.0, 110.0, 130.0], &[]); // less than 5 deviations
         check(&[0.0; 6], &[]);
     }

@@ -24,8 +24,8 @@ pub enum Average {
     /// The plain mean: for rates and shares.
     Plain,
     /// The mean without the smallest and largest fifth: for tails, where one run in fifteen is an
-    /// outlier. With ten such blocks it proves 1.2 times the latency (at 99.75 %) in 96 % of the
-    /// cases, the plain mean in 31 %. With fewer than six blocks nothing is trimmed: the lost
+    /// outlier. With ten such blocks it proves 1.2 times the latency (at 99.75%) in 96% of the
+    /// cases, the plain mean in 31%. With fewer than six blocks nothing is trimmed: the lost
     /// degrees of freedom would widen the interval more than an outlier does.
     Trimmed,
 }
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn holm_stops_at_the_first_that_fails() {
-        // The family of 5 % over four: 1.25 %, 1.67 %, 2.5 %, 5 %.
+        // The family of 5% over four: 1.25%, 1.67%, 2.5%, 5%.
         check(&[Some(0.012), Some(0.016), Some(0.026), Some(0.04)], &[true, true, false, false]);
         check(&[Some(0.04), Some(0.013), Some(0.013), Some(0.013)], &[false; 4]);
         check(&[Some(0.04), Some(0.001), Some(0.02), Some(0.002)], &[true; 4]);
@@ -375,7 +375,7 @@ mod tests {
                 holm(&p, 0.95).iter().any(|comparison| comparison.proven)
             })
             .count();
-        assert!((60..=130).contains(&claims), "{claims} of 2000 families at 5 %");
+        assert!((60..=130).contains(&claims), "{claims} of 2000 families at 5%");
     }
 
     #[test]

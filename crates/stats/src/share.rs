@@ -1,9 +1,9 @@
 //! A share of draws that were counted.
 
-/// Of the standard normal distribution: 2.5 % lie above it.
+/// Of the standard normal distribution: 2.5% lie above it.
 const Z: f64 = 1.959_963_985;
 
-/// The 95 % interval of a share, of which `count` of `draws` are evidence (Wilson, J. Am. Stat. Assoc. 22,
+/// The 95% interval of a share, of which `count` of `draws` are evidence (Wilson, J. Am. Stat. Assoc. 22,
 /// 1927): from 0 to 1, and all of that without draws.
 pub fn wilson(count: u64, draws: u64) -> (f64, f64) {
     if draws == 0 {

@@ -11,7 +11,7 @@ pub(crate) fn normal(rng: &mut Rng) -> f64 {
 }
 
 /// Draws 2000 estimates from fixed seeds and checks that the share of intervals that hold `truth`
-/// is `confidence` to within 2 %.
+/// is `confidence` to within 2%.
 #[track_caller]
 pub(crate) fn assert_coverage(
     confidence: f64,

@@ -68,9 +68,9 @@ pub const FEW_OBSERVATIONS: &str = "few-observations";
 pub const CHECKS: &[CheckRow] = &[
     row(OTHER_WORK, Voids::TrialUnlessBeside, "other programs used the hosts' CPUs"),
     row(STEAL, Voids::TrialUnlessBeside, "the hypervisor gave CPU time to others"),
-    row(THROTTLED, Voids::TrialUnlessBeside, "a quota or the CPU's heat held the hosts back"),
+    row(THROTTLED, Voids::TrialUnlessBeside, "a quota or heat throttled the hosts"),
     row(OTHER_TRAFFIC, Voids::TrialUnlessBeside, "other traffic was on the interface"),
-    row(KNOB_DRIFT, Voids::Trial, "somebody else changed a knob"),
+    row(KNOB_DRIFT, Voids::Trial, "another program changed a knob"),
     row(ON_SCHEDULE, Voids::TrialUnlessBeside, "a host was held up"),
     row("cpu-parts-add-up", Voids::Cpu, ""),
     row("cpu-covers-window", Voids::Cpu, ""),

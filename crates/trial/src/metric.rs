@@ -208,7 +208,7 @@ pub enum UnknownMetric {
         metric: Metric,
     },
     /// No version had a metric of this name.
-    #[error("no metric is called `{name}`; `latput metrics` lists them")]
+    #[error("there is no metric `{name}`; `latput metrics` lists them")]
     Unknown {
         /// The name as given.
         name: String,

@@ -62,11 +62,11 @@ impl Nic {
         let has_napi = napi.iter().all(|knob| self.settable(*knob).is_some());
         match knob {
             Knob::Gro if has_napi => Some(
-                "a veth has its NAPI only while GRO is on, and other factors vary that; \
-                 `latput tune HOST HOST --factor sut.gro=on,off` varies it alone",
+                "a veth has NAPI only while GRO is on, and other factors vary NAPI; `latput tune HOST HOST \
+                 --factor sut.gro=on,off` varies it alone",
             ),
             Knob::Threaded if !has_napi && self.settable(Knob::Gro).is_some() => {
-                Some("a veth has its NAPI only while GRO is on, and this plan varies GRO")
+                Some("a veth has NAPI only while GRO is on, and this plan varies GRO")
             }
             _ => None,
         }

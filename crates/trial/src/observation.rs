@@ -252,7 +252,7 @@ pub struct HostObservation {
     /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).
     pub udp_receive_buffer_errors: u64,
     /// Advance of the host's wall clock over its monotonic one in the window, in nanoseconds: a
-    /// change by somebody or, below 0.05 % of the window, NTP's correction (`adjtimex(2)`).
+    /// change by somebody or, below 0.05% of the window, NTP's correction (`adjtimex(2)`).
     #[serde(default)]
     pub wall_clock_step_ns: i64,
     /// The knobs as read before the trial.

@@ -85,9 +85,9 @@ impl ReceiveSide {
                 let fill = Nanos::from_secs_f64(ring as f64 / arriving.pps);
                 let longest = Nanos::from_us(fill.as_ns() / 1_000);
                 format!(
-                    "`{knob}` of {delay} would overrun the receive ring of {}: `{}` can bring {:.0} \
-                     packets/s of {} byte at {link}, {held:.0} of them in {delay}, and the ring holds \
-                     {ring}; take at most {longest}, or a larger `{}`",
+                    "`{knob}` of {delay} would overrun the receive ring of {}: `{}` can bring {:.0} packets/s \
+                     of {} byte at {link}. That is {held:.0} packets in {delay}, and the ring holds {ring}. \
+                     Use at most {longest}, or a larger `{}`",
                     self.host, workload.name, arriving.pps, arriving.frame, Knob::RxRing
                 )
             })
@@ -223,9 +223,9 @@ mod tests {
         for part in [
             "`rx-usecs` of 100us",
             "14880952 packets/s of 64 byte",
-            "1488 of them in 100us",
+            "1488 packets in 100us",
             "the ring holds 1024",
-            "take at most 68",
+            "Use at most 68",
             "`rx-ring`",
         ] {
             assert!(refusal.contains(part), "{part}: {refusal}");

@@ -172,7 +172,7 @@ impl ProgramCommand {
         }
         let is_bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
         if let Some(name) = self.environment.keys().find(|name| is_bad(name)) {
-            return Err(format!("`{name}` is no name of an environment variable"));
+            return Err(format!("`{name}` cannot be the name of an environment variable"));
         }
         Ok(())
     }
@@ -243,8 +243,8 @@ impl Program {
         }
         if self.figures.is_empty() {
             let problem = format!(
-                "`{}` is no program whose output latput knows: say which figures to read in it, by `metrics` in a plan, or \
-                 `--metric`",
+                "latput does not know the output of `{}`: say which figures to read in it, by `metrics` in a \
+                 plan, or `--metric`",
                 self.name()
             );
             return Err(("metrics", problem));

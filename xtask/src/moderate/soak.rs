@@ -147,7 +147,7 @@ fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duratio
     );
     // 100 ticks a second on every Linux (`USER_HZ`).
     let share = last.ticks.saturating_sub(first.ticks) as f64 / length.as_secs_f64();
-    println!("{share:.2} % of one CPU");
+    println!("{share:.2}% of one CPU");
     let third = length / 3;
     let shares = |is_in: &dyn Fn(Duration) -> bool| {
         let turns = || turns.iter().filter(|turns| is_in(turns.at));
@@ -162,7 +162,7 @@ fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duratio
              in the last {late:.0}, {of_late:.3}"
         );
         if (of_late / of_early - 1.0).abs() > DRIFT {
-            println!("warning: the shares differ by more than {:.0} %", DRIFT * 100.0);
+            println!("warning: the shares differ by more than {:.0}%", DRIFT * 100.0);
         }
     }
     let grown = last.resident_bytes.saturating_sub(settled.resident_bytes);

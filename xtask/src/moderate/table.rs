@@ -15,7 +15,7 @@ pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
     let fixed: Vec<Candidate> = candidates.iter().filter(fixed).copied().collect();
     let single = best(rounds, &fixed, &PHASES);
     let mut text = format!(
-        "\nmedians, and ratios to the fixed delay that was best in the other rounds, with 95 % intervals over {} rounds; \
+        "\nmedians, and ratios to the fixed delay that was best in the other rounds, with 95% intervals over {} rounds; \
          *: the best over all; the best single delay is {}\n{:<18} {:<14} {:>11} {:>20} {:>9} {:>20} {:>6}\n",
         rounds.len(),
         name(single),
@@ -42,7 +42,7 @@ pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
         }
     }
     text + &match &*missed.join("; ") {
-        "" => "\nevery phase is within 10 % of its best fixed delay, or the interval contains it\n"
+        "" => "\nevery phase is within 10% of its best fixed delay, or the interval contains it\n"
             .to_owned(),
         missed => format!("\nmissed: {missed}\n"),
     }
@@ -152,7 +152,7 @@ mod tests {
     fn the_best_of_each_phase_is_the_measure_and_what_is_missed_is_named() {
         // Requests want no delay, bulk wants some; the daemon does both, or stays at none.
         let text = table(|phase| if phase == Phase::Bulk { 1.0 } else { 0.99 });
-        assert!(text.contains("every phase is within 10 %"), "{text}");
+        assert!(text.contains("every phase is within 10%"), "{text}");
         assert!(!text.contains("missed"), "{text}");
         let text = table(|phase| if phase == Phase::Bulk { 0.7 } else { 1.0 });
         assert!(text.ends_with("missed: goal standard in bulk\n"), "{text}");

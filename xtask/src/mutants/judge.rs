@@ -197,12 +197,12 @@ impl Verdict {
         let (survived, viable) = (self.surplus.len() as u64, self.viable() as u64);
         let (low, high) = wilson(survived, viable);
         let verdict = match () {
-            () if high <= MOST_SURVIVORS => "within 5 %",
-            () if low > MOST_SURVIVORS => "more than 5 %",
-            () => "may be more than 5 %, or less",
+            () if high <= MOST_SURVIVORS => "within 5%",
+            () if low > MOST_SURVIVORS => "more than 5%",
+            () => "may be more than 5%, or less",
         };
         let (package, low, high) = (&self.package, low * 100.0, high * 100.0);
-        format!("{package:<17} {survived} of {viable}, 95 %: {low:.1} to {high:.1} %: {verdict}")
+        format!("{package:<17} {survived} of {viable}, 95%: {low:.1} to {high:.1}%: {verdict}")
     }
 
     /// A line for each survivor that nobody accepted, and for each accepted one that is no survivor.
@@ -267,9 +267,9 @@ mod tests {
         let survivor = outcome("b.rs: x", Fate::Survived);
         let cases = [
             // Wilson: z^2 / (n + z^2) for none.
-            (0, 100, "p                 0 of 100, 95 %: 0.0 to 3.7 %: within 5 %"),
-            (0, 70, "p                 0 of 70, 95 %: 0.0 to 5.2 %: may be more than 5 %, or less"),
-            (15, 62, "p                 15 of 62, 95 %: 15.2 to 36.2 %: more than 5 %"),
+            (0, 100, "p                 0 of 100, 95%: 0.0 to 3.7%: within 5%"),
+            (0, 70, "p                 0 of 70, 95%: 0.0 to 5.2%: may be more than 5%, or less"),
+            (15, 62, "p                 15 of 62, 95%: 15.2 to 36.2%: more than 5%"),
         ];
         for (survived, viable, wanted) in cases {
             let mut outcomes = vec![outcome("k.rs: z", Fate::Killed); viable - survived];

@@ -38,7 +38,7 @@ pub struct Sample {
 pub fn compare(samples: &[Sample]) -> String {
     let percent = CONFIDENCE * 100.0;
     let mut table = format!(
-        "\n{:<17} {:<9} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent} %]  CPU latput/peer [{percent} %]\n",
+        "\n{:<17} {:<9} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent}%]  CPU latput/peer [{percent}%]\n",
         "workload", "program", "median rate", "", "CPU", ""
     );
     for &load in Load::ALL {
@@ -64,7 +64,7 @@ pub fn compare(samples: &[Sample]) -> String {
             };
             let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
             let lost = middle(of(program).filter_map(|sample| sample.loss_ratio));
-            let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1} %", it * 100.0));
+            let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1}%", it * 100.0));
             let row = format!(
                 "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}"
             );

@@ -46,10 +46,10 @@ const RATE: &str = "maximize rate";
 const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.5 today";
 
 const CASES: [Case; 6] = [
-    Case::new("p99 -10 %", P99, "latency_ns_p99", [200, 166], None),
-    Case::new("p99 -20 %", P99, "latency_ns_p99", [200, 132], Some(0.7)),
-    Case::new("p99 -30 %", P99, "latency_ns_p99", [200, 98], Some(0.95)),
-    Case::new("rate +11 %", RATE, "transactions_per_s", [200, 180], Some(0.9)),
+    Case::new("p99 -10%", P99, "latency_ns_p99", [200, 166], None),
+    Case::new("p99 -20%", P99, "latency_ns_p99", [200, 132], Some(0.7)),
+    Case::new("p99 -30%", P99, "latency_ns_p99", [200, 98], Some(0.95)),
+    Case::new("rate +11%", RATE, "transactions_per_s", [200, 180], Some(0.9)),
     Case::new("demand, a longer timer", DEMAND, "sut_service_demand_us", [20, 30], Some(0.8)),
     Case::new("none", P99, "latency_ns_p99", [200, 200], None),
 ];
@@ -133,14 +133,14 @@ pub(super) fn run(workspace: &Workspace, runs: u32, seconds: u32) -> Result<()> 
 
 fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
     println!(
-        "\n{seconds} s of tcp_rr, today's setting and {} others; 95 % intervals (Wilson)\n",
+        "\n{seconds} s of tcp_rr, today's setting and {} others; 95% intervals (Wilson)\n",
         LIKE_TODAY + 1
     );
     println!("{:24} {:>8} {:>24} {:>24}   measured", "effect", "goal", "proven", "false changes");
     let mut missed = Vec::new();
     for (case, runs) in CASES.iter().zip(found) {
         let [proven, wrong] = counts(case, runs);
-        let goal = case.at_least.map(|least| format!(">= {:.0} %", 100.0 * least));
+        let goal = case.at_least.map(|least| format!(">= {:.0}%", 100.0 * least));
         let mut ratios: Vec<f64> = runs.iter().filter_map(|run| run.ratio).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         println!(
@@ -181,7 +181,7 @@ fn counts(case: &Case, runs: &[LabRun]) -> [u64; 2] {
 
 fn share(count: u64, of: usize) -> String {
     let (low, high) = wilson(count, of as u64);
-    format!("{count} of {of} [{:.0} %, {:.0} %]", 100.0 * low, 100.0 * high)
+    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 /// What the document of a run says.

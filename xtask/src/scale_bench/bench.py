@@ -111,7 +111,7 @@ def main(runs):
     print(f"memory: driver and scheduler {early:.0f} MB after a tenth, {late:.0f} MB at the end; a worker {worker_mb:.0f} MB")
     overhead = sorted(ratios)[len(ratios) // 2] - 1
     goals = [
-        (f"overhead of the scheduler {overhead:.1%}", "below 5 %", overhead < 0.05),
+        (f"overhead of the scheduler {overhead:.1%}", "below 5%", overhead < 0.05),
         (f"growth from 1 to {len(CPUS)} workers {rate / first:.2f}", f"at least {0.85 * len(CPUS):.2f}", rate / first >= 0.85 * len(CPUS)),
         (f"the driver grows by {late - early:.0f} MB", "at most 50 MB", late - early <= 50),
     ]

@@ -46,8 +46,8 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         described.iter().map(|one| (one.case.as_str(), one.near.as_slice())).collect();
     let names = METHODS.map(|method| format!("{method:>7}")).join(" ");
     let mut text = format!(
-        "{:<34} {:>5} {:>6}  {names}   within 3 % at the end\n",
-        "case (trials to lead within 3 %)", "grid", "near"
+        "{:<34} {:>5} {:>6}  {names}   within 3% at the end\n",
+        "case (trials to lead within 3%)", "grid", "near"
     );
     let mut hard = Tally::default();
     let mut every = Tally::default();
@@ -70,7 +70,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
             write!(row, " {shown:>7}")?;
             let good = own.iter().filter(|one| one.ends_near).count();
             if !own.is_empty() {
-                write!(ends, " {:>3.0} %", 100.0 * good as f64 / own.len() as f64)?;
+                write!(ends, " {:>3.0}%", 100.0 * good as f64 / own.len() as f64)?;
             }
             every.add(method, &own, near.len());
             if count * 10 <= near.len() && !near[0] {
@@ -93,7 +93,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
     let wrong = claims.iter().filter(|claim| claim.is_wrong).count();
     writeln!(
         text,
-        "\n\"proven better\" was claimed {} times and wrong {wrong} times ({:.1} %; wanted: below 5 %)",
+        "\n\"proven better\" was claimed {} times and wrong {wrong} times ({:.1}%; wanted: below 5%)",
         claims.len(),
         100.0 * wrong as f64 / claims.len().max(1) as f64
     )?;
@@ -104,7 +104,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
 #[derive(Debug, Default)]
 struct Tally {
     /// By method: trials to lead with something near, and to try something near, as shares of the
-    /// grid; trials in all; whether it ended near; whether it ended within 10 % and the limit.
+    /// grid; trials in all; whether it ended near; whether it ended within 10% and the limit.
     /// Beside each is its case.
     shares: BTreeMap<String, Vec<(String, [f64; 5])>>,
 }
@@ -149,9 +149,9 @@ impl Tally {
             let ratio = self.ours_beside(method).map_or(f64::NAN, |ours| ours / lead);
             writeln!(
                 text,
-                "  {method:<7} leads within 3 % after {:5.1} % of the grid (median; latput takes {ratio:.2} \
-                 of it), first tried after {:5.1} %; ends after {:5.1} %, within 3 % in {:.0} %, \
-                 within 10 % in {:.0} %",
+                "  {method:<7} leads within 3% after {:5.1}% of the grid (median; latput takes {ratio:.2} \
+                 of it), first tried after {:5.1}%; ends after {:5.1}%, within 3% in {:.0}%, \
+                 within 10% in {:.0}%",
                 100.0 * lead,
                 100.0 * tried,
                 100.0 * total,
@@ -192,10 +192,15 @@ mod tests {
             "[{{\"case\":\"a/b/c\",\"near\":{near:?}}},{{\"case\":\"d/e/f\",\"near\":{near:?}}}]"
         );
         let text = compare(&lines.concat(), &described).unwrap();
-        assert!(text.contains("claimed 2 times and wrong 1 times (50.0 %"), "{text}");
+        assert!(text.contains("claimed 2 times and wrong 1 times (50.0%"), "{text}");
         // Of 10, 12, 90 and 90.
-        assert!(text.contains("after  51.0 % of the grid"), "{text}");
-        assert!(text.contains("smac    leads within 3 % after  45.0 % of the grid (median; latput takes 2.00 of it)"), "{text}");
+        assert!(text.contains("after  51.0% of the grid"), "{text}");
+        assert!(
+            text.contains(
+                "smac    leads within 3% after  45.0% of the grid (median; latput takes 2.00 of it)"
+            ),
+            "{text}"
+        );
         // The one that never got near counts as the whole grid: (40 + 100) / 2.
         assert!(text.contains("latput takes 0.16 of it"), "{text}");
         assert!(compare("nonsense", &described).is_err());

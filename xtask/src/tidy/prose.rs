@@ -2,6 +2,7 @@
 //! anybody else.
 
 use super::Finding;
+use super::code::mask;
 use super::tree::{File, Tree};
 
 /// Files that are kept as their authors made them.
@@ -9,8 +10,12 @@ const KEPT_AS_MADE: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock", "LICENSE-APACHE
 
 /// Every violation of these rules.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: &[fn(&File) -> Vec<Finding>] =
-        &[white_space_is_plain, nothing_is_left_to_do, paths_mean_something_elsewhere];
+    let rules: &[fn(&File) -> Vec<Finding>] = &[
+        white_space_is_plain,
+        nothing_is_left_to_do,
+        paths_mean_something_elsewhere,
+        shares_are_written_one_way,
+    ];
     let ours = tree.files.iter().filter(|file| !is_kept_as_made(file));
     ours.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
 }
@@ -71,6 +76,28 @@ fn paths_mean_something_elsewhere(file: &File) -> Vec<Finding> {
     })
 }
 
+/// `5%`, as flags and plans take it, in all that may be printed: texts and comments of Rust (its help is made of some of
+/// them), templates and scripts of the report.
+fn shares_are_written_one_way(file: &File) -> Vec<Finding> {
+    if !file.is(&["rs", "html", "js"]) {
+        return Vec::new();
+    }
+    // The mask leaves the sign where it is an operator.
+    let code = if file.is(&["rs"]) { mask(&file.text) } else { String::new() };
+    let code: Vec<char> = code.chars().collect();
+    let chars: Vec<char> = file.text.chars().collect();
+    let is_split = |at: &usize| {
+        let ends_a_number = chars[*at].is_ascii_digit() || chars[*at] == '}';
+        let begins_a_word = chars.get(at + 3).is_some_and(|char| char.is_alphanumeric());
+        ends_a_number && !begins_a_word && chars[at + 1..].starts_with(&[' ', '%'])
+    };
+    let split = (0..chars.len()).filter(is_split).filter(|at| code.get(at + 2) != Some(&'%'));
+    let line = |at: usize| chars[..at].iter().filter(|char| **char == '\n').count() + 1;
+    split
+        .map(|at| Finding::new(&file.path, line(at), "a share is written `5%`, without a space"))
+        .collect()
+}
+
 /// Whether what follows `before` is absolute and not the rest of a longer path.
 fn starts_a_path(before: &str) -> bool {
     let inside = |char: char| char.is_alphanumeric() || "._-/}>".contains(char);
@@ -112,6 +139,15 @@ mod tests {
         check_one("a.sh", concat!("cp a base/ro", "ot/b\n"), &[]);
         check_one("a.md", concat!("# see crates", ".io\n"), &["package registry"]);
         check_one("Cargo.lock", concat!("source = crates", ".io-index\n"), &[]);
+    }
+
+    #[test]
+    fn shares_must_have_their_sign_behind_them() {
+        check_one("a.rs", concat!("//! A.\nlet a = \"5", " %\";\n"), &["written `5%`"]);
+        check_one("a.rs", concat!("//! A.\n/// Ü: {:.1", "}% of it.\n"), &["written `5%`"]);
+        check_one("a.html", concat!("<p>30", " %</p>\n"), &["written `5%`"]);
+        check_one("a.rs", "//! A.\nlet a = \"ü 5%\" + 60_000% 7;\n", &[]);
+        check_one("a.rs", "//! A.\nlet a = \"dev 4 %k\";\n", &[]);
     }
 
     #[track_caller]

@@ -19,7 +19,7 @@ const GOAL_BEHIND: f64 = 0.05;
 const BEHIND_US: u64 = 25_000;
 /// Longer times between slices are those between connections.
 const LONGEST_US: u64 = 100_000;
-/// Normal quantile of a two-sided interval at 99 %.
+/// Normal quantile of a two-sided interval at 99%.
 const Z: f64 = 2.576;
 /// The setting of before the run, which is not like the others.
 const TODAY: usize = 0;
@@ -90,12 +90,12 @@ fn judge(slices: &[Slice], wire: &Wire) -> Result<Changes> {
 }
 
 impl Changes {
-    /// What a change costs within the cut, milliseconds of traffic, with half of its 99 % interval.
+    /// What a change costs within the cut, milliseconds of traffic, with half of its 99% interval.
     fn cost_ms(&self) -> (f64, f64) {
         difference(&self.changed.lost_ms, &self.kept.lost_ms)
     }
 
-    /// How much more traffic there is just behind a cut with a change, as a share, with half of its 99 % interval.
+    /// How much more traffic there is just behind a cut with a change, as a share, with half of its 99% interval.
     fn behind(&self) -> (f64, f64) {
         difference(&self.changed.behind, &self.kept.behind)
     }
@@ -115,7 +115,7 @@ impl Changes {
     }
 }
 
-/// The difference of two means, and half of its 99 % interval.
+/// The difference of two means, and half of its 99% interval.
 fn difference(one: &[f64], other: &[f64]) -> (f64, f64) {
     let means = [one, other].map(mean);
     let error = standard_error(one, means[0]).hypot(standard_error(other, means[1]));
@@ -135,8 +135,8 @@ impl fmt::Display for Changes {
         write!(
             f,
             "traffic at {} changes, against {} places without, between slices ({:.0} ms are cut)\n  \
-             a change costs {cost:.1} ms of traffic in the cut, 99 % within {:.1} to {:.1} ms   goal: at most {GOAL_MS:.0} ms{}\n  \
-             in {} ms behind the cut {:+.1} % packets, 99 % within {:+.1} to {:+.1} %   goal: within {:.0} %{}",
+             a change costs {cost:.1} ms of traffic in the cut, 99% within {:.1} to {:.1} ms   goal: at most {GOAL_MS:.0} ms{}\n  \
+             in {} ms behind the cut {:+.1}% packets, 99% within {:+.1} to {:+.1}%   goal: within {:.0}%{}",
             self.changed.behind.len(),
             self.kept.behind.len(),
             mean(&self.changed.cut_ms),

@@ -134,7 +134,7 @@ impl fmt::Display for Pings {
         let mark = if self.is_good() { "" } else { " !" };
         write!(
             f,
-            "  latput/ping {value:.3} [{low:.3}, {high:.3}]   goal: within {:.0} %{mark}",
+            "  latput/ping {value:.3} [{low:.3}, {high:.3}]   goal: within {:.0}%{mark}",
             GOAL * 100.0
         )
     }

@@ -165,8 +165,8 @@ impl fmt::Display for Slices {
             let mark = if at(errors, 90) <= GOAL { "" } else { " !" };
             write!(
                 f,
-                "\n  {name:<8} median error {median:.2} %, nine in ten within {most:.2} %, worst {worst:.2} %   \
-                 goal: nine in ten within {:.0} %{mark}",
+                "\n  {name:<8} median error {median:.2}%, nine in ten within {most:.2}%, worst {worst:.2}%   \
+                 goal: nine in ten within {:.0}%{mark}",
                 GOAL * 100.0
             )?;
         }

@@ -14,9 +14,9 @@ use crate::exit::CliError;
 /// latput starts it itself, through the `via` command of a host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It listens on no port for control: whoever may start it may control it. When its stdin closes, or nothing has
-come for 10 s (`lease` in the testbed file), it ends its traffic, puts every knob back that it changed, and
-ends. It is two processes: the one that reads the control line and makes the traffic has no rights.")]
+It has no control port: whoever may start it may control it. When its stdin closes, or nothing arrives for 10
+s (`lease` in the testbed file), it stops its traffic, puts back every knob that it changed, and ends. It is
+two processes: the one that reads the control line and makes the traffic has no rights.")]
 pub(crate) struct Args {
     /// Speak over stdin and stdout; required.
     #[arg(long, required = true)]

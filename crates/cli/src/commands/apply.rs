@@ -55,12 +55,12 @@ Examples:
   latput apply latput-results.db --setting 50us --on testbed.toml --confirm-within 60s
       prints the line that confirms this one
 
-Results may be a stranger's: without --on, a host that they name by a command (exec:), or by a testbed file that
-others may write, is refused.
+Without --on, hosts that the results name by a command (exec:), or by a testbed file that others may write,
+are refused: anybody can have written the results.
 
-All hosts or none: where one refuses, the others go back. On each host the change is an entry of the
-journal: `latput log` and `latput undo` there. A host whose interface has another driver or place on its bus
-than the one measured is refused, except with --interface.")]
+The change is made on all hosts or on none. On each host it is an entry of the journal, for `latput log` and
+`latput undo`. A host whose interface has another driver or bus address than the measured one is refused,
+except with --interface.")]
 pub(crate) struct Args {
     /// The results file.
     #[arg(value_name = "RESULTS")]
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Put everything back after this time (1s to 24h) unless `latput apply RESULTS --confirm` comes first.
     #[arg(long, value_name = "TIME", value_parser = change::confirm_within)]
     confirm_within: Option<Nanos>,
-    /// Keep what an earlier `apply --confirm-within` of this file has changed.
+    /// Keep the change of an earlier `apply --confirm-within` of this file.
     #[arg(long, conflicts_with_all = ["confirm_within", "dry_run"])]
     confirm: bool,
     /// Allow changes that take the link down and up, unless it carries the connection to the host.
@@ -204,7 +204,7 @@ impl Args {
     fn nothing(&self, reason: &str) -> Result<ExitCode, CliError> {
         if self.confirm {
             let message = format!(
-                "nothing is confirmed: {reason}. Name the setting that `latput apply` was given, with --setting, or \
+                "nothing was confirmed: {reason}. Name the setting of `latput apply` with --setting, or run \
                  `latput confirm` on each host"
             );
             return Err(CliError::new(Code::Failed, message));
@@ -228,7 +228,7 @@ impl Args {
         }
         let label = &results.settings[advice.setting].label;
         let reason = advice.reason.join(" ");
-        Ok(Err(format!("no setting is proven better, the run recommends `{label}`: {reason}")))
+        Ok(Err(format!("no setting is proven better; the run recommends `{label}`: {reason}")))
     }
 
     /// The hosts that the setting changes.
@@ -256,7 +256,7 @@ impl Args {
     fn testbed(&self, results: &Results, context: &Context) -> Result<Testbed, CliError> {
         let name = self.on.as_deref().unwrap_or(&results.testbed);
         if self.on.is_none() && results.is_imported() {
-            let what = "is what a report called its hosts, and anybody can have edited it";
+            let what = "is from a report, and anybody can have edited it";
             return Err(not_there(name, what));
         }
         must_be_there(name)?;
@@ -286,8 +286,8 @@ impl Args {
             }
             Some(facts) if facts.interface != interface => {
                 let message = format!(
-                    "{}: the results are of {}, the testbed names {interface}. If that is meant: --interface \
-                     {interface}",
+                    "{}: the results are for {}, but the testbed names {interface}. If you mean it: \
+                     --interface {interface}",
                     host.name, facts.interface
                 );
                 return Err(CliError::usage(message));
@@ -381,7 +381,7 @@ fn put_back(context: &Context, done: &[&Part], made_by: &str, failure: CliError)
             let command = part.host.words(&["restore", &part.interface]).join(" ");
             let _ = write!(
                 words,
-                "; {name} goes back by itself if it still runs: run `{command}` to be sure"
+                "; {name} goes back by itself if it is still running: run `{command}` to be sure"
             );
         }
     }
@@ -459,7 +459,7 @@ impl Part {
         let ending = ask(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
             AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
-            AskEnding::TooLong => Err(failed("its answer does not end".to_owned())),
+            AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),
             AskEnding::TimedOut | AskEnding::Stopped => {
                 let seconds = within.as_secs();
                 Err(failed(format!("its latput has not ended within {seconds} s")))

@@ -32,8 +32,8 @@ Examples:
   latput calibrate --cells a.csv --validate --shard 3/8 -o part3.toml    one of 8 processes
   latput calibrate --cells a.csv --merge part*.toml -o profile.toml      as one process with --validate
 
-Costs that the cells do not fix stay near their start values (data/calibration.toml); their intervals and
-the combinations that are fixed are printed. Cells in data/anomalies.toml are left out.")]
+Costs that the cells do not determine stay near their start values (data/calibration.toml). Their intervals
+are printed, and the combinations that are determined. Cells in data/anomalies.toml are left out.")]
 pub(crate) struct Args {
     /// Files of cells, in the format of the published files.
     #[arg(long, value_name = "FILE", required = true)]
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// errors there. It takes many times as long.
     #[arg(long)]
     validate: bool,
-    /// Make only each N-th of the fits without parts of the cells, and write them to -o for --merge.
+    /// Make only every N-th of the fits without parts of the cells, and write them to -o for --merge.
     #[arg(long, value_name = "K/N", requires = "validate")]
     shard: Option<Shard>,
     /// Join these files of all shards: the answer is that of one process with --validate.
@@ -78,9 +78,7 @@ struct Given {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if self.held_out.is_some() && !self.validate && self.merge.is_empty() {
-            return Err(CliError::usage(
-                "--held-out: nothing is held out without --validate or --merge",
-            ));
+            return Err(CliError::usage("--held-out needs --validate or --merge"));
         }
         let reads = self.cells.iter().chain(&self.plan).chain(&self.profile).chain(&self.merge);
         let outputs = self.held_out.iter().chain([&self.output]);
@@ -152,7 +150,7 @@ impl Args {
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
         let plan = plans.into_iter().find(|plan| plan.profile == name).ok_or_else(|| {
             CliError::usage(format!(
-                "--system {name}: no such profile can be fitted; there are {known}"
+                "--system {name}: there is no such profile to fit; the profiles are {known}"
             ))
         })?;
         let cells = Cells::of(files, &name, &systems)
@@ -214,7 +212,7 @@ pub(crate) fn costs(costs: &[FittedCost]) -> String {
         let unit = cost.parameter.unit();
         let _ = writeln!(
             text,
-            "{:<12} {:>10.2} {unit:<7} 90 % {:.2} to {:.2}",
+            "{:<12} {:>10.2} {unit:<7} 90% {:.2} to {:.2}",
             cost.parameter, cost.value, cost.low, cost.high
         );
     }
@@ -227,7 +225,7 @@ pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -
     for combination in combinations {
         let known = if combination.deviation_ratio < 0.1 { "identified" } else { "not identified" };
         let deviation = 100.0 * combination.deviation_ratio;
-        let _ = write!(text, "+-{deviation:>5.1} % {known:<15}");
+        let _ = write!(text, "+-{deviation:>5.1}% {known:<15}");
         for (weight, cost) in combination.weights.iter().zip(costs) {
             if weight.abs() > 0.25 {
                 let _ = write!(text, " {}^{weight:.1}", cost.parameter);
@@ -243,8 +241,8 @@ fn errors(text: &mut String, fit: &Fit) {
         [
             name,
             errors.count.to_string(),
-            format!("{:.1} %", 100.0 * errors.median),
-            format!("{:.1} %", 100.0 * errors.p90),
+            format!("{:.1}%", 100.0 * errors.median),
+            format!("{:.1}%", 100.0 * errors.p90),
         ]
     };
     let in_sample = fit.in_sample.iter();
@@ -265,7 +263,7 @@ fn errors(text: &mut String, fit: &Fit) {
         let error = 100.0 * figure.error_ratio();
         let _ = writeln!(
             text,
-            "  {error:+.0} %  {what}, {column}: {published}, predicted {predicted:.4}"
+            "  {error:+.0}%  {what}, {column}: {published}, predicted {predicted:.4}"
         );
     }
 }

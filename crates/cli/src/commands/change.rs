@@ -103,8 +103,9 @@ pub(super) fn check_connection(
     match cuts {
         Some((knob, value)) if link_resets == LinkResets::RefusedOnControl && within.is_none() => {
             let message = format!(
-                "{interface} carries the connection to you, which {knob}={value} can cut: give --confirm-within, so \
-                 that it goes back unless you confirm it, or name {interface} twice (--allow-link-reset={interface})"
+                "{interface} carries your connection, and {knob}={value} can cut it. Give --confirm-within, so \
+                 that it goes back unless you confirm it, or name the interface again: \
+                 --allow-link-reset={interface}"
             );
             Err(CliError::new(Code::Failed, message))
         }
@@ -203,7 +204,7 @@ impl Changing {
     /// put back.
     pub(super) fn keep(mut self, context: &Context, applied: &Applied) -> Result<Kept, CliError> {
         if context.stop.is_raised() {
-            return Err(self.put_back(applied, "interrupted: everything is as it was"));
+            return Err(self.put_back(applied, "interrupted: everything was put back"));
         }
         let waits = self.watched.as_ref().map(|(_, within)| *within);
         let Some(within) = waits.filter(|_| !applied.changes.is_empty()) else {

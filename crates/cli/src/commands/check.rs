@@ -178,7 +178,7 @@ fn in_words(document: &CheckDocument) -> String {
         let _ = writeln!(text, "remark   {remark}");
     }
     let checked = match testbed {
-        Some(testbed) => format!("the run would start on {testbed}; nothing was set"),
+        Some(testbed) => format!("the run can start on {testbed}; nothing was set"),
         None => "only the plan".to_owned(),
     };
     text + "checked  " + &checked + "\n"

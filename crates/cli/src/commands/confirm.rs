@@ -22,8 +22,8 @@ Examples:
   latput confirm                every change of this host (or network namespace) that waits
   latput restore                instead: put back now
 
-Exit code 4 means that it came too late and everything had been put back, 5 that it came too late
-and the change still stands, because what watched the time was killed: run `latput restore`.")]
+Exit code 4: too late, and everything was put back. Exit code 5: too late, and the change is still in force,
+because the process that watched the time was killed. Run `latput restore`.")]
 pub(crate) struct Args {
     /// The interface; by default every change that waits.
     #[arg(value_name = "IFACE")]

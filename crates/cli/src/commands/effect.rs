@@ -40,8 +40,8 @@ pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
         }
     };
     let found = Effect { judgements };
-    let nothing = "latput: effect not verified: no knob here delays interrupts or polls (rx-usecs does, or \
-                   gro-flush-timeout with napi-defer-hard-irqs, from 10us)";
+    let nothing = "latput: effect not verified: none of these knobs delays interrupts or polls (rx-usecs does, \
+                   or gro-flush-timeout with napi-defer-hard-irqs, from 10us)";
     let text = found.text();
     output::remark(if text.is_empty() { nothing } else { text.trim_end() });
     found

@@ -15,8 +15,8 @@ use crate::output;
 
 /// Explain where time and CPU go under each setting.
 ///
-/// Waiting for the timer, behind other requests, per interrupt, per packet, per byte; and what would change if a
-/// knob moved.
+/// Time waiting for the timer and behind other requests, and CPU per interrupt, packet and byte. Also estimates the
+/// effect of changing a knob.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,9 +24,9 @@ Examples:
   latput explain kept.db --workload tcp_rr --setting 50us
   latput explain kept.db --json
 
-CPU time is taken apart by the costs of `latput model fit`, round trips by settings that differ only in
-their delay and by workloads that differ only in their requests in flight. What the plan cannot show is not
-known, and what it lacks is said.")]
+CPU time is divided by the costs of `latput model fit`. Round trips are divided by comparing settings that
+differ only in their delay and workloads that differ only in their requests in flight. Where the plan lacks
+such runs, the part is not known, and the missing runs are named.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -51,7 +51,7 @@ impl Args {
         if shared > 0 {
             output::remark(&format!(
                 "other programs ran on the CPUs in {shared} of {} trials (check `other-work`): the CPU time \
-                 includes theirs",
+                 includes them",
                 results.rows.len()
             ));
         }

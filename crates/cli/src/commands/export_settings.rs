@@ -23,7 +23,7 @@ use crate::output;
 
 /// Write a setting for the host's configuration system.
 ///
-/// With it latput is not needed to keep the setting.
+/// The setting is then kept without latput.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,10 +34,10 @@ Examples:
   latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o eth0.yml
   latput export-settings eth0 --format ethtool -o restore-eth0.sh
 
-Of a results file it is the recommended setting, where one is proven better than today's; KNOB=VALUE names values, KNOB alone the value of
-now, and an interface alone everything that can be set on it as it is now. Nothing is changed. What
-the format has no word for is listed, with the file and the line that have: in comments, and on
-stderr.")]
+For a results file, the recommended setting is written, if one is proven better than today's. For an
+interface, KNOB=VALUE writes a value, KNOB alone the present value, and no knob at all every present value.
+Nothing is changed. Values that the format cannot express are listed in comments and on stderr, with the file
+and the line that can.")]
 pub(crate) struct Args {
     /// A results file, or an interface.
     #[arg(value_name = "FILE|IFACE")]
@@ -112,8 +112,8 @@ impl ExportFormat {
     /// Why a host cannot be told to keep a setting by such a file.
     pub(super) const fn why_not_kept(self) -> Option<&'static str> {
         match self {
-            Self::Ethtool => Some("a script is run by nobody at boot"),
-            Self::Nmstate => Some("nmstate keeps nothing by itself, NetworkManager does"),
+            Self::Ethtool => Some("nothing runs a script at boot"),
+            Self::Nmstate => Some("nmstate keeps nothing itself: NetworkManager does"),
             Self::Ansible => Some("Ansible's variables belong to the host that it runs on"),
             Self::CloudInit => Some("cloud-init sets up new instances, not this host"),
             _ => None,
@@ -284,8 +284,8 @@ impl SourceArgs {
         let identity = Identity::of(interface).unwrap_or_default();
         let lacks = |what: &str| {
             let message = format!(
-                "{interface} has no {what} that this host tells: run this on its own host, or \
-                 give --match name"
+                "this host does not know the {what} of {interface}: run this on its own host, or give --match \
+                 name"
             );
             CliError::usage(message)
         };
@@ -343,7 +343,7 @@ fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
         CliError::new(code, error.to_string())
     })?;
     one_of(&values).map_err(|differs| {
-        CliError::usage(format!("{interface}: {knob} {differs}: name one value for all"))
+        CliError::usage(format!("{interface}: {knob} {differs}: give one value for all"))
     })
 }
 

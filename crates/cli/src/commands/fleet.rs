@@ -52,8 +52,8 @@ inventory.toml:
   interface = \"eth0\"
   settings = { rx-usecs = \"50us\" }
 
-A host that is slow or dead delays no other. Exit code 8 where a host is not as wanted, else 6 where some
-did not answer.")]
+A slow or dead host does not delay others. Exit code 8: a host is not as wanted. Exit code 6: a host did not
+answer.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -67,14 +67,14 @@ enum Action {
     Verify(Verify),
     /// Compare the hosts of each group with each other.
     Drift(Show),
-    /// Set the wanted values in stages, watch the hosts, and put all back where a guard breaks.
+    /// Set the wanted values in stages, watch the hosts, and put all back if a guard breaks.
     Apply(rollout::Args),
     Undo(journal::Undo),
     Keep(journal::Keep),
     Log(journal::Log),
-    /// Compare the results of one plan on several pairs of hosts: is the winner one on all of them?
+    /// Compare the results of one plan on several pairs of hosts
     Pairs(pairs::Args),
-    /// Measure what a run recommends on three pairs of hosts or more: is it a winner on all of them?
+    /// Measure the recommendation of a run on three or more pairs of hosts
     Confirm(confirm::Args),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
@@ -158,7 +158,7 @@ impl Verify {
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
         for problem in undecided_groups(&looked.judged) {
-            output::remark(&format!("latput: warning: {problem}: say which is meant by `driver`"));
+            output::remark(&format!("latput: warning: {problem}: name the right one by `driver`"));
         }
         if let Some(path) = &self.prometheus {
             let text = prometheus::text(&looked.judged, unix_ms() / 1000, looked.took);

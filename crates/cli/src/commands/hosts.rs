@@ -17,8 +17,8 @@ use crate::targets::HostArgs;
 
 /// Check the hosts of a testbed; nothing is set.
 ///
-/// Whether each host is reached, its clock, versions, interface, speed, MTU, driver, what can be set there, and how
-/// busy it is.
+/// For each host: whether it is reached, its clock, versions, interface, speed, MTU, driver, knobs that can be set,
+/// and load.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -88,11 +88,10 @@ fn text(check: &HostCheck) -> String {
         }
     };
     let HostFound { view, clock, warnings } = found;
-    let brought = if view.is_brought { ", brought for this run" } else { "" };
+    let brought = if view.is_brought { ", copied for this run" } else { "" };
     line("latput", &format!("{}{brought}; Linux {}", view.version, view.kernel));
     line("clock", clock);
-    let busy =
-        view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0} % busy", busy * 100.0));
+    let busy = view.busy_ratio.map_or(String::new(), |busy| format!(", {:.0}% busy", busy * 100.0));
     let own = spec.cpus.as_ref().map_or(String::new(), |cpus| format!("{cpus} of "));
     line("cpus", &format!("{own}{}{busy}", view.cpus.len()));
     line("interface", &format!("{} {}", spec.interface, spec.address));

@@ -29,9 +29,10 @@ Examples:
   latput import flent upload.flent.gz -o old.db         a flent data file
   latput report old.db                                  what is in it
 
-A report's trials keep their figures and are marked as imported: `latput apply` asks for --on. Of other
-programs each test is one run; tests of the same kind and sizes are repetitions of one workload. What a file does
-not say is absent in the results. A test that cannot be read is named and left out (exit code 6). `docs/peers.md` says which figure becomes which.")]
+The trials of a report keep their figures and are marked as imported: `latput apply` asks for --on. Each test
+of another program is one run. Tests of the same kind and sizes are repetitions of one workload. Data that a
+file lacks is absent in the results. A test that cannot be read is named and left out (exit code 6).
+`docs/peers.md` lists the figures.")]
 pub(crate) struct Args {
     /// A report; or the program that wrote the files (`iperf3`, `netperf` or `flent`), then the files.
     #[arg(required = true, value_names = ["REPORT|PROGRAM", "FILES"])]
@@ -57,7 +58,9 @@ impl Args {
         let repeated = drop_known(&mut results, &results_db)?;
         if repeated > 0 {
             let file = self.output.display();
-            output::remark(&format!("{repeated} tests are in {file} already: each counts once"));
+            output::remark(&format!(
+                "{repeated} tests are in {file} already and are not added again"
+            ));
         }
         if !results.rows.is_empty() {
             let run = keep(&results, &mut results_db)?;

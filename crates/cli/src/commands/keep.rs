@@ -28,7 +28,7 @@ const STDIN_BYTES_MOST: u64 = 1 << 20;
 
 /// Keep a setting over a reboot.
 ///
-/// It is written to the configuration system of this host, and taken out again with --remove.
+/// It is written to the configuration system of this host. --remove takes it out again.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = "\
@@ -39,9 +39,9 @@ Examples:
   latput keep --remove eth0                   the files are again as they were, byte for byte
   latput keep eth0 mtu=9000 --root /mnt/image --yes
 
-The format is that of the program that manages the interface, and a .link file of systemd otherwise. Knobs
-that it has no word for go to a udev rule or to sysctl.d; those that no file can keep are named. Nothing is
-reloaded: the command that makes it take effect is printed.")]
+The format is that of the program that manages the interface, or a .link file of systemd. Knobs that the
+format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
+reloaded: the command for that is printed.")]
 pub(crate) struct Args {
     /// A results file, or an interface; with --remove the interface, by default all.
     #[arg(value_name = "FILE|IFACE", required_unless_present = "remove")]
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     format: Option<ExportFormat>,
     #[command(flatten)]
     of: SourceArgs,
-    /// Take out what was installed.
+    /// Remove what was installed.
     #[arg(long)]
     remove: bool,
-    /// Also where somebody has edited the files since.
+    /// Also overwrite files that were edited since.
     #[arg(long)]
     force: bool,
     /// Show the difference without installing it.
@@ -109,8 +109,8 @@ impl Args {
         let target = if format == ExportFormat::Netplan {
             let entry = netplan::entry_of(root, &interface)?.ok_or_else(|| {
                 CliError::usage(format!(
-                    "no file of netplan has {interface}, and the device type is not known: netplan would take the \
-                     interface over, or refuse all its files. Use --format systemd-link or --format udev"
+                    "no netplan file has {interface}, and its device type is not known. netplan would take the \
+                     interface over or refuse all files. Use --format systemd-link or --format udev"
                 ))
             })?;
             target
@@ -195,7 +195,7 @@ impl Args {
                 ));
             }
             let message =
-                "nothing was written: somebody has edited latput's files. Overwrite them: --force";
+                "nothing was written: latput's files were edited. Overwrite them: --force";
             return Err(CliError::new(Code::Failed, message));
         }
         if self.dry_run || (!writing.changes() && verb == "keep") {
@@ -215,7 +215,7 @@ impl Args {
 fn confirm() -> Result<(), CliError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        let message = "nothing was written, because nobody is here to ask: give --yes";
+        let message = "nothing was written, because there is no terminal to ask on: give --yes";
         return Err(CliError::usage(message));
     }
     output::remark("Write this? [y/N]");

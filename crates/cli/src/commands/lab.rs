@@ -45,8 +45,8 @@ enum Action {
     Up,
     /// Remove the lab, or its remains.
     Down,
-    /// Run a command on one of the lab's hosts: in its namespace and on its CPUs. Or on another host:
-    /// `latput` is taken there while it runs, unless the host has this version.
+    /// Run a command on one of the lab's hosts: in its namespace and on its CPUs. Or on another host: `latput` is
+    /// copied there while it runs, unless the host has this version.
     Exec(Exec),
 }
 
@@ -55,7 +55,7 @@ struct Exec {
     /// `a` or `b`, or a host: `ssh://root@server`, `netns://NAME`, `exec:COMMAND`.
     #[arg(required_unless_present = "namespace")]
     host: Option<String>,
-    /// The static latput to take there; without it this program.
+    /// The static latput to copy there; by default this program.
     #[arg(long, value_name = "FILE", conflicts_with = "namespace")]
     bring: Option<PathBuf>,
     /// The command and its arguments.
@@ -140,7 +140,7 @@ impl Exec {
                 let found = found.ok_or_else(|| {
                     let host = host.as_deref().unwrap_or_default();
                     CliError::usage(format!(
-                        "`{host}` is no host: name a or b of the lab, or {FORMS}"
+                        "`{host}` is not a host: name a or b of the lab, or {FORMS}"
                     ))
                 })?;
                 let (namespace, cpus) = (found.namespace.try_clone()?, Some(found.cpus.clone()));

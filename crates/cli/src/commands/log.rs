@@ -14,7 +14,7 @@ use crate::output;
 
 /// List the changes that were made on this host.
 ///
-/// The newest first, with what became of each.
+/// The newest first, each with its state now.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,8 +22,8 @@ Examples:
   latput log eth0 --json
   latput undo 7             takes back what it lists as 7
 
-The journal lies in the state folder (/run/latput), which a reboot empties as it ends the settings. It holds
-the newest 1000 changes, also those that went back because nobody confirmed them.")]
+The journal is in the state folder (/run/latput). A reboot empties it, as it ends the settings. It holds the
+newest 1000 changes, with those that went back because they were not confirmed.")]
 pub(crate) struct Args {
     /// The interface, by its present name; by default all.
     #[arg(value_name = "IFACE")]

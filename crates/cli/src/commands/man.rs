@@ -55,7 +55,7 @@ fn find<'a>(root: &'a clap::Command, words: &[String]) -> Result<&'a clap::Comma
             let names: Vec<&str> = shown(command).map(clap::Command::get_name).collect();
             let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let name = command.get_display_name().unwrap_or("latput").replace('-', " ");
-            CliError::usage(format!("{name} has no command `{word}`; there is {there}"))
+            CliError::usage(format!("{name} has no command `{word}`; the commands are {there}"))
         })
     })
 }

@@ -28,7 +28,7 @@ use crate::targets::{self, HostArgs};
 /// Measure one workload now.
 ///
 /// It is repeated until its rate and the CPU utilisation of both ends are precise enough: by default 3 to 10 times,
-/// to +/- 2.5 % at 99 %.
+/// to +/- 2.5% at 99%.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
@@ -94,8 +94,9 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
     let sockets: Vec<&str> = SOCKET_FIELDS.iter().map(|field| field.name).collect();
     let _ = write!(
         text,
-        "  all but ping: {} congestion\n              sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside the traffic\n\n\
-         Nothing is set on any host without --factor, and with it all is put back. `docs/measuring.md` says what each figure means.",
+        "  all but ping: {} congestion\n              sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside \
+         the traffic\n\nWithout --factor nothing is set on any host. With it everything is put back. \
+         `docs/measuring.md` says what each figure means.",
         sockets.join(" "),
         COUNT.name,
         PROBE_HZ.name,

@@ -20,8 +20,7 @@ Examples:
   latput report all.db --format csv            the same bytes as of one run
   latput merge part*.db -o search.db           one block of a search, onto the blocks before it
 
-A plan whose repetitions may grow has its stopping rule still to judge: `latput run` without --shard and with
-`-o all.db` goes on there.")]
+If the plan may need more repetitions, `latput run` without --shard and with `-o all.db` adds them.")]
 pub(crate) struct Args {
     /// The results files of the shards, in any order.
     #[arg(required = true, value_name = "FILE")]
@@ -47,13 +46,13 @@ impl Args {
         let file = output.display();
         if let Some(block) = block {
             output::remark(&format!(
-                "latput: block {block} of the search is there: `latput search` with --no-trials and `-o {file}` tells \
-                 whether there is another"
+                "latput: block {block} of the search is complete: `latput search` with --no-trials and `-o \
+                 {file}` says whether there is another"
             ));
         } else if may_go_on && missing.is_empty() {
             output::remark(&format!(
-                "latput: the plan may ask for more repetitions: `latput run` without --shard and with `-o {file}` judges \
-                 and goes on"
+                "latput: the plan may need more repetitions: run `latput run` without --shard and with `-o \
+                 {file}`"
             ));
         }
         output::remark(&format!("results: {trials} of {planned} trials in {file}"));

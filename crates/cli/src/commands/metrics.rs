@@ -27,8 +27,8 @@ Examples:
   latput metrics udp_stream    those that a udp_stream can have
   latput metrics --json        for scripts
 
-Goals, CSV, JSON and the results file use these names. A plan can define metrics of its own beside
-them, from the output of a program; goals name those in the same way (docs/workloads/README.md).")]
+Goals, CSV, JSON and the results file use these names. A plan can define more metrics from the output of a
+program, and goals can use them (docs/workloads/README.md).")]
 pub(crate) struct Args {
     /// Only the metrics of this kind of workload.
     #[arg(value_name = "WORKLOAD")]

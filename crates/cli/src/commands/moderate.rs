@@ -13,7 +13,7 @@ use crate::output;
 
 /// Hold an interface at a goal while its load changes.
 ///
-/// The delay of its interrupts (or polls) is changed.
+/// latput changes the delay of its interrupts (or polls).
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The most CPU time of the host, as a share of all CPUs together: `30%`.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     cpu_budget: Option<f64>,
-    /// Change nothing, and log the changes that would be made.
+    /// Change nothing, and log what would be changed.
     #[arg(long)]
     observe: bool,
     /// Print the status of the running daemon, and end.
@@ -53,9 +53,9 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  latput moderate eth0                           the longest delay that costs 2 % of the rate
+  latput moderate eth0                           the longest delay that costs 2% of the rate
   latput moderate eth0 --goal save-cpu --max-delay 150us
-  latput moderate eth0 --cpu-budget 30%          the least delay that keeps the CPU under 30 %
+  latput moderate eth0 --cpu-budget 30%          the least delay that keeps the CPU under 30%
   latput moderate eth0 --observe                 only log what it would change
   latput moderate eth0 --metrics 127.0.0.1:9711  for Prometheus
   latput moderate eth0 --status                  print the status of the daemon that runs
@@ -63,10 +63,10 @@ Examples:
 Goals:
 {}
 
-It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off
-meanwhile; else it sets gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the
-end: on Ctrl-C and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A
-knob that somebody else sets is released. docs/design/moderation.md explains how it decides.",
+It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off meanwhile.
+Otherwise it sets gro-flush-timeout with napi-defer-hard-irqs. At the end everything is put back: on Ctrl-C
+and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A knob that another program
+sets is released. docs/design/moderation.md explains the decisions.",
         latput_moderate::goal::help()
     )
 }
@@ -112,5 +112,5 @@ fn share(text: &str) -> Result<f64, String> {
         return Err(refusal);
     }
     parse_percent(text)
-        .ok_or_else(|| format!("`{text}` is no share of the CPU time: write it as `30%`"))
+        .ok_or_else(|| format!("`{text}` is not a share of the CPU time: write it as `30%`"))
 }

@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// files, each optionally with `#N` for its run N and `:SETTING` for one of its settings.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
     compare: Vec<String>,
-    /// Differences below this do not matter: they are never called better or worse, and figures whose
-    /// whole interval is below it are called equivalent. By default 1%.
+    /// Smaller differences are never called better or worse. A figure whose whole interval is below this is called
+    /// equivalent. By default 1%.
     #[arg(long, value_name = "PERCENT", requires = "compare", conflicts_with = "fail_on")]
     smallest_effect: Option<String>,
     /// End with exit code 7 if B is proven worse than A in any figure (`worse`, or `worse:2%` for another smallest
-    /// effect), or unless a loss of 2 % is ruled out in every figure (`unproven:2%`). With nothing to judge the exit code
-    /// is 1.
+    /// effect), or unless every figure rules out a loss of 2% (`unproven:2%`). With nothing to judge the exit code is
+    /// 1.
     #[arg(long, value_name = "worse|unproven[:PERCENT]", requires = "compare", value_parser = compare::fail_on)]
     fail_on: Option<compare::FailOn>,
     /// List the runs of the file.
@@ -70,8 +70,8 @@ pub(crate) struct Args {
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Leave out what names a host or a person: host and interface names, addresses, paths. In HTML every
-    /// trial is in the file, so that `latput import` makes a results file of it.
+    /// Leave out names of hosts, interfaces and people, addresses and paths. An HTML file then holds every trial, and
+    /// `latput import` reads it.
     #[arg(long, requires = "file", conflicts_with_all = ["compare", "list", "predicted"])]
     share: bool,
     /// Judge by this goal instead of the run's.
@@ -142,7 +142,8 @@ impl Args {
         let fitted = cells_of(results, "--fitted", &self.fitted)?;
         let found = predicted(results, &simulated, &fitted);
         if found.columns.is_empty() {
-            let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
+            let message =
+                "--predicted: the two files have no cell in common; run the same plan on the twin";
             return Err(CliError::usage(message));
         }
         Ok(Some(found))
@@ -189,7 +190,7 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliErro
         _ => {
             let all: Vec<&str> = labels().collect();
             let found = if partly.is_empty() { "no setting is" } else { "several settings are" };
-            let message = format!("{found} `{name}`; there are: {}", all.join(", "));
+            let message = format!("{found} `{name}`; the settings are: {}", all.join(", "));
             Err(CliError::usage(message))
         }
     }
@@ -208,7 +209,10 @@ pub(crate) fn cells_of(
         let workload =
             results.workloads.iter().position(|it| it.name == load).ok_or_else(|| {
                 let all: Vec<&str> = results.workloads.iter().map(|it| it.name.as_str()).collect();
-                refused(format!("no workload is called `{load}`; there are: {}", all.join(", ")))
+                refused(format!(
+                    "there is no workload `{load}`; the workloads are: {}",
+                    all.join(", ")
+                ))
             })?;
         Ok((setting_of(results, label)?, workload))
     };
@@ -273,7 +277,7 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
         if figure.of(workloads).is_empty() {
             let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
             let message = format!(
-                "{from}: no workload is meant by `{figure}`; there are {}",
+                "{from}: no workload matches `{figure}`; the workloads are {}",
                 names.join(", ")
             );
             return Err(CliError::usage(message));

@@ -39,9 +39,9 @@ Examples:
   latput reproduce --cells mine.csv --shard 3/16 -o part3.csv    one of 16 parts, on any machine
   latput reproduce --cells mine.csv --merge part*.csv -o predicted.csv    the bytes of one process
 
-A published figure is printed beside its prediction and never used for it: predictions come from the
-profiles (data/systems) and the simulation. Rows of a machine that no profile stands for get no
-prediction but the reason, and the exit code is 6.")]
+A published figure is printed beside its prediction and never used for it. Predictions come from the profiles
+(data/systems) and the simulation. Rows of a machine without a profile have a reason instead of a prediction,
+and the exit code is 6.")]
 pub(crate) struct Args {
     /// Files or tables of published cells, or claims; by default all.
     #[arg(value_name = "TABLE")]
@@ -183,7 +183,8 @@ impl Args {
         if files.is_empty() && !has_claims {
             let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
             return Err(CliError::usage(format!(
-                "no published cells or claims of {}; there are {}, {}, their tables such as A04 or B2_agg, and claims such as T006",
+                "there are no published cells or claims of {}. Name {}, {}, their tables such as A04 or \
+                 B2_agg, or claims such as T006",
                 self.tables.join(", "),
                 names.join(", "),
                 delay_mtu::FILE
@@ -225,7 +226,7 @@ impl Args {
         if let Some(id) = self.tables.iter().find(|id| delay_mtu::has_row(id) && !is_checked(id)) {
             let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
             return Err(CliError::usage(format!(
-                "{id} of {} is no claim that can be checked; those are {}",
+                "{id} of {} is not a claim that can be checked; those are {}",
                 delay_mtu::FILE,
                 ids.join(", ")
             )));
@@ -278,7 +279,7 @@ pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
             let known = names.join(", ");
             let name = &profile.name;
             return Err(CliError::usage(format!(
-                "{shown}: no published machine uses a profile `{name}`; there are {known}"
+                "{shown}: no published machine uses a profile `{name}`; the profiles are {known}"
             )));
         }
         systems.replace(profile);
@@ -321,12 +322,11 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
                 format!("{:.2}", it.published),
                 format!("{:.2}", it.predicted),
                 format!("{:.2} .. {:.2}", it.predicted_lo, it.predicted_hi),
-                format!("{:+.1} %", 100.0 * it.error_ratio),
+                format!("{:+.1}%", 100.0 * it.error_ratio),
                 it.anomaly.as_ref().map_or(String::new(), |_| "anomaly".to_owned()),
             ]
         };
-        let header =
-            ["table", "cell", "column", "published", "predicted", "90 % band", "error", ""];
+        let header = ["table", "cell", "column", "published", "predicted", "90% band", "error", ""];
         text += &(table(header, reproduction.figures.iter().map(row), 3..=6, columns) + "\n");
     }
     for it in &reproduction.claims {

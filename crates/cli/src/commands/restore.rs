@@ -22,11 +22,11 @@ Examples:
   latput restore
   latput restore eth0         this interface only
 
-An interface is found under its new name too. One that cannot be found was moved or deleted: its checkpoint is kept,
-and the exit code is 5. Checkpoints of another network namespace are named and kept for a restore there; where that
-namespace is not seen from here, the exit code is 5. Those of another boot are refused and kept until
-`--forget`. What somebody else has set since the change stays as it is. What another user changed and has yet to
-confirm is named and left.")]
+An interface is found under its new name too. If it cannot be found, it was moved or deleted: its checkpoint
+is kept (exit code 5). Checkpoints of another network namespace are named and kept. If that namespace is not
+visible from here, the exit code is 5. Checkpoints of another boot are refused and kept until `--forget`.
+Values that another program has set since stay. Changes of another user that wait to be confirmed stay and are
+named.")]
 pub(crate) struct Args {
     /// Only this interface; by default all.
     #[arg(value_name = "IFACE")]
@@ -34,14 +34,14 @@ pub(crate) struct Args {
     /// Print the writes without doing them.
     #[arg(long)]
     dry_run: bool,
-    /// Delete one checkpoint and put nothing back: its interface, namespace or boot no longer
-    /// exists. `latput restore` prints the ID.
+    /// Delete one checkpoint without putting anything back, because its interface, namespace or boot is gone. `latput
+    /// restore` prints the ID.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
     /// Only what this command has changed, as `latput set --made-by` named it.
     #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]
     made_by: Option<String>,
-    /// Also what waits for the confirmation of this user; without it, only your own.
+    /// Also put back changes that wait for this user's confirmation; without it, only your own.
     #[arg(long, value_name = "USER")]
     of: Option<String>,
 }
@@ -133,8 +133,8 @@ pub(super) fn waiting_words(kept: &Checkpoint) -> String {
     let left = kept.confirm_by.unwrap_or_default().saturating_sub(process::since_boot());
     let user = kept.by.as_ref().map_or("", |by| by.user.as_str());
     format!(
-        "{}: a change of {} waits to be confirmed for another {} s: it is left, for it is not yours; with \
-         `--of '{user}'` this command takes it all the same",
+        "{}: a change of {} waits to be confirmed for another {} s. It is not yours and stays; `--of '{user}'` \
+         puts it back",
         kept.interface,
         kept.owner(),
         left.as_ns() / 1_000_000_000,
@@ -177,8 +177,9 @@ fn put_back(
         Err(RestoreError::OtherNamespace { slot, .. }) => Err(CliError::new(
             Code::Stranded,
             format!(
-                "{interface} of network namespace {}, which is not seen from here: its checkpoint is kept. \
-                 In that namespace run `latput restore`; if it is gone, run `latput restore --forget {slot}`",
+                "{interface} is in network namespace {}, which is not visible from here. Its checkpoint is \
+                 kept. Run `latput restore` in that namespace. If it is gone, run `latput restore --forget \
+                 {slot}`",
                 slot.namespace
             ),
         )),

@@ -34,8 +34,8 @@ Examples:
   latput search plan.toml --on sim:server-10g --shard 3/4 --from all.db -o part3.db
                                                              one of four parts of the next block
 
-With --ask-tell latput writes JSON lines to stdout and reads answers from stdin: the space, what was observed,
-and `ask`; the optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]
+With --ask-tell latput writes JSON lines to stdout (the space, observations, and `ask`) and reads answers from
+stdin. The optimiser suggests settings or is done. Then the winner is confirmed on fresh runs.")]
 pub(crate) struct Args {
     /// The plan file; it needs a goal. Its design is a search.
     plan: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// The results file of the search so far, which a shard reads.
     #[arg(long, value_name = "FILE", requires = "shard")]
     from: Option<PathBuf>,
-    /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
+    /// Run no trial, and print the next block. The exit code is 6 until the search is over.
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.

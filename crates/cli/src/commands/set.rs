@@ -33,8 +33,8 @@ Examples:
       eth0 carries your ssh connection: only named twice may its link go down and up
   latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
-`latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
-kill -9, `latput restore` does that, or with --confirm-within what watches the time.")]
+`latput show IFACE` lists the knobs and their ranges. After an error everything is put back. After a kill -9,
+`latput restore` does that, or with --confirm-within the process that watches the time.")]
 pub(crate) struct Args {
     /// The interface.
     #[arg(value_name = "IFACE")]
@@ -51,9 +51,8 @@ pub(crate) struct Args {
     confirm_within: Option<Nanos>,
     #[command(flatten)]
     resets: LinkResetArgs,
-    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
-    /// second: put everything back if the device ignores the setting, and say so if there is too
-    /// little traffic to tell.
+    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a second: put
+    /// everything back if the device ignores the setting, and say so if there is too little traffic to judge.
     #[arg(long, conflicts_with = "dry_run")]
     verify_effect: bool,
     /// The command that the journal names; `latput apply` gives it.
@@ -79,8 +78,8 @@ impl Args {
             let found = change::fingerprint(&facts::collect(interface));
             if found != *measured {
                 let message = format!(
-                    "{interface} is not the measured interface: it is {found} (driver and bus address), measured \
-                     was {measured}. If it is meant: --interface"
+                    "{interface} is not the measured interface: it is {found} (driver and bus address), but \
+                     {measured} was measured. If you mean it: --interface"
                 );
                 return Err(CliError::new(Code::Failed, message));
             }
@@ -100,7 +99,7 @@ impl Args {
         let applied = changing.apply(interface, &setting)?;
         if self.verify_effect && effect::verify(context, interface).is_ignored() {
             return Err(changing
-                .put_back(&applied, "the device ignores the setting: everything is as it was"));
+                .put_back(&applied, "the device ignores the setting: everything was put back"));
         }
         let kept = changing.keep(context, &applied)?;
         for Change { knob, place, from, to } in &applied.rounded {
@@ -110,8 +109,8 @@ impl Args {
         applied_remark(interface, &applied);
         if applied.changes.iter().any(|change| matches!(change.place, Place::Napi(_))) {
             output::remark(&format!(
-                "latput: values of NAPI instances end with a link down and up where the driver does not keep them; \
-                 `latput log` tells whether they are in force, `latput keep {interface}` sets the device's too"
+                "latput: some drivers lose the values of NAPI instances when the link goes down. `latput log` \
+                 shows whether they are in force; `latput keep {interface}` also sets the device's values"
             ));
         }
         let shown = kept.number.filter(|_| applied.unnoted.is_none());
@@ -175,7 +174,8 @@ pub(super) fn applied_remark(interface: &str, applied: &Applied) {
     if let Some(error) = &applied.unnoted {
         let back = next::set_again(interface, &applied.changes);
         output::remark(&format!(
-            "latput: `latput undo` cannot take this change back, because the journal does not have it: {error}{back}"
+            "latput: `latput undo` cannot take this change back, because it is not in the journal: \
+             {error}{back}"
         ));
     }
 }

@@ -29,7 +29,7 @@ const OWNER: &str = "lies on";
 
 /// Show the knobs of an interface and their values.
 ///
-/// Also the range of each, whether it can be set here, and the disturbance by a change.
+/// Also shows the range of each, whether it can be set here, and what a change disturbs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Only these knobs, with all details.
     #[arg(value_name = "KNOB")]
     knobs: Vec<String>,
-    /// Also the knobs that the interface, its driver or this kernel lacks, with the reason.
+    /// Also show the knobs that the interface, its driver or this kernel lacks, with the reason.
     #[arg(long)]
     all: bool,
 }
@@ -201,8 +201,8 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
         let interface = &document.interface;
         let _ = writeln!(
             text,
-            "\n{hidden} more are not here: `latput show {interface} --all` says why.\n\
-             `latput show {interface} KNOB` says all of one."
+            "\n{hidden} more are not available: `latput show {interface} --all` says why.\n`latput show \
+             {interface} KNOB` shows all details of one."
         );
     }
     text + &lacking(document)

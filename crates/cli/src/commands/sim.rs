@@ -54,8 +54,8 @@ Examples:
   latput sim trace --set gro-flush-timeout=50us,napi-defer-hard-irqs=100 --workload tcp_rr -o trace
   latput sim trace --plan plan.toml --trial 3 -o trace
 
-In the folder: packets.pcapng (an interface for each host; Wireshark, tshark, capinfos) and
-timeline.json (open it at ui.perfetto.dev or chrome://tracing). `docs/simulator.md` tells what is in them.")]
+The folder holds packets.pcapng (an interface for each host; for Wireshark, tshark, capinfos) and
+timeline.json (for ui.perfetto.dev or chrome://tracing). `docs/simulator.md` describes them.")]
 struct TraceArgs {
     /// `sim:SYSTEM`: a system's name or the file of its profile.
     #[arg(long, default_value = "sim:server-10g", value_name = "TESTBED")]
@@ -132,7 +132,7 @@ impl TraceArgs {
         let most = Nanos::from_s(60);
         if self.duration > most || self.warmup > most || self.duration == Nanos::ZERO {
             return Err(CliError::usage(
-                "--duration and --warmup must be at most 60s, not nothing",
+                "--duration must be above 0; both --duration and --warmup must be at most 60s",
             ));
         }
         let (set, load, mut method) = self.trial()?;
@@ -192,7 +192,7 @@ impl TraceArgs {
         let timeline = self.output.join("timeline.json");
         files::replace(&timeline, trace.timeline().as_bytes())?;
         if trace.is_cut() {
-            output::remark("cut: later packets are left out; choose a shorter --duration");
+            output::remark("cut off: later packets are left out; choose a shorter --duration");
         }
         if context.json {
             let document = TraceDocument {

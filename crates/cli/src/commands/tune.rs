@@ -66,17 +66,19 @@ Examples:
   latput tune eth0 --peer ssh://root@client --command './mine -d{duration_s} {sut}' \\
       --metric 'rps=/Requests: (\\S+)/'      the figures of a program that latput does not know
 
-Without root and without --on the simulator runs the plan: a prediction for its profile, no measurement.
-A plan with a goal that says no `design` and would take longer than its budget (an hour if it has none) as
-a grid is searched: settings that promise most are tried, and the winner is confirmed on fresh runs.
-The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
-machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
+Without root and without --on the plan runs in the simulator: a prediction for its profile, not a measurement.
+
+A plan with a goal and without a `design` is searched if all its settings would take longer than its budget
+(by default an hour). A search tries the settings that promise most, and confirms the winner on fresh runs.
+
+The lab is two network namespaces and a veth pair that latput makes and removes. Nothing else on the machine
+is changed. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
-    /// The plan file; without it on hosts a plan made for the system under test's interface, which is saved, and
-    /// elsewhere the built-in plan. And where trials run, as hosts: the system under test, then
-    /// the one that makes the traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface
-    /// of this host, with %INTERFACE or %ADDRESS behind it where several ways lead from one to the other, and with
-    /// `?cpus=0-3` where only those CPUs are its own.
+    /// The plan file. Without it latput makes and saves a plan for the interface of the system under test, or uses
+    /// the built-in plan where no hosts are named. And the hosts: the system under test, then the host that makes the
+    /// traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host, with
+    /// %INTERFACE or %ADDRESS behind it where several paths lead to the other, and with `?cpus=0-3` to use only those
+    /// CPUs.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]
@@ -86,7 +88,7 @@ pub(crate) struct Args {
     /// Without it the lab, or without root a simulated server.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
-    /// Most time for trials, such as `20min`; replaces the plan's `budget`.
+    /// Longest time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
     /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
@@ -125,7 +127,7 @@ impl Args {
         let (file, text) = match &plan {
             Some(path) if self.factors.is_given() => {
                 let message = format!(
-                    "--factor makes a plan, and {} is one: leave out either",
+                    "--factor makes a plan, and {} is one too: leave out one of them",
                     path.display()
                 );
                 return Err(CliError::usage(message));
@@ -160,7 +162,8 @@ impl Args {
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         if ended.results.is_observed() {
-            let observed = "Observed only: nothing was compared, so nothing is recommended. Without --observe the settings take turns";
+            let observed = "Observed only: nothing was compared, so nothing is recommended. To compare the \
+                            settings leave out --observe";
             output::remark(observed);
         } else if summary.headline.is_none() {
             output::remark(&format!(
@@ -219,8 +222,8 @@ impl Args {
             if fits && settings < all {
                 let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
                 output::remark(&format!(
-                    "the budget of {} has time for {settings} of {all} settings: varied is {} (a longer --budget \
-                     varies more)",
+                    "the budget of {} is enough for {settings} of {all} settings: {} is varied (a longer \
+                     --budget varies more)",
                     plan.method.budget.unwrap_or(USUAL_BUDGET),
                     varied.join(", ")
                 ));
@@ -311,8 +314,9 @@ fn saved(nic: &Nic, text: &str) -> Result<String, CliError> {
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
     let file = names.take(MOST_PLANS).find(is_free).ok_or_else(|| {
-        let message =
-            format!("there are {MOST_PLANS} plans for {name} here: remove some, or name one");
+        let message = format!(
+            "there are already {MOST_PLANS} plans for {name} here: remove some, or name one"
+        );
         CliError::usage(message)
     })?;
     files::replace(Path::new(&file), text.as_bytes())?;
@@ -328,8 +332,8 @@ fn testbed(on: Option<String>) -> (String, Option<String>) {
         None => {
             let profile = Simulator::EXAMPLE;
             let prediction = format!(
-                "without root there is no lab. This is a simulation of {profile}, not a measurement. To measure, \
-                 run as root or name a testbed with `--on`"
+                "the lab needs root. This is a simulation of {profile}, not a measurement. To measure, run as \
+                 root or name a testbed with `--on`"
             );
             (format!("{}{profile}", targets::SIMULATED), Some(prediction))
         }

@@ -21,9 +21,9 @@ Examples:
   latput undo 7 --dry-run              entry 7 of `latput log`
   latput undo 7 --confirm-within 60s   goes forward again unless `latput confirm` comes
 
-An undo is a change like any other: all or nothing, read back, and an entry of the journal, so that
-`latput undo` of its number makes the first change again. A value that is not the change's any more stays,
-and is named with who set it. Changes of another boot are refused: the reboot ended them.")]
+An undo is a change like any other: all or nothing, read back, and an entry of the journal. `latput undo` of
+its number makes the first change again. A value that another program has set since stays and is named.
+Changes of another boot are refused: the reboot ended them.")]
 pub(crate) struct Args {
     /// The number in `latput log`.
     #[arg(value_name = "N")]
@@ -75,7 +75,7 @@ impl Args {
                 !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
             };
             return journal.entries.iter().find(can_go).ok_or_else(|| {
-                let message = "no change is in force that could be undone: see `latput log`";
+                let message = "no change in force can be undone: see `latput log`";
                 CliError::new(Code::Failed, message)
             });
         };
@@ -96,7 +96,7 @@ impl Args {
                 let why = entry.change.went_back.as_deref().unwrap_or_default();
                 format!("it was put back: {why}")
             }
-            ended => format!("nothing of it is in force: {ended}"),
+            ended => format!("it is not in force: {ended}"),
         };
         Err(CliError::new(Code::Failed, format!("change {number} is not undone: {why}")))
     }
@@ -125,7 +125,7 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),
-            None => "somebody else".to_owned(),
+            None => "another program".to_owned(),
         };
         let interface = &entry.change.interface;
         output::remark(&format!(

@@ -24,8 +24,8 @@ Examples:
   latput vm exec vm:e1000 -- latput set eth0 rx-usecs=125
   latput vm exec --host generator -- latput show eth1
 
-The guest boots, runs the one command and ends; nothing is in it but latput. It needs QEMU, a kernel
-package and a static latput: `docs/vm.md`. `latput run PLAN --on vm:e1000e` makes a guest of its own.")]
+The guest boots, runs one command and ends. It holds nothing but latput. It needs QEMU, a kernel package and a
+static latput: `docs/vm.md`. `latput run PLAN --on vm:e1000e` makes its own guest.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -141,7 +141,7 @@ fn spec(name: &str) -> Result<GuestSpec, CliError> {
         Some(rest) if rest.starts_with(':') => Ok(rest[1..].parse()?),
         _ => {
             let drivers = Driver::ALL.map(|driver| format!("`vm:{}`", driver.name())).join(", ");
-            Err(CliError::usage(format!("`{name}` is no guest: there are {drivers}")))
+            Err(CliError::usage(format!("`{name}` is not a guest; the guests are {drivers}")))
         }
     }
 }

@@ -95,7 +95,8 @@ impl Watcher {
             is_late: false,
         };
         let started = args.start(Stdio::piped()).map_err(|problem| {
-            let message = format!("cannot start what would put the change back: {problem}");
+            let message =
+                format!("cannot start the process that would put the change back: {problem}");
             CliError::new(Code::Failed, message)
         })?;
         if let Err(why) = timer::start(&args, within) {
@@ -204,7 +205,7 @@ impl Maker {
     /// Finds the maker. While it holds the pipe it is alive, so no other process has its id.
     fn find(pid: u32) -> Result<Self, CliError> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| CliError::usage("--pid is no process id"))?;
+        let pid = pid.ok_or_else(|| CliError::usage("--pid is not a process id"))?;
         let process = pidfd_open(pid, PidfdFlags::empty());
         if hung_up() {
             return Ok(Self { process: None, has_pipe: true });

@@ -29,7 +29,7 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
     check_plan("goal = \"minimize latncy\"\n[[workload]]\nkind = \"tcp_rr\"", &["latncy"]);
     check_plan(
         "goal = \"minimize latency_ns_p99 of udp_rr\"\n[[workload]]\nkind = \"tcp_rr\"",
-        &["no workload is meant", "tcp_rr"],
+        &["no workload matches", "tcp_rr"],
     );
 }
 
@@ -86,8 +86,8 @@ fn a_link_that_carries_the_session_goes_down_only_if_it_is_named_twice() {
     dry(&["--allow-link-reset"], elsewhere).expect(0, &["would change"]);
     let here = format!("fe80::1%{card}");
     let named = format!("--allow-link-reset={card}");
-    dry(&[], &here).expect(1, &["carries the connection to you", &named]);
-    dry(&["--allow-link-reset"], &here).expect(1, &["name it twice", &named]);
+    dry(&[], &here).expect(1, &["carries your connection", &named]);
+    dry(&["--allow-link-reset"], &here).expect(1, &["name the interface again", &named]);
     dry(&[&named], &here).expect(0, &["would change"]);
     // sudo takes the variable out of the environment of latput, and not of those above it.
     let line = format!(
@@ -97,7 +97,7 @@ fn a_link_that_carries_the_session_goes_down_only_if_it_is_named_twice() {
     let mut above = std::process::Command::new("sh");
     above.args(["-c", &format!("{line}; exit $?")]);
     above.env_remove("SSH_CLIENT").env("SSH_CONNECTION", format!("{here} 50022 ::1 22"));
-    Ran::from(above.output().unwrap()).expect(1, &["name it twice", &named]);
+    Ran::from(above.output().unwrap()).expect(1, &["name the interface again", &named]);
 }
 
 /// An interface of this machine with hardware beneath it, and its MTU; says so where there is none.
@@ -146,7 +146,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
     );
     check_agent(
         r#"exec 3>&1; printf '{"opened"'; exec cat >/dev/null"#,
-        &["host `far`", "has not answered for 10s"],
+        &["host `far`", "did not answer for 10s"],
     );
 }
 

@@ -77,7 +77,7 @@ fn half_a_report_is_refused_and_the_results_file_is_left_as_it_was() {
         let listed = place.run(&["report", "kept.db", "--list"]);
         assert_eq!(listed.expect(0, &[]).out.lines().count(), 1);
     };
-    refuse(&whole[..trials / 2], "no trials are in it");
+    refuse(&whole[..trials / 2], "it holds no trials");
     refuse(&whole[..trials + 500], "damaged or were edited (they are cut short)");
     let letter = if &whole[trials + 400..=trials + 400] == "A" { "B" } else { "A" };
     let mut edited = whole.clone();
@@ -191,7 +191,7 @@ fn a_comparison_says_what_differs_between_the_runs_beside_their_settings() {
     );
     let compare = ["report", "--compare", "kept.db", "later.db"];
     let ran = place.run(&compare);
-    ran.expect(0, &["note: the two runs differ in date (", "then 9.9.9", "\\u001b[2Jrack.toml"]);
+    ran.expect(0, &["note: the runs differ in date (", "then 9.9.9", "\\u001b[2Jrack.toml"]);
     assert!(!ran.out.contains('\u{1b}'));
     let ran = place.run(&[&compare[..], &["--json"]].concat());
     let first = ran.expect(0, &[]).out.lines().next().unwrap().to_owned();

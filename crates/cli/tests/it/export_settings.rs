@@ -38,7 +38,7 @@ fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice()
     check_shell(&place, &script);
     export(&["--format", "ethtool", "--setting", "200us"])
         .expect(0, &["echo 200000 >", "echo 100 > /sys/class/net/eth2/napi_defer_hard_irqs"]);
-    export(&["--format", "ethtool", "--setting", "7us"]).expect(2, &["7us", "there are"]);
+    export(&["--format", "ethtool", "--setting", "7us"]).expect(2, &["7us", "the settings are"]);
     let json = export(&["--format", "systemd-link", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(document["schema"], 1);

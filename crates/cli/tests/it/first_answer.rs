@@ -28,12 +28,12 @@ fn place() -> Place {
 fn an_answer_is_told_and_first_stops_there() {
     let place = place();
     let whole = [&["run", "plan.toml", "-o", "whole.db"], &ON[..]].concat();
-    place.run(&whole).expect(0, &["proven after 8 trials, at 99.83 %: ", "16 trials"]);
+    place.run(&whole).expect(0, &["proven after 8 trials, at 99.83%: ", "16 trials"]);
     let first = [&["run", "plan.toml", "--first", "-o", "first.db"], &ON[..]].concat();
-    place.run(&first).expect(0, &["99.83 % for each of at most 6 looks", "ended at the first"]);
+    place.run(&first).expect(0, &["99.83% for each of at most 6 looks", "ended at the first"]);
     assert_eq!((place.trials("whole.db"), place.trials("first.db")), (16, 8));
     // The file alone gives the same answer, at the confidence of the look.
-    place.run(&["report", "first.db"]).expect(0, &["Recommended", "99.83 %", "8 trials"]);
+    place.run(&["report", "first.db"]).expect(0, &["Recommended", "99.83%", "8 trials"]);
     place.write("aimless.toml", &PLAN.replace("goal = \"latency\"", ""));
     let aimless = [&["run", "aimless.toml", "--first", "-o", "x.db"], &ON[..]].concat();
     place.run(&aimless).expect(2, &["--first", "--goal latency"]);
@@ -67,7 +67,7 @@ fn factors_of_the_command_line_answer_whether_they_matter() {
     place.run(&twice).expect(2, &["levels 1 and 2 of `gro` are the same (on)"]);
     place.write("plan.toml", PLAN);
     let both = [&["tune", "plan.toml", "--factor", "gro=on,off"], &ON[..]].concat();
-    place.run(&both).expect(2, &["plan.toml", "leave out either"]);
+    place.run(&both).expect(2, &["plan.toml", "leave out one of them"]);
 }
 
 #[test]
@@ -80,8 +80,7 @@ fn unproven_fails_where_a_loss_may_hide() {
         place.run(&[&["report", "--compare"], &sides[..], more].concat())
     };
     let (one, other) = ("kept.db#1:0us", "kept.db:200us");
-    gate([one, other], &["--fail-on", "unproven:2%"])
-        .expect(7, &["the gate failed: a loss of 2 %"]);
+    gate([one, other], &["--fail-on", "unproven:2%"]).expect(7, &["the gate failed: a loss of 2%"]);
     let junit = ["--fail-on", "unproven:2%", "--format", "junit"];
     gate([one, other], &junit).expect(7, &["<failure type=\"unproven\"", "is not ruled out"]);
     // The same seed gives the same figures.

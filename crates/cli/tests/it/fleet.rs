@@ -45,10 +45,10 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
         (&["verify"][..], &["inventory.toml", "--inventory", "--hosts-from"][..]),
         (&["verify", "-i", "bad.toml", "mtu=1"], &["mtu: `1` is too small"]),
         (&["verify", "-i", "bad.toml", "mtu=1400"], &["no interface is named", "--interface eth0"]),
-        (&["verify", "-i", "bad.toml", "--interface", "e"], &["nothing is wanted of a"]),
+        (&["verify", "-i", "bad.toml", "--interface", "e"], &["no wanted values for a"]),
         (&["verify", "-i", "bad.toml", "--group", "b"], &["no host is in group b"]),
         (&["verify", "-i", "json.json"], &["not what `ansible-inventory --list` prints"]),
-        (&["verify", "-i", "twice.toml"], &["the same host and interface", "different wishes"]),
+        (&["verify", "-i", "twice.toml"], &["the same host and interface", "different settings"]),
         (&["verify", "--hosts-from", "false"], &["`false` ended with 1"]),
         (&["verify", "--hosts-from", "no-such-program"], &["cannot start `no-such-program`"]),
         (&["verify", "--hosts-from", "echo"], &["names no host"]),
@@ -73,7 +73,7 @@ fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
     };
     let same = ["--from", "same.db"];
     verify(&same).expect(2, &["no setting is proven better", "with --setting: mtu=1500, mtu=1499"]);
-    verify(&[&same[..], &["--setting", "7us"]].concat()).expect(2, &["7us", "there are"]);
+    verify(&[&same[..], &["--setting", "7us"]].concat()).expect(2, &["7us", "the settings are"]);
     verify(&[&same[..], &["--setting", "1499"]].concat()).expect(8, &["wanted 1499"]);
     verify(&[&same[..], &["mtu=1400"]].concat()).expect(2, &["cannot be used with"]);
     verify(&["--from", "none.db"]).expect(1, &["none.db"]);
@@ -142,7 +142,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (vec!["fleet", "confirm", "a.db", "-i", "hosts.toml"], 2, &["hosts.toml", "pairs = [["]),
         (vec!["fleet", "confirm", "a.db", "-i", "odd.toml"], 2, &["odd.toml", "write two"]),
         (vec!["fleet", "confirm", "a.db", "-i", "two.toml"], 2, &["2 pairs"]),
-        (vec!["fleet", "confirm", "a.db", "-i", "two.toml", "--group", "b"], 2, &["no group"]),
+        (vec!["fleet", "confirm", "a.db", "-i", "two.toml", "--group", "b"], 2, &["no such group"]),
         (vec!["fleet", "confirm", "a.db", "-i", "none.toml"], 2, &["none.toml"]),
         (words("a.db", &["-i", "two.toml"]), 2, &["cannot be used with"]),
         (words("none.db", &[]), 1, &["none.db"]),
@@ -150,8 +150,8 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (words("same.db", &[]), 2, &["no setting is proven better", "--setting"]),
         (words("no.db", &[]), 2, &["no goal"]),
         (words("no.db", &["--setting", "9000"]), 2, &["no.db", "no goal"]),
-        (words("a.db", &["--setting", "1500"]), 2, &["the others are compared with"]),
-        (words("a.db", &["--setting", "7us"]), 2, &["7us", "there are"]),
+        (words("a.db", &["--setting", "1500"]), 2, &["the setting of comparison"]),
+        (words("a.db", &["--setting", "7us"]), 2, &["7us", "the settings are"]),
         (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
         (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),
         (words("a.db", &["-o", "none/x"]), 2, &["none/x", "no folder"]),

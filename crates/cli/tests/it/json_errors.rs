@@ -28,7 +28,7 @@ const WRONG: &[(&[&str], i32, &str)] = &[
     (&["set", "lo", "rx-usecs=10us", "--dry-run"], 1, "rx-usecs"),
     (&["confirm"], 1, "no change waits"),
     (&["restore", "--forget", "nothing"], 2, "nothing"),
-    (&["undo"], 1, "no change is in force"),
+    (&["undo"], 1, "no change in force"),
     (&["undo", "x"], 2, "x"),
     (&["apply", "nowhere.db"], 1, "nowhere.db"),
     (&["keep", "nope0"], 2, "nope0"),

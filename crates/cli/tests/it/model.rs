@@ -48,7 +48,7 @@ fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
     check(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
     assert!(sut["error_ratio_p90"].as_f64().unwrap() < 0.03, "{sut}");
     let words = place.run(&["model", "fit", "kept.db"]);
-    words.expect(0, &["per byte", "condition number", "they come and go with the interrupts"]);
+    words.expect(0, &["per byte", "condition number", "they vary with the interrupts"]);
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn what_has_no_costs_is_refused_by_name() {
     let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
     place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
     let no_such = ["model", "fit", "kept.db", "--workload", "udp"];
-    place.run(&no_such).expect(2, &["udp", "there are tcp_rr"]);
+    place.run(&no_such).expect(2, &["udp", "the workloads are tcp_rr"]);
     place.run(&["model", "fit", "kept.db", "--confidence", "100%"]).expect(2, &["--confidence"]);
-    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "no more cells than terms"]);
+    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "too few cells"]);
 }
 
 /// The document of a fit, which its schema takes.
@@ -96,7 +96,7 @@ fn host<'a>(document: &'a Value, role: &str) -> &'a Value {
     hosts.iter().find(|host| host["role"] == role).unwrap()
 }
 
-/// The cost of a term is within 15 % of `wanted`.
+/// The cost of a term is within 15% of `wanted`.
 #[track_caller]
 fn check(host: &Value, term: &str, wanted: f64) {
     let terms = host["terms"].as_array().unwrap();
@@ -137,7 +137,9 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
     assert!((sum / whole - 1.0).abs() < 0.05, "{sum} {whole}");
     // A 300 us hold-off at both ends is most of it.
     assert!(parts[0]["amount_ns"].as_f64().unwrap() > 0.5 * whole, "{text}");
-    place.run(&["explain", "kept.db", "--setting", "5us"]).expect(2, &["--setting", "there are"]);
+    place
+        .run(&["explain", "kept.db", "--setting", "5us"])
+        .expect(2, &["--setting", "the settings are"]);
 }
 
 /// Calibrated on four cells of a host with other costs than those that the search begins with.
@@ -168,7 +170,7 @@ fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
     };
     run("twin.toml", "sim:./truth.toml", "twin.db");
     let calibrate = ["model", "twin", "twin.db", "--name", "found", "-o", "found.toml"];
-    place.run(&calibrate).expect(0, &["interrupt", "90 %", "combinations", "sim:found.toml"]);
+    place.run(&calibrate).expect(0, &["interrupt", "90%", "combinations", "sim:found.toml"]);
     run("built-in.toml", "sim:./truth.toml", "truth.db");
     run("built-in.toml", "sim:found.toml", "found.db");
     let (truth, found) = (rates(&place, "truth.db"), rates(&place, "found.db"));
@@ -196,9 +198,11 @@ fn predicted_beside_measured(place: &Place) {
     assert!(page.contains("<h2>Predicted beside measured</h2>") && page.contains("Kendall tau"));
     place.run(&[&beside[..], &["--format", "csv"]].concat()).expect(2, &["--predicted writes"]);
     place.run(&[&beside[..], &["--fitted", "tcp_rr"]].concat()).expect(2, &["WORKLOAD@SETTING"]);
-    place.run(&[&beside[..], &["--fitted", "nfs@0us"]].concat()).expect(2, &["there are: tcp_rr"]);
+    place
+        .run(&[&beside[..], &["--fitted", "nfs@0us"]].concat())
+        .expect(2, &["the workloads are: tcp_rr"]);
     let of_itself = ["report", "truth.db", "--predicted", "truth.db"];
-    place.run(&of_itself).expect(0, &["Kendall tau 1.00", "off by at most 0 % in half"]);
+    place.run(&of_itself).expect(0, &["Kendall tau 1.00", "off by at most 0% in half"]);
 }
 
 /// The rate of every cell in the order of workloads and settings.

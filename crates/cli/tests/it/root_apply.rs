@@ -121,7 +121,7 @@ fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
     measured(&place);
     testbed(&place, "other.toml", "lo");
     let on = |testbed| place.run(&["apply", "r.db", "--setting", "1400", "--on", testbed]);
-    on("other.toml").expect(2, &["a: the results are of lat0, the testbed names lo"]);
+    on("other.toml").expect(2, &["a: the results are for lat0, but the testbed names lo"]);
     on("lab").expect(2, &["was made for the run and is gone"]);
     on("sim:example").expect(2, &["is a simulation"]);
     // Under the measured name there is a device of another kind now.
@@ -187,11 +187,11 @@ fn results_that_name_a_command_or_a_strangers_testbed_start_nothing() {
     let apply = ["apply", "r.db", "--setting", "1400"];
     let mark = place.path("started");
     call_testbed(&place, &format!("exec:touch {}", mark.display()));
-    place.run(&apply).expect(2, &["which is a command", "anybody can have written", "--on"]);
+    place.run(&apply).expect(2, &["the command", "anybody can have written", "--on"]);
     call_testbed(&place, &format!("netns://a,exec:touch {}", mark.display()));
-    place.run(&apply).expect(2, &["which is a command"]);
+    place.run(&apply).expect(2, &["the command"]);
     assert!(!mark.exists());
-    place.run_without_root(&apply).expect(2, &["which is a command"]);
+    place.run_without_root(&apply).expect(2, &["the command"]);
     call_testbed(&place, "two.toml");
     chown(place.path("two.toml"), Some(1234), Some(1234)).unwrap();
     place.run(&apply).expect(2, &["two.toml", "it belongs to user 1234", "--on"]);

@@ -44,12 +44,12 @@ fn a_check_asks_every_host_for_its_knobs_and_levels() {
         let args = ["run", "plan.toml", "--on", "rack.toml", "--check", "-o", "kept.db"];
         place.run(&args).expect(code, words);
     };
-    check("\"sut.mtu\" = [1500, 1400]", 0, &["sut lat1", "load lat0", "would start", "min"]);
+    check("\"sut.mtu\" = [1500, 1400]", 0, &["sut lat1", "load lat0", "can start", "min"]);
     check("\"sut.mtu\" = [1500, 65536]", 2, &["host `sut`", "mtu", "65535"]);
     check("\"load.lro\" = [\"on\"]", 2, &["load"]);
     check("rx-usecs = [\"10us\"]", 2, &["rx-usecs cannot be set here"]);
     check("lro = [\"off\", \"on\"]", 2, &["lro"]);
-    check("mtu = [1400]\n[method]\non_unsupported = \"skip\"", 0, &["would start"]);
+    check("mtu = [1400]\n[method]\non_unsupported = \"skip\"", 0, &["can start"]);
     assert!(!place.path("kept.db").exists());
     let shown = place.run(&["show", "lat0", "mtu"]);
     shown.expect(0, &["mtu: 1500"]);

@@ -110,7 +110,7 @@ fn a_log_of_hdrhistogram_is_the_distribution_of_its_trial_and_one_of_before_is_n
         .expect(1, &["log of HdrHistogram: it is not there", "is older than the program"]);
     place.write("plan.toml", &plan(&format!("echo 1.0,2.0 > {log}")));
     let broken = place.run(&["run", "plan.toml", "--on", "lab", "-o", "broken.db"]);
-    broken.expect(1, &["log of HdrHistogram: line 1 is no interval: `1.0,2.0`"]);
+    broken.expect(1, &["log of HdrHistogram: line 1 is not an interval: `1.0,2.0`"]);
 }
 
 #[test]

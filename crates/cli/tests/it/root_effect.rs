@@ -40,7 +40,7 @@ mod alone {
         // From a sender that cuts large packets late, they skip the receiver's NAPI, and its timer.
         lab.a(&["set", "lat0", "tso=on"]).expect(0, &[]);
         let _flood = Flood::start(&place);
-        lab.b(&SET).expect(4, &["ignored by the device", "everything is as it was"]);
+        lab.b(&SET).expect(4, &["ignored by the device", "everything was put back"]);
         assert_eq!(lab.knobs(), before);
         lab.b(&["restore"]).expect(0, &["nothing to restore"]);
     }

@@ -176,9 +176,9 @@ fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
         ("dead", "unreachable", "`false` ended"),
         ("silent", "timed-out", "within 10s"),
         // The slow one is h5 by another way.
-        ("slow", "other", "is also called h5"),
-        ("liar", "failed", "asked for eth0 and answers for eth9"),
-        ("endless", "failed", "does not end"),
+        ("slow", "other", "is the same host as h5"),
+        ("liar", "failed", "asked for eth0 and answered for eth9"),
+        ("endless", "failed", "is too long"),
         ("gone", "unreachable", "gone"),
     ] {
         assert_eq!(states[host], state, "{host}: {}", why[host]);
@@ -374,7 +374,7 @@ fn a_broken_guard_puts_every_host_of_every_stage_back() {
     assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
     ip(&["-n", "h2", "link", "set", "eth0", "up"]);
     let cut = "[ $1 != h4 ] || ip link set p3 down";
-    check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had it before");
+    check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had one before");
     assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
     ip(&["link", "set", "p3", "up"]);
 }
@@ -493,7 +493,10 @@ fn a_second_ctrl_c_ends_the_wait_for_hosts_that_do_not_answer() {
     interrupt(child.id());
     assert_eq!(child.wait().unwrap().code(), Some(5), "{}", rack.kept("stderr"));
     let said = rack.kept("stdout");
-    assert!(said.contains("far eth0: it was not waited for; it goes back by itself by"), "{said}");
+    assert!(
+        said.contains("far eth0: the wait for it was cut short; it goes back by itself by"),
+        "{said}"
+    );
     fs::remove_file(&cut).unwrap();
     let restore = ["lab", "exec", "netns://h2", "--", crate::latput(), "restore"];
     rack.place.run(&restore).expect(0, &["put back eth0"]);
@@ -519,7 +522,7 @@ fn hosts_of_ansible_are_read_by_its_own_program() {
     rack.fleet(&["verify", "-i", "hosts.ini", "--group", "web"])
         .expect(0, &["web: 2 hosts: 2 same"]);
     rack.fleet(&["verify", "-i", "hosts.ini"])
-        .expect(2, &["nothing is wanted of db1", "group `db`"]);
+        .expect(2, &["no wanted values for db1", "group `db`"]);
     rack.fleet(&["verify", "-i", "hosts.ini", "txqueuelen=1"])
         .expect(8, &["db1 eth0: txqueuelen is"]);
     rack.fleet(&["verify", "-i", "hosts.yaml"]).expect(0, &["web: 1 host: 1 same"]);
@@ -540,8 +543,10 @@ fn what_a_run_recommends_is_verified_and_set() {
     rack.place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "r.db"]).expect(0, &[]);
     let of =
         |action: &str, more: &[&str]| rack.fleet(&[&[action, "--from", "r.db"], more].concat());
-    of("verify", &[])
-        .expect(8, &["wanted is setting `mtu=9000`", "mtu is 1500, wanted 9000", "3 drifted"]);
+    of("verify", &[]).expect(
+        8,
+        &["the wanted values are setting `mtu=9000`", "mtu is 1500, wanted 9000", "3 drifted"],
+    );
     of("apply", &["--soak", "0s"]).expect(0, &["confirmed    3 hosts"]);
     for host in ["h1", "h2", "h3"] {
         let args = ["-n", host, "-o", "link", "show", "eth0"];

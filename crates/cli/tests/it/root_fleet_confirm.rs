@@ -217,7 +217,7 @@ fn pairs_that_are_no_twins_are_named_before_they_are_measured() {
     pace("c2", "5mbit");
     pace("c3", "16mbit");
     let ran = pairs.confirm(PAIRS, &[]);
-    ran.expect(6, &["values of today are others", "generator.qdisc=tbf rate=5Mbps"]);
+    ran.expect(6, &["values of today differ", "generator.qdisc=tbf rate=5Mbps"]);
     ran.expect(6, &["it has the setting already", "no verdict: 2 of 3 pairs are missing"]);
     assert_eq!([2, 3].map(|number| pairs.trials_of(number)), [0, 0]);
     // A host under another name.
@@ -243,5 +243,5 @@ fn results_of_somebody_else_can_run_no_program_on_the_pairs() {
     let ran = pairs.run(&["run", "command.toml", "--on", PAIRS[0], "-o", "command.db"]);
     ran.expect(0, &[]);
     let args = [&["fleet", "confirm", "command.db", "--setting", "16Mbps"][..], &PAIRS].concat();
-    pairs.run(&args).expect(2, &["a benchmark of somebody's own", "then `latput fleet pairs`"]);
+    pairs.run(&args).expect(2, &["it measured a command", "then `latput fleet pairs`"]);
 }

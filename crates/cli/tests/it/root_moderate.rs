@@ -36,7 +36,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     daemon.end(0);
     assert_eq!(lab.knobs(), before);
     assert!(!place.path("metrics.sock").exists());
-    lab.b(&["moderate", "lat0", "--status"]).expect(1, &["nobody holds it"]);
+    lab.b(&["moderate", "lat0", "--status"]).expect(1, &["no `latput moderate` runs"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
@@ -130,7 +130,7 @@ fn what_somebody_else_sets_is_released_once() {
     assert!(status["released"][0].as_str().unwrap().contains("gro-flush-timeout"), "{status}");
     daemon.end(0);
     let said = daemon.said();
-    assert!(said.contains("somebody else has set it"), "{said}");
+    assert!(said.contains("another program has set it"), "{said}");
     lab.b(&["show", "lat0", "gro-flush-timeout"]).expect(0, &["77us"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
@@ -195,7 +195,7 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     lab.b(&["moderate", "lat0", "--goal", "speed"]).expect(2, &["no goal `speed`"]);
     let two = ["moderate", "lat0", "--goal", "save-cpu", "--cpu-budget", "30%"];
     lab.b(&two).expect(2, &["give one of them"]);
-    lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100 %"]);
+    lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100%"]);
     lab.b(&["moderate", "lat0", "--max-delay", "1s"]).expect(2, &["must be from"]);
     lab.b(&["moderate", "lat0", "--status", "--goal", "save-cpu"]).expect(2, &[]);
     assert_eq!(lab.knobs(), before);

@@ -96,7 +96,7 @@ fn settings_take_turns_in_slices_of_one_workload() {
     let plan = format!("{head}[[workload]]\nkind = \"tcp_rr\"\n{method}").replace("20ms", "1ms");
     place.write("plan.toml", &plan);
     let ran = place.run(&["tune", "plan.toml", "--beside"]);
-    ran.expect(0, &["settings take turns in slices of", "today (0us)"]);
+    ran.expect(0, &["settings alternate in slices of", "today (0us)"]);
     let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
     let one = |query: &str| -> f64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
     let count = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
@@ -403,15 +403,14 @@ fn the_administrator_wins_over_a_run_and_is_told_once() {
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     // Trials of a knob that is somebody else's compare nothing, so there may be no answer.
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)), "{said}");
-    let told = "b: txqueuelen (device) was changed from 500 to 77 by somebody else";
+    let told = "b: another program changed txqueuelen (device) from 500 to 77";
     assert_eq!(said.matches(told).count(), 1, "{said}");
     let now = lab.knobs().to_string();
     assert!(now.contains("\"1499\"") && now.contains("\"77\""), "{now}");
     assert!(!now.contains("20ms"), "the rest is put back: {now}");
     // The trial in which it happened and all after it are marked.
     let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
-    let marked =
-        "SELECT count(*) FROM trial WHERE observation LIKE '%txqueuelen is somebody else%'";
+    let marked = "SELECT count(*) FROM trial WHERE observation LIKE '%txqueuelen was changed by another program%'";
     let marked: i64 = db.query_row(marked, [], |row| row.get(0)).unwrap();
     let trials = place.trials("kept.db");
     assert!((trials / 2..trials).contains(&marked), "{marked} of {trials}");

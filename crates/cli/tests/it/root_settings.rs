@@ -95,7 +95,8 @@ fn a_change_that_cannot_be_committed_stands_and_says_how_to_finish() {
     let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO"));
     let strace = ["strace", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let ran = lab.b_behind(&strace, &["set", "lat0", "mtu=1400"]);
-    let said = "the change stands, but its checkpoint is left: run `latput restore --forget ";
+    let said =
+        "the change is in force, but its checkpoint is left. Remove it: `latput restore --forget ";
     ran.expect(5, &["changed lat0 mtu", said, "Input/output error"]);
     lab.b(&["show", "lat0"]).expect(0, &["1400"]);
     let text = format!("{}{}", ran.out, ran.err);
@@ -220,7 +221,7 @@ fn a_checkpoint_of_a_namespace_that_is_not_seen_is_kept_until_its_owner_says_so(
     let ran = Ran::from(place.wrapped(&before, &["set", "lo", "mtu=9000"]).output().unwrap());
     assert_ne!(ran.code, Some(0), "the kill did not hit: {ran:#?}");
     let told = place.run(&["restore"]);
-    told.expect(5, &["lo of network namespace", "is kept"]);
+    told.expect(5, &["lo is in network namespace", "is kept"]);
     let id = told.err.split("--forget ").nth(1).unwrap().trim_end().trim_end_matches('`');
     place.run(&["restore", "--forget", "1-lo"]).expect(2, &["no checkpoint `1-lo`"]);
     place.run(&["restore", "--forget", id]).expect(0, &["forgot", "lo stays as it is"]);
@@ -244,7 +245,7 @@ fn a_value_that_somebody_else_set_since_a_change_stays() {
     assert!(ran.out.contains("code 0"), "{ran:#?}");
     assert!(ran.out.contains("mtu 1450"), "{ran:#?}");
     assert!(ran.out.contains("qlen 1000"), "{ran:#?}");
-    assert!(ran.err.contains("set by somebody else"), "{ran:#?}");
+    assert!(ran.err.contains("set by another program"), "{ran:#?}");
 }
 
 /// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.

@@ -110,7 +110,7 @@ fn a_run_is_not_resumed_on_hosts_with_other_values() {
     assert!(said.contains("resuming run 1"), "{said}");
     lab.b(&["set", "lat0", "txqueuelen=800"]).expect(0, &[]);
     let said = cut_short();
-    let why = "run 1 is not resumed: the hosts' values are others than when it began (b: txqueuelen (device) was";
+    let why = "run 1 is not resumed: the hosts' values have changed since it began (b: txqueuelen (device) was";
     assert!(said.contains(why) && said.contains("is 800"), "{said}");
 }
 
@@ -210,7 +210,7 @@ fn other_load_and_a_second_tuner_are_told_and_kept() {
     let _busy = started(busy);
     let ran = place.run(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
     let pid = format!("irqbalance (pid {}) runs", tuner.0.id());
-    ran.expect(0, &["other load: ", "of its CPU time is busy", "interrupts move: ", &pid]);
+    ran.expect(0, &["other load: ", "busy before any traffic", "interrupts move: ", &pid]);
     let report = place.report("kept.db");
     let findings = report["findings"].as_array().unwrap();
     for name in ["other load", "interrupts move"] {

@@ -16,7 +16,7 @@ const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--rep
 fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
     let Some(hosts) = Hosts::up() else { return };
     let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
-    let brought = "198.18.9.2: no latput 0.1.0 is there; it was brought";
+    let brought = "198.18.9.2: it has no latput 0.1.0; this run copies one";
     ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "6 trials"]);
     assert_eq!(left(), Vec::<PathBuf>::new());
     assert_eq!(hosts.place.trials("latput-results.db"), 6);
@@ -70,7 +70,7 @@ fn hosts_are_namespaces_commands_and_this_host_as_well() {
     let peer = [&["hub0", "--peer", CLIENT][..], &MEASURE].concat();
     for (args, words) in [
         ([&["netns://server,netns://client"][..], &MEASURE].concat(), &["server: eth0"][..]),
-        ([&[commands][..], &MEASURE].concat(), &["sut: eth0", "it was brought"]),
+        ([&[commands][..], &MEASURE].concat(), &["sut: eth0", "this run copies one"]),
         (peer, &["this-host: hub0 198.18.9.254", "198.18.9.2: eth0"]),
         ([&[SERVER][..], &MEASURE].concat(), &["198.18.9.1: eth0", "this-host: hub0"]),
     ] {
@@ -100,7 +100,7 @@ fn a_host_that_is_not_reached_is_told_with_the_remedy() {
         (&["ssh://root@no-such-host.invalid", CLIENT], 1, "ssh/config"),
         (&[SERVER, SERVER], 2, "the same host and network namespace"),
         (&[&other_cpu, CLIENT], 1, "the CPUs there are aarch64"),
-        (&[SERVER, CLIENT, "--bring", "plan.toml"], 1, "it is no program"),
+        (&[SERVER, CLIENT, "--bring", "plan.toml"], 1, "it is not a program"),
         (&["exec:false", CLIENT], 1, "before `sh` ran there"),
         (&["exec:no-such-program", CLIENT], 1, "not installed here"),
         (&["netns://nowhere", CLIENT], 1, "nowhere"),
@@ -133,7 +133,7 @@ fn a_folder_that_is_full_or_runs_nothing_is_passed_over_and_named_where_there_is
         format!("exec:unshare --mount {}", path.display())
     };
     let ran = hosts.run(&["hosts", &far("noexec", ""), "netns://client"]);
-    ran.expect(0, &["sut: no latput 0.1.0 is there; it was brought"]);
+    ran.expect(0, &["sut: it has no latput 0.1.0; this run copies one"]);
     let full = far("full", "mount -t tmpfs -o size=1m none /tmp");
     let ran = hosts.run(&["hosts", &full, "netns://client"]);
     ran.expect(1, &["/dev/shm: no program may run there (mounted noexec)", "/tmp: it is full"]);
@@ -196,7 +196,7 @@ fn two_hosts_that_have_ipv6_alone_are_reached_by_ssh() {
     ran.expect(
         0,
         &[
-            "fd00:9::2: no latput 0.1.0 is there; it was brought",
+            "fd00:9::2: it has no latput 0.1.0; this run copies one",
             "eth0 fd00:9::1 (veth",
             "6 trials",
         ],

@@ -38,7 +38,7 @@ fn a_change_is_logged_with_its_maker_and_undone_and_done_again() {
             "700",
             "600",
         ],
-        &["no change is in force that could be undone"],
+        &["no change in force can be undone"],
     );
 }
 
@@ -50,9 +50,9 @@ fn values_of_others_and_of_later_changes_stay_and_are_named() {
          ^tcp-segmentation-offload); $latput log; code $latput undo 1",
         &["undid v0 tso", "code 0", "now 1300 600 tcp-segmentation-offload: on", "code 1"],
         &[
-            "mtu (device) stays 1300, which somebody else set",
+            "mtu (device) stays 1300, which another program set",
             "txqueuelen (device) stays 600, which change 2 set",
-            "nothing of it is in force: undone by 3",
+            "it is not in force: undone by 3",
         ],
     );
 }
@@ -188,7 +188,7 @@ fn a_change_is_in_force_only_where_no_later_one_has_written() {
             "code 1",
             "now 1500",
         ],
-        &["nothing of it is in force: undone by 2", "no change is in force"],
+        &["it is not in force: undone by 2", "no change in force"],
     );
 }
 

@@ -40,14 +40,14 @@ fn the_stopping_rule_is_judged_after_the_merge_and_gives_the_bytes_of_one_run() 
         .replace("seed = 7", "seed = 7\nhalf_width = \"0.1%\"");
     place.write("plan.toml", &plan);
     let parts = place.shards(4);
-    place.merge(&parts, &[]).expect(0, &["18 of 18 trials", "`-o all.db` judges and goes on"]);
+    place.merge(&parts, &[]).expect(0, &["18 of 18 trials", "the plan may need more repetitions"]);
     let whole = ["run", "plan.toml", "--on", "sim:server-10g", "-o"];
     place.run(&[&whole[..], &["one.db"]].concat()).expect(0, &[]);
     assert!(place.trials("one.db") > 18, "the rule asked for nothing");
     place.run(&[&whole[..], &["all.db"]].concat()).expect(0, &["18 of 18 trials are done"]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
     // It has more now than the shards: they do not take its place.
-    place.merge(&parts, &[]).expect(1, &["all.db", "other trials", "-o"]);
+    place.merge(&parts, &[]).expect(1, &["all.db", "trials that these shards lack", "-o"]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
 }
 
@@ -158,12 +158,16 @@ fn a_partial_merge_takes_nothing_from_the_file_that_it_replaces() {
     place.merge(&parts[..2], &["--partial"]).expect(6, &["10 of 18"]);
     // Other trials, fewer and as many.
     for others in [&parts[2..3], &parts[2..]] {
-        place.merge(others, &["--partial"]).expect(1, &["all.db", "10 other trials", "-o"]);
+        place
+            .merge(others, &["--partial"])
+            .expect(1, &["all.db", "10 trials that these shards lack", "-o"]);
         assert_eq!(place.trials("all.db"), 10);
     }
     place.merge(&parts[..3], &["--partial"]).expect(6, &["14 of 18"]);
     place.merge(&parts, &[]).expect(0, &["18 of 18"]);
-    place.merge(&parts[1..], &["--partial"]).expect(1, &["all.db", "5 other trials"]);
+    place
+        .merge(&parts[1..], &["--partial"])
+        .expect(1, &["all.db", "5 trials that these shards lack"]);
     assert_eq!(place.trials("all.db"), 18);
     assert!(!place.path("all.db.merging").exists());
 }
@@ -228,7 +232,8 @@ fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
         .expect(2, &["--shard 1/2: a search", "design = \"blocks\""]);
     place.write("no-seed.toml", &PLAN.replace("seed = 7\n", ""));
     run("no-seed.toml", "sim:server-10g").expect(2, &["--shard 1/2: without a seed", "seed = 1"]);
-    run("plan.toml", "loopback").expect(2, &["--shard 1/2: trials on hosts", "sim:SYSTEM"]);
+    run("plan.toml", "loopback")
+        .expect(2, &["--shard 1/2: shards on the same hosts", "sim:SYSTEM"]);
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "--shard", "5/4"];
     place.run(&args).expect(2, &["NUMBER/COUNT", "5/4"]);
     assert!(!place.path("no.db").exists());
@@ -316,7 +321,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
         let words: Vec<&str> = ["merge", "-o", file].into_iter().chain(parts).collect();
         place.run(&words)
     };
-    merged_to("other.db", &first).expect(1, &["the blocks before this one", "-o", "--from"]);
+    merged_to("other.db", &first).expect(1, &["the earlier blocks are missing", "-o", "--from"]);
     fs::copy(place.path("part2.db"), place.path("old.db")).unwrap();
     fs::copy(place.path("all.db"), place.path("empty.db")).unwrap();
     place.merge(&first, &[]).expect(0, &[]);
@@ -335,7 +340,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
     place.search(&["--no-trials", "-o", "new.db"]).expect(6, &[]);
     place
         .search(&["--shard", "1/2", "--from", "new.db", "-o", "part1.db"])
-        .expect(1, &["part1.db", "of another search: name another file"]);
+        .expect(1, &["part1.db", "from another search: name another file"]);
     place.search(&["--no-trials", "--ask-tell", "-o", "x.db"]).expect(2, &["--ask-tell"]);
 }
 

@@ -58,7 +58,7 @@ fn a_file_that_is_no_whole_report_is_refused_and_nothing_is_kept() {
     place.write("page.html", "<html><script>alert(1)</script>");
     place.write("cut.html", "<script type=\"application/gzip\" id=\"trials\">H4sI</script>");
     let import = |args: &[&str]| place.run(&[&["import"], args, &["-o", "never.db"]].concat());
-    import(&["page.html"]).expect(2, &["page.html: no trials are in it", "--share"]);
+    import(&["page.html"]).expect(2, &["page.html: it holds no trials", "--share"]);
     import(&["cut.html"]).expect(2, &["cut.html: its trials are damaged or were edited"]);
     import(&["missing.html"]).expect(2, &["missing.html: cannot read"]);
     import(&["page.html", "cut.html"]).expect(2, &["name one report, or a program"]);

@@ -42,7 +42,7 @@ fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
         let ran = place.run_without_root(&args);
         ran.expect(
             0,
-            &[&format!("on sim:{system}"), "simulated, no host was measured", "today (0us)"],
+            &[&format!("on sim:{system}"), "simulated: no host was measured", "today (0us)"],
         );
         assert_eq!(place.trials("kept.db"), 30);
     }
@@ -153,7 +153,7 @@ fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_th
     );
     place
         .run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "grid.db"])
-        .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "take at most 1259us"]);
+        .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "Use at most 1259us"]);
     let only_today =
         PLAN.replace("200us", "5ms").replace("[method]", "[method]\ndesign = \"search\"");
     check(&only_today, "server-10g", &["1 of 2 settings are refused", "the ring holds 1024"]);
@@ -183,7 +183,7 @@ fn a_file_that_was_cut_short_is_gone_on_with_to_the_same_figures() {
     let place = Place::new();
     place.write("plan.toml", &PLAN.replace("seed = 7", "seed = 7\nhalf_width = 0.001"));
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
-    place.run(&args).expect(0, &["some intervals are wider than 0.1 %: up to "]);
+    place.run(&args).expect(0, &["some intervals are wider than 0.1%: up to "]);
     let whole = rows(&place, "kept.db");
     assert!(whole.len() > 18, "a block beyond the smallest number is wanted");
     // In the first block, and in one that the stopping rule asked for.

@@ -91,7 +91,7 @@ impl KeeperLine {
         match self.reply(None, &mut |_| {})? {
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
             Reply::Answer(answer) => Ok(answer),
-            _ => Err(failed("the keeper has counted and was not asked to")),
+            _ => Err(failed("the keeper counted without being asked")),
         }
     }
 
@@ -137,7 +137,7 @@ impl KeeperLine {
         match self.reply(Some(guarded), &mut |_| {})? {
             Reply::Answer(Answer::Lived(seen)) => Ok(*seen),
             Reply::Answer(Answer::Failed(failure)) => Err(failure),
-            _ => Err(failed("the keeper has not told of the live traffic")),
+            _ => Err(failed("the keeper did not report the live traffic")),
         }
     }
 

@@ -148,14 +148,14 @@ impl Asking<'_> {
         let so_far = self.growth(&[&heard.told[1]]);
         if missing >= MOST_MISSING {
             heard.ended =
-                Some("the endpoint does not answer, and a guard is on its figures".to_owned());
+                Some("the endpoint does not answer, and a guard needs its figures".to_owned());
         }
         let at = heard.told[1].last().map_or(span.from, |told| told.0);
         let tick = tick(span, at);
         for (idx, metric) in self.guarded() {
             let Some(today) = todays.get(&metric) else {
                 heard.ended = Some(format!(
-                    "the endpoint tells no `{}`, and a guard is on it",
+                    "the endpoint does not report `{}`, and a guard needs it",
                     metric.name()
                 ));
                 continue;

@@ -343,7 +343,7 @@ fn tell_containment(programs: &mut Programs, host: &str, tell: &mut Tell<'_>) ->
     }
     programs.is_told = true;
     tell(TrialEvent::Remark(format!(
-        "latput: {host}: no PID namespace can be had: what a program starts in a session of its own may outlive a SIGKILL of \
-         latput (run as root, or allow user namespaces)"
+        "latput: {host}: cannot make a PID namespace. If latput is killed by SIGKILL, programs that left their \
+         session keep running (run as root, or allow user namespaces)"
     )))
 }

@@ -78,7 +78,7 @@ impl AgentPool {
         let line = match running {
             Some((_, line)) => line,
             None => FigureLine::generate().map_err(|why| Error::LiveTraffic {
-                problem: format!("no secret can be had: {why}"),
+                problem: format!("cannot make a secret: {why}"),
             })?,
         };
         let start = Start {

@@ -50,7 +50,7 @@ impl Programs {
             if self.is_named {
                 return Err(format!("--bring {}: {fault}", path.display()));
             }
-            faults.push(format!("{} cannot be brought: {fault}", path.display()));
+            faults.push(format!("{} cannot be copied there: {fault}", path.display()));
         }
         Err(none_fits(&faults))
     }
@@ -67,16 +67,16 @@ fn none_fits(faults: &[String]) -> String {
 
 /// Why a program does not run on a host of this kind; `None` where it does.
 fn fault(program: &[u8], machine: &str) -> Option<String> {
-    let Some(has) = machine_of(program) else { return Some("it is no program".to_owned()) };
+    let Some(has) = machine_of(program) else { return Some("it is not a program".to_owned()) };
     let Some((_, wants)) = MACHINES.iter().find(|(name, _)| *name == machine) else {
-        return Some(format!("nothing is known of CPUs of the type `{machine}`"));
+        return Some(format!("latput does not know CPUs of the type `{machine}`"));
     };
     if has != *wants {
         let name = MACHINES
             .iter()
             .find(|(_, number)| *number == has)
             .map_or("another type", |found| found.0);
-        return Some(format!("it is for {name}, and the CPUs there are {machine}"));
+        return Some(format!("it is for {name}, but the CPUs there are {machine}"));
     }
     // Of other widths than 64 bits nothing is known here; they are not refused for that.
     (latput_vm::is_static(program) == Some(false))
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(fault(&program, "aarch64"), None);
         assert!(fault(&program, "x86_64").unwrap().contains("it is for aarch64"));
         assert!(fault(&program, "vax").unwrap().contains("`vax`"));
-        assert!(fault(b"#!/bin/sh", "x86_64").unwrap().contains("no program"));
+        assert!(fault(b"#!/bin/sh", "x86_64").unwrap().contains("not a program"));
         program[5] = 2;
         program[18..20].copy_from_slice(&[0, 22]);
         assert_eq!(machine_of(&program), Some(22));

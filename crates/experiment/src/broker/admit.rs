@@ -31,7 +31,7 @@ pub(super) fn ways(word: &str, bring: Option<&Path>) -> Result<Vec<Way>, String>
         return Target::split(word).into_iter().map(|word| way(word, bring)).collect();
     }
     let refuse = |why: String| {
-        format!("the results name a testbed file, and {why}: name it with --on if you trust it")
+        format!("the results name a testbed file, and {why}: if you trust it, name it with --on")
     };
     let text =
         files::read_own_text(path, TEXT_BYTES_MOST).map_err(|error| refuse(error.to_string()))?;
@@ -43,8 +43,8 @@ fn way(word: &str, bring: Option<&Path>) -> Result<Way, String> {
     let target = Target::parse(word).map_err(|error| error.to_string())?;
     if matches!(target.reach, Reach::Command(_)) {
         return Err(format!(
-            "the results name `{target}`, which is a command, and anybody can have written them: name the hosts with \
-             --on if you trust it"
+            "the results name the command `{target}`, and anybody can have written them: if you trust it, name \
+             the hosts with --on"
         ));
     }
     Ok(target.way(bring))
@@ -62,8 +62,8 @@ mod tests {
         assert_eq!(ways("ssh://root@a,netns://b", None).unwrap().len(), 2);
         assert_eq!(ways("this host,ssh://b%eth0", None).unwrap().len(), 2);
         for (word, why) in [
-            ("exec:sh -c id", "`exec:sh -c id`, which is a command"),
-            ("ssh://a,exec:id", "is a command"),
+            ("exec:sh -c id", "the command `exec:sh -c id`"),
+            ("ssh://a,exec:id", "the command"),
             ("ssh://-oProxyCommand=id", "names no host"),
             ("", "neither a host nor an interface"),
             ("ssh://a\u{1b}[2J", "control character"),

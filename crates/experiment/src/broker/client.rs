@@ -147,7 +147,7 @@ impl BrokerLine {
         match self.ask(&Operation::MakeLab) {
             Ok((Reply::Lab(places), _)) => places
                 .try_into()
-                .map_err(|_| failed("it has other than two hosts".to_owned(), false)),
+                .map_err(|_| failed("it does not have two hosts".to_owned(), false)),
             Ok((Reply::NoLab { problem, permission }, _)) => Err(failed(problem, permission)),
             Ok((other, _)) => Err(failed(unexpected(other).to_string(), false)),
             Err(error) => Err(failed(error.to_string(), false)),

@@ -84,7 +84,7 @@ impl Broker {
                 return if self.permitted.guards.contains(&words) {
                     self.start(pipe_all(Command::new(&words[0]).args(&words[1..])))
                 } else {
-                    (refused("it is no guard of this run"), Pipes::default())
+                    (refused("it is not a guard of this run"), Pipes::default())
                 };
             }
             Operation::HowEnded { id } => match self.processes.get(&id) {
@@ -152,15 +152,15 @@ impl Broker {
                     return Some(why);
                 }
                 if !is_known(Some(&command.interface)) && !is_known(None) {
-                    "it is no interface of this run"
+                    "it is not an interface of this run"
                 } else if command.is_change() && !changes {
                     "this run changes nothing"
                 } else {
                     return None;
                 }
             }
-            _ if !ways.contains(way) => "it is no host of this run",
-            HostCall::Programs if !programs => "no workload of this run is a program",
+            _ if !ways.contains(way) => "it is not a host of this run",
+            HostCall::Programs if !programs => "this run has no program",
             HostCall::Agent | HostCall::Programs | HostCall::Restore => return None,
         };
         Some(why.to_owned())
@@ -187,7 +187,7 @@ impl Broker {
     /// Takes the hosts of a results file: latput is started there, and their interfaces may be named.
     fn admit(&mut self, word: &str) -> Reply {
         let Some(hosts) = self.permitted.hosts_of_results.take() else {
-            return refused("this run takes no hosts from results, or has them");
+            return refused("this run takes no hosts from results, or has them already");
         };
         match admit::ways(word, hosts.bring.as_deref()) {
             Ok(ways) => {
@@ -203,7 +203,7 @@ impl Broker {
 
     fn boot_guest(&mut self) -> Reply {
         let (Some(spec), None) = (self.permitted.guest, &self.guest) else {
-            return refused("this run boots no guest, or has one");
+            return refused("this run boots no guest, or has one already");
         };
         match OwnGuest::boot(spec) {
             Ok(guest) => {
@@ -237,7 +237,7 @@ impl Broker {
 
     fn make_lab(&mut self) -> Reply {
         if !self.permitted.lab || self.lab.is_some() {
-            return refused("this run makes no lab, or has one");
+            return refused("this run makes no lab, or has one already");
         }
         match OwnLab::make(std::os::unix::process::parent_id()) {
             Ok(lab) => {

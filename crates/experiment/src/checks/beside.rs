@@ -8,7 +8,7 @@ use latput_units::Nanos;
 /// Most CPU time of other work, as a share of a CPU. A loop that takes a sixth has turned an answer round; a quiet host has
 /// some 0.01 (docs/adr/019-fit-trials.md).
 pub(super) const OTHER_WORK_LIMIT: f64 = 0.125;
-/// Most packets and bytes that one end counts beyond what the others do, as a share: counters are read up to 2 % apart.
+/// Most packets and bytes that one end counts beyond what the others do, as a share: counters are read up to 2% apart.
 const OTHER_TRAFFIC_LIMIT: f64 = 0.2;
 /// So many packets a second are no traffic: a control connection and the network's own.
 const PACKETS_PER_S_AT_REST: f64 = 100.0;
@@ -31,12 +31,16 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
     Some(Check {
         name: OTHER_WORK.to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
-        detail: format!(
-            "{}: {:.1} % of a CPU went to processes other than the traffic's",
-            host.host,
-            share * 100.0
-        ),
+        detail: format!("{}: other programs used {}", host.host, of_a_cpu(share)),
     })
+}
+
+/// A share of a CPU in words: `half a CPU`, `12.5% of a CPU`.
+fn of_a_cpu(share: f64) -> String {
+    if (0.475..0.525).contains(&share) {
+        return "half a CPU".to_owned();
+    }
+    format!("{:.1}% of a CPU", share * 100.0)
 }
 
 /// Whether the interface of the system under test carried what the other ends sent and got, and no more. `None` where one
@@ -75,10 +79,9 @@ pub(super) fn other_traffic(hosts: &[HostObservation]) -> Option<Check> {
         packets - known > at_rest && is_more(*packets, *known) && is_more(*bytes, *known_bytes)
     });
     let detail = match found {
-        Some((way, packets, known, ..)) => format!(
-            "{}: {packets:.0} packets went {way}, and the other ends count {known:.0}",
-            sut.host
-        ),
+        Some((way, packets, known, ..)) => {
+            format!("{}: the trial made {known:.0} of the {packets:.0} packets {way}", sut.host)
+        }
         None => format!("{}: no packets beside the trial's", sut.host),
     };
     Some(Check { name: OTHER_TRAFFIC.to_owned(), passed: found.is_none(), detail })
@@ -107,7 +110,7 @@ pub(crate) fn on_schedule(hosts: &[HostObservation], planned: Nanos) -> Option<C
         name: ON_SCHEDULE.to_owned(),
         passed: away(worst) <= LATE_LIMIT,
         detail: format!(
-            "{}: its window took {:.1} ms, planned were {:.1} ms",
+            "{}: the window took {:.1} ms instead of {:.1} ms",
             worst.host,
             worst.window.as_ms_f64(),
             planned.as_ms_f64()
@@ -131,6 +134,14 @@ mod tests {
     }
 
     #[test]
+    fn half_a_cpu_is_said_in_words() {
+        assert_eq!(
+            [0.506, 0.126, 1.8].map(of_a_cpu),
+            ["half a CPU", "12.6% of a CPU", "180.0% of a CPU"]
+        );
+    }
+
+    #[test]
     fn processes_are_counted_where_they_are_seen() {
         let share = |other_work_cpu: Option<u64>| {
             let mut seen = host(Role::Sut, (0, 0));
@@ -139,7 +150,7 @@ mod tests {
         };
         assert!(share(Some(124)).passed && share(None).passed);
         let failed = share(Some(167));
-        assert!(!failed.passed && failed.detail.contains("16.7 % of a CPU"), "{failed:?}");
+        assert!(!failed.passed && failed.detail.contains("16.7% of a CPU"), "{failed:?}");
         assert_eq!(other_work(Nanos::ZERO, &host(Role::Observer, (0, 0))), None);
     }
 

@@ -32,7 +32,7 @@ pub(super) fn check(
     }
     let locked = timers.iter().find_map(|(host, knob, interval)| {
         let intervals = intervals_in(round_trip, *interval)?;
-        is_alike(flow).then(|| format!("{host}: the mean round trip of {round_trip} is {intervals} x {} ({interval}) to within 0.5 %, and round trips are alike: this may be the phase of two timers and not the host; confirm it with an open loop (rate_per_s)", knob.name()))
+        is_alike(flow).then(|| format!("{host}: the mean round trip of {round_trip} is {intervals} x {} ({interval}); two timers may be in phase: repeat with an open loop (`rate_per_s`)", knob.name()))
     });
     let detail = locked.clone().unwrap_or_else(|| {
         format!("the mean round trip of {round_trip} is no multiple of a moderation interval")

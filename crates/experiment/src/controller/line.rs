@@ -162,7 +162,7 @@ impl AgentLine {
     pub(super) fn unexpected(&self, answer: Answer) -> Error {
         let name = format!("{answer:?}");
         let name = name.split([' ', '(', '{']).next().unwrap_or_default();
-        self.error(&format!("its agent answered `{name}` out of turn").into())
+        self.error(&format!("its agent sent `{name}` at the wrong time").into())
     }
 
     /// Tells the agent to stop its traffic, put its host back and end.
@@ -240,7 +240,8 @@ impl AgentLine {
                 format!("its agent (`{command}`) sent {error}: install the same version on both")
             }
             LineError::Silent(lease) => format!(
-                "its agent (`{command}`) has not answered for {lease}: the host, the agent or the connection is down"
+                "its agent (`{command}`) did not answer for {lease}: the host, the agent or the connection is \
+                 down"
             ),
             _ => format!("its agent (`{command}`) sent {}", crate::host::chain(error)),
         };

@@ -89,7 +89,7 @@ impl ProgramHost {
         match host.next(spec.first_answer_within(), stop)? {
             Some(Answer::Opened { schema: SCHEMA, .. }) => Ok(host),
             Some(Answer::Opened { version, .. }) => Err(host.error(&format!(
-                "latput {version} is there, and this is {}: install the same version on both",
+                "it has latput {version}, and this is {}: install the same version on both",
                 env!("CARGO_PKG_VERSION")
             ))),
             _ => Err(host.error("the process that runs programs did not answer")),
@@ -213,7 +213,7 @@ impl ProgramHost {
                 }
             }
             Answer::Failed { message } => return Err(self.error(&protocol::printable(&message))),
-            Answer::Opened { .. } => return Err(self.error("an answer came out of turn")),
+            Answer::Opened { .. } => return Err(self.error("an answer came at the wrong time")),
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
                 Some(At::Address(address)) => &format!("the address {address}"),
             };
             return format!(
-                "{} has not {what}: bring an interface up and give it one (`ip address add`)",
+                "{} does not have {what}: bring an interface up and give it one (`ip address add`)",
                 end.name
             );
         }
@@ -164,7 +164,7 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
     }
     if !crossed.is_empty() {
         return format!(
-            "answers come back by another interface: {}; see the routes there",
+            "answers come back by another interface: {}; check the routes there",
             crossed.join("; ")
         );
     }
@@ -178,7 +178,7 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
     });
     match (there, back) {
         (None, None) => format!(
-            "no route that {} has comes back to the address that it leaves with; see `ip route get` at both ends",
+            "no route of {} leads back to its source address; see `ip route get` at both ends",
             first.name
         ),
         (there, back) => {
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_told() {
         let v4 = host(&[("eth0", "10.0.0.1")], &[]);
-        check(&v4, None, &host(&[], &[]), None, "b has not an address");
+        check(&v4, None, &host(&[], &[]), None, "b does not have an address");
         check(
             &v4,
             None,

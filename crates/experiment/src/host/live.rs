@@ -66,7 +66,7 @@ impl HostSession {
         is_told: &dyn Fn() -> bool,
     ) -> Result<LiveSeen, Failure> {
         if !block.is_possible() {
-            return Err(failed("a block of live traffic that no host could run"));
+            return Err(failed("no host could run a block of live traffic"));
         }
         let mut readings =
             Readings::open(block, stop, is_told, std::mem::take(&mut self.tcp_known));
@@ -210,7 +210,7 @@ impl HostSession {
             traced.divide(&mut seen.host);
         }
         if packets(&seen.host) == 0 && seen.ended.is_none() {
-            seen.ended = Some("no packet came or went".to_owned());
+            seen.ended = Some("no packet was received or sent".to_owned());
         }
         Ok(seen)
     }
@@ -340,7 +340,7 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[TimedFigure]) -
     let busy = today.busy_ratio().unwrap_or(0.0);
     if let Some(most) = block.watch.busy_at_most.filter(|most| busy > *most) {
         return Some(format!(
-            "the CPUs are {:.0} % busy, more than the {:.0} % of `busy_at_most`",
+            "the CPUs are {:.0}% busy, more than the {:.0}% of `busy_at_most`",
             100.0 * busy,
             100.0 * most
         ));
@@ -348,7 +348,7 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[TimedFigure]) -
     let breaks = |(guard, figure): (&Guard, &TimedFigure)| {
         let is_broken =
             !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
-        is_broken.then(|| format!("today itself breaks the guard `{}`", guard.text))
+        is_broken.then(|| format!("today's setting breaks the guard `{}`", guard.text))
     };
     block.guards.iter().zip(todays).find_map(breaks)
 }

@@ -6,13 +6,13 @@ use latput_units::{Clock, Nanos};
 use super::chain;
 
 /// Most samples a second, on average. Tracing takes 0.25 us for each (docs/journal/2026-11-26-round-trip-samples.md), so that
-/// these take 0.5 % of a CPU: whose traffic it is has not asked for a slower host.
+/// these take 0.5% of a CPU: whose traffic it is has not asked for a slower host.
 const MOST_PER_S: u64 = 20_000;
 /// Their number is looked at this often: a burst is no load.
 const LOOK_EVERY: Nanos = Nanos::from_ms(50);
 /// Longest pause.
 const LONGEST_PAUSE: Nanos = Nanos::from_s(10);
-const CUT: &str = "some round-trip samples of TCP are missing: there were more than latput keeps";
+const CUT: &str = "some TCP round-trip samples were dropped: there were more than latput keeps";
 
 /// The tracer of a block, while it has one.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Samples {
             (self.tracer, self.resume_at) = (None, Some(now + pause));
             if !std::mem::replace(&mut self.has_paused, true) {
                 notes.push(format!(
-                    "round-trip samples of TCP are traced in parts of the time: there are more than {MOST_PER_S} a \
-                     second, and tracing takes at most 0.5 % of a CPU"
+                    "TCP round-trip samples are traced part of the time: there are more than {MOST_PER_S} a \
+                     second, and tracing may take at most 0.5% of a CPU"
                 ));
             }
         }

@@ -21,7 +21,7 @@ const TOWARD_MOST: usize = 1000;
 pub(super) fn look(look: &Look) -> Result<HostView, Failure> {
     if look.toward.len() > TOWARD_MOST {
         return Err(failed(format!(
-            "ways to more than {TOWARD_MOST} addresses are not looked for"
+            "routes to more than {TOWARD_MOST} addresses are not looked up"
         )));
     }
     view(look).map_err(|error| failed(chain(&error)))
@@ -95,9 +95,9 @@ fn missing() -> Vec<String> {
         (Capability::NetAdmin, "no knob can be set"),
         (
             Capability::NetRaw,
-            "no echo probe and no ping can be sent, unless net.ipv4.ping_group_range allows it",
+            "probes and pings cannot be sent unless net.ipv4.ping_group_range allows it",
         ),
-        (Capability::Bpf, "CPU time is counted in steps of 10 ms, and NAPI polls are not"),
+        (Capability::Bpf, "CPU time is counted in steps of 10 ms, and NAPI polls are not counted"),
     ];
     let missing = hindered.into_iter().filter(|(capability, _)| !capability.is_effective());
     missing

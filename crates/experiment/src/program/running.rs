@@ -97,7 +97,7 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
         && is_listening(address, port)
     {
         return not_started(format!(
-            "port {port} of {address} is taken: another program listens on it; end that, or choose another port"
+            "another program listens on port {port} of {address}: end it, or choose another port"
         ));
     }
     if let Some(at) = start.at {
@@ -290,7 +290,7 @@ fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<Kept
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = std::fs::File::from(file.map_err(|errno| failed(errno.into()))?);
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(format!("`{name}` is no file"));
+        return Err(format!("`{name}` is not a file"));
     }
     if before.is_some() && state_of(path) == before {
         return Err(format!("`{name}` is older than the program"));

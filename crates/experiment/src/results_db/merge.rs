@@ -63,7 +63,7 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
     }
     let replaced = check_output(merge.output, &head)?;
     if head.block.is_some() && replaced.is_none() {
-        let problem = "the blocks before this one are not there: name with -o the file that the shards had for `--from`";
+        let problem = "the earlier blocks are missing: name with -o the file that the shards had for `--from`";
         return Err(Error::ResultsDb {
             path: merge.output.to_owned(),
             problem: problem.to_owned(),
@@ -129,9 +129,7 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
     ))?;
     if others > 0 || there.runs()?.len() > 1 {
         return Err(there.error(
-            "it holds other runs than that of these shards, which would be lost: name another file \
-             with -o"
-                .to_owned(),
+            "it holds other runs, which would be lost: name another file with -o".to_owned(),
         ));
     }
     Ok(Some(there))
@@ -269,8 +267,8 @@ impl ResultsDb {
             return Ok(());
         }
         Err(self.error(format!(
-            "it holds {lost} other trials than those of these shards, which would be lost: name all \
-             shards, or another file with -o"
+            "it holds {lost} trials that these shards lack, which would be lost: name all shards, or another \
+             file with -o"
         )))
     }
 

@@ -127,7 +127,7 @@ pub fn live_remarks(live: &Live) -> Vec<String> {
         [] => "no guard protects the live traffic: give `guard` or --guard".to_owned(),
         guards => format!("guards: {}", guards.join("; ")),
     };
-    let hours = live.hours.map(|hours| format!("it waits outside of {hours}, beside its time"));
+    let hours = live.hours.map(|hours| format!("outside of {hours} it waits, and its time stops"));
     let runs = live.command().map(|command| {
         let user = command.user.as_deref().unwrap_or("nobody");
         format!(

@@ -115,8 +115,8 @@ impl Session<'_> {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
                 self.remark(format!(
-                    "two slices of today differ by {:.1} % in {metric} (root mean square of {} blocks): to know a ratio \
-                     within {:.1} % takes about {pairs} blocks of each setting, {:.0} min",
+                    "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {} \
+                     blocks). A ratio within {:.1}% takes about {pairs} blocks of each setting, {:.0} min",
                     100.0 * scale,
                     noise.len(),
                     100.0 * half_width,
@@ -223,8 +223,8 @@ impl Session<'_> {
             if waited > WAIT_AT_MOST {
                 return Err(Error::LiveTraffic {
                     problem: format!(
-                        "for {} s nothing could be compared; today's setting is in force: run the same command again when \
-                         the traffic is as usual",
+                        "nothing could be compared for {} s. Today's setting is in force: run the same command \
+                         again when the traffic is as usual",
                         WAIT_AT_MOST.as_secs()
                     ),
                 });
@@ -292,7 +292,7 @@ impl Session<'_> {
         if let Some(why) = &seen.refused {
             run.evidence.banned.insert(setting);
             let label = &self.results.settings[setting].label;
-            self.remark(format!("`{label}` is banned: it cannot be set here: {why}"));
+            self.remark(format!("`{label}` is banned because it cannot be set here: {why}"));
             return Ok(Outcome::Lost);
         }
         let is_silent = !is_today && seen.ended.is_some() && seen.after.is_none();
@@ -460,7 +460,7 @@ fn of_changes(seen: &LiveSeen, cut: Nanos) -> [Check; 2] {
         name: "changed-in-cut".to_owned(),
         passed: change.max(back) <= cut,
         detail: format!(
-            "the setting was in force after {:.1} ms and today's after {:.1} ms, of the {:.0} ms that are cut",
+            "changing the setting took {:.1} ms, and back {:.1} ms, of the {:.0} ms that are cut",
             change.as_ms_f64(),
             back.as_ms_f64(),
             cut.as_ms_f64()
@@ -509,7 +509,8 @@ fn in_words(broken: &Broken, guards: &[Guard]) -> String {
     let today =
         broken.today.map_or(String::new(), |today| format!(" against today's {}", figure(today)));
     format!(
-        "the guard `{}` was broken {:.0} ms after the change ({}{today}); today's setting was back {:.1} ms after the reading",
+        "the guard `{}` was broken {:.0} ms after the change ({}{today}); today's setting was back {:.1} ms \
+         later",
         guard.text,
         broken.after.as_ms_f64(),
         figure(broken.value),
@@ -527,11 +528,11 @@ fn provable(metric: Metric, scale: f64, pair_s: f64, confidence: f64) -> String 
             reason = "a whole number of pairs, far below 2^53"
         )]
         let effect = smallest_effect(scale, pairs as usize, confidence);
-        effect.map_or("nothing".to_owned(), |effect| format!("{:.1} %", 100.0 * effect))
+        effect.map_or("nothing".to_owned(), |effect| format!("{:.1}%", 100.0 * effect))
     };
     format!(
-        "{metric}: two slices of today differ by {:.1} %; a difference that could be proven in 1 min: {}, in 10 min: {}, in 60 \
-         min: {}",
+        "{metric}: two slices of today's setting differ by {:.1}%. Smallest provable difference: {} in 1 min, \
+         {} in 10 min, {} in 60 min",
         100.0 * scale,
         effect(1),
         effect(10),

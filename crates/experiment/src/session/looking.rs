@@ -34,7 +34,7 @@ impl Session<'_> {
         if method.first {
             self.results.confidence = looks.confidence(method.confidence);
             let note = format!(
-                "ends at the first proven answer: {} for each of at most {} looks are {} for all",
+                "ends at the first proven answer: {} for each of at most {} looks makes {} for all",
                 percent(self.results.confidence),
                 looks.count(),
                 percent(method.confidence)
@@ -101,7 +101,7 @@ fn more(answer: &EarlyAnswer, left: Option<Nanos>) -> Option<String> {
     let smallest = answer.smallest_ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
     let now = percent((smallest - 1.0).abs().min(9.99));
     Some(format!(
-        "the rest, at most {:.0} s, finds differences smaller than the {now} that can be found so far (--first stops here)",
+        "going on for at most {:.0} s to detect differences below {now} (--first stops here)",
         left.as_secs_f64()
     ))
 }
@@ -113,13 +113,13 @@ mod tests {
     #[test]
     fn an_answer_says_what_the_rest_adds() {
         let answer = EarlyAnswer {
-            headline: Headline::Set("`50us` is proven better: p99 is 20 % lower".to_owned()),
+            headline: Headline::Set("`50us` is proven better: p99 is 20% lower".to_owned()),
             label: "`50us`".to_owned(),
             smallest_ratio: Some(0.92),
         };
         assert_eq!(words(&answer.headline, &answer.label), "set `50us`");
         let said = more(&answer, Some(Nanos::from_s(162))).unwrap();
-        assert!(said.contains("at most 162 s") && said.contains("than the 8 %"), "{said}");
+        assert!(said.contains("at most 162 s") && said.contains("below 8%"), "{said}");
         assert_eq!(more(&answer, Some(Nanos::ZERO)), None);
         assert_eq!(more(&answer, None), None);
         let stay = Headline::Stay("every other setting is proven worse".to_owned());

@@ -80,7 +80,7 @@ impl Session<'_> {
         if let RunPart::ShardOfBlock(shard, file) = self.run.part {
             let file = file.display();
             let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
-            return Err(shard.refused(format!("{file}: the search has no block left: {ends}")));
+            return Err(shard.refused(format!("{file}: the search is complete: {ends}")));
         }
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
@@ -205,7 +205,7 @@ pub(super) fn search_before(
             let file = file.display();
             let begin = format!("`latput search` with --no-trials and `-o {file}`");
             Err(shard.refused(format!(
-                "{file}: it has no open search of this plan on this system: {begin} begins one"
+                "{file} has no open search of this plan on this system: {begin} starts one"
             )))
         }
     }

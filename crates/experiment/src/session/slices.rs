@@ -159,7 +159,7 @@ impl Session<'_> {
                 return Ok(());
             }
             if dropped.len() + 1 == settings && settings > 1 {
-                self.remark("one setting is left: nothing more to compare".to_owned());
+                self.remark("one setting is left, so nothing more can be compared".to_owned());
                 self.ended_by_its_rules();
                 return Ok(());
             }
@@ -315,7 +315,7 @@ fn layout_note(
         ),
     };
     format!(
-        "settings take turns in slices of {:.0} ms, of which the first {:.0} ms are cut: {found}",
+        "settings alternate in slices of {:.0} ms; the first {:.0} ms of each are cut: {found}",
         layout.length.as_ms_f64(),
         layout.cut.as_ms_f64()
     )

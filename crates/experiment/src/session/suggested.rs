@@ -125,7 +125,7 @@ impl<'a> Asking<'a> {
                 Ok(idx) => match self.refused.get(&idx) {
                     Some(why) => Err(why.clone()),
                     None if accepted.contains(&self.listed[idx]) => {
-                        Err("it is in this block already: suggest it again in the next".to_owned())
+                        Err("it is in this block already: suggest it in the next one".to_owned())
                     }
                     None if accepted.len() == left => Err("the budget is used up".to_owned()),
                     None => Ok(self.listed[idx].clone()),

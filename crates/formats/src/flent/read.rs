@@ -25,9 +25,9 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
     let mut documents = found.documents.into_iter();
     let document = match (documents.next(), documents.next()) {
         (Some(document), None) => document.map_err(Problem::new)?,
-        (None, _) => return Err(Problem::new("there is no JSON document in it")),
+        (None, _) => return Err(Problem::new("it has no JSON document")),
         (Some(_), Some(_)) => {
-            return Err(Problem::new("it has several JSON documents, where flent writes one"));
+            return Err(Problem::new("it has several JSON documents, and flent writes one"));
         }
     };
     match document["version"].as_u64() {
@@ -80,7 +80,7 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         (0, flows, 0) => workload("tcp_maerts", &[count(flows)])?,
         (up, down, 0) => workload("tcp_bidir", &[count(up.max(down))])?,
         _ => {
-            return Err("it has TCP and UDP load at once, which no workload of latput is".into());
+            return Err("it has TCP and UDP load at once, and latput has no such workload".into());
         }
     };
     for flow in up.iter().chain(&down).chain(&udp) {
@@ -100,7 +100,7 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         observation.reported_metrics.insert(Metric::ThroughputBps, all);
     } else {
         notes.push(format!(
-            "flent's UDP upload is what the sender sent ({:.0} Mbit/s); what arrived is not in the file",
+            "flent's UDP upload is the sender's rate ({:.0} Mbit/s); the file does not have the receiver's",
             bps(&udp) / 1e6
         ));
     }
@@ -133,7 +133,7 @@ impl FlowSeries<'_> {
             return Ok(());
         }
         Err(ReadError::Contradiction(format!(
-            "the values of `{}` have the mean {mean:.1}, and the file states {stated:.1}: these contradict each other",
+            "the values of `{}` have the mean {mean:.1}, but the file states {stated:.1}",
             self.name
         )))
     }
@@ -207,7 +207,7 @@ fn probe(ping: &[SeriesPoint], observation: &mut Observation) {
 fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.take(8).collect();
     format!(
-        "latput knows no series of this `{}` test; it has {}",
+        "latput does not know the series of this `{}` test: {}",
         metadata["NAME"].as_str().unwrap_or("nameless"),
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     )
@@ -300,7 +300,7 @@ mod tests {
         check_refused(r#"{"version":4}"#, "no raw_values");
         check_refused(
             r#"{"version":4,"raw_values":{"CPU":[]},"metadata":{"NAME":"cpu"}}"#,
-            "has CPU",
+            "`cpu` test: CPU",
         );
         let hostile = FILE
             .replace("100.0", "-1e308")

@@ -187,12 +187,11 @@ impl Reader {
                 _ => return Err(unknown(numbers)),
             }
         } else {
-            let problem = "these figures stand under no title that says what they are: leave out -P 0, \
-                           or use -k";
+            let problem = "these figures have no title: leave out -P 0, or use -k";
             return Err(problem.to_owned());
         };
         if columns.contains(&"REMOTE_SD") && !self.header.contains("local") {
-            return Err("the header does not say which end its CPU figures are of".to_owned());
+            return Err("the header does not say which end its CPU figures belong to".to_owned());
         }
         let pairs = columns.iter().zip(numbers);
         let mut values: BTreeMap<String, String> =
@@ -225,7 +224,7 @@ impl Reader {
 }
 
 fn unknown(numbers: &[&str]) -> String {
-    format!("{} figures in a row are none of this test's known forms: use -k", numbers.len())
+    format!("a row has {} figures, which no known form of this test has: use -k", numbers.len())
 }
 
 /// Splits `THROUGHPUT=940.10`.

@@ -75,14 +75,14 @@ fn last_of_series(text: &Text) -> Result<Value, ReadError> {
     let is_of_fio = |value: &Value| value["jobs"].is_array() || value["client_stats"].is_array();
     let mut last: Option<Value> = None;
     for document in found.documents {
-        let document = document.map_err(|problem| format!("its JSON is broken: {problem}"))?;
+        let document = document.map_err(|problem| format!("its JSON is invalid: {problem}"))?;
         if !is_of_fio(&document) {
             continue;
         }
         if let Some(before) = &last
             && !follows(before, &document)
         {
-            return Err("it has several results that are no series of one run".into());
+            return Err("it has several results that are not a series of one run".into());
         }
         last = Some(document);
     }
@@ -151,7 +151,7 @@ fn latency(found: &mut Found, parts: &[(&Value, f64)]) -> Result<(), ReadError> 
     {
         for (percent, value) in percentiles {
             let known = percent.parse::<f64>().ok().zip(value.as_f64());
-            let (percent, value) = known.ok_or("a percentile is no number")?;
+            let (percent, value) = known.ok_or("a percentile is not a number")?;
             found.percentile(percent, value)?;
         }
     }
@@ -168,7 +168,7 @@ fn histogram(bins: &[&Map<String, Value>]) -> Result<Histogram, String> {
     let mut histogram = Histogram::new();
     for (value, samples) in bins.iter().copied().flatten() {
         let known = value.parse().ok().zip(samples.as_u64());
-        let (value, samples): (u64, u64) = known.ok_or("a bin is no pair of whole numbers")?;
+        let (value, samples): (u64, u64) = known.ok_or("a bin is not a pair of whole numbers")?;
         histogram.record_n(Nanos::from_ns(value), samples);
     }
     Ok(histogram)

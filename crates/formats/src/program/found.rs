@@ -52,7 +52,7 @@ impl Found {
             return Err(ReadError::nothing_done());
         }
         if !value.is_finite() || value < 0.0 || value > metric.row().unit.most() {
-            return Err(format!("`{metric}` is {value}, which it cannot be").into());
+            return Err(format!("`{metric}` is {value}, which is impossible").into());
         }
         match self.figures.metrics.insert(metric, value) {
             Some(other) if other.to_bits() != value.to_bits() => Err(format!(
@@ -168,7 +168,7 @@ pub(super) fn leading(text: &str) -> Option<f64> {
 /// There is no number, or another unit or none.
 pub(super) fn measured(text: &str, unit: &str) -> Result<f64, String> {
     let shown = || text.trim().escape_debug().take(40).collect::<String>();
-    let number = leading(text).ok_or_else(|| format!("`{}` is no number", shown()))?;
+    let number = leading(text).ok_or_else(|| format!("`{}` is not a number", shown()))?;
     let behind = text
         .trim_start()
         .trim_start_matches(|letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter));
@@ -177,7 +177,7 @@ pub(super) fn measured(text: &str, unit: &str) -> Result<f64, String> {
     if number.is_nan() || word.is_some_and(|word| word.trim_end_matches([',', '.']) == unit) {
         return Ok(number);
     }
-    Err(format!("`{}` has not the unit `{unit}`", shown()))
+    Err(format!("`{}` does not have the unit `{unit}`", shown()))
 }
 
 /// A time with its unit, in nanoseconds: `1.5ms`. A number without one is no time.

@@ -42,7 +42,7 @@ struct Interval<'t> {
 /// Reads a log as one distribution, with its mean, percentiles and maximum.
 pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, ReadError> {
     if text.is_cut() {
-        return Err("it is larger than is kept: let the program write fewer intervals".into());
+        return Err("it is too large: let the program write fewer intervals".into());
     }
     let intervals = intervals(text, matches!(log.from, Source::File(_)))?;
     let chosen = of_tag(intervals, log.tag.as_deref())?;
@@ -99,12 +99,12 @@ fn intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, Interval<'_>)>, S
             Some(interval) => found.push((idx + 1, interval)),
             None if is_file => {
                 let line: String = line.escape_debug().take(40).collect();
-                return Err(format!("line {} is no interval: `{line}`", idx + 1));
+                return Err(format!("line {} is not an interval: `{line}`", idx + 1));
             }
             None => {}
         }
     }
-    if found.is_empty() { Err("there is no interval in it".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err("it has no interval".to_owned()) } else { Ok(found) }
 }
 
 impl<'t> Interval<'t> {

@@ -29,7 +29,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [percent, "in", value, "secs"] = words[..] {
             let known = leading(percent).zip(leading(value));
-            let (percent, seconds) = known.ok_or("a percentile is no number")?;
+            let (percent, seconds) = known.ok_or("a percentile is not a number")?;
             found.percentile(percent, seconds * S)?;
         }
     }

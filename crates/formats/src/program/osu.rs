@@ -43,7 +43,7 @@ fn sizes(
     for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         let mut words = line.split_whitespace().map(str::parse::<f64>);
         let (Some(Ok(size)), Some(Ok(value))) = (words.next(), words.next()) else { break };
-        let size = count(size).ok_or("the size of a message is no whole number")?;
+        let size = count(size).ok_or("the size of a message is not a whole number")?;
         found.own(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
         known += 1;
         if known > MOST_SIZES {

@@ -15,7 +15,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     // 20 packets transmitted, 20 received, 0% packet loss, time 474ms
     let part = |word: &str| summary.split(',').find(|part| part.contains(word)).and_then(leading);
     let (sent, received) = (part("transmitted"), part("received"));
-    let (sent, received) = sent.zip(received).ok_or("its counts of packets are no numbers")?;
+    let (sent, received) = sent.zip(received).ok_or("its packet counts are not numbers")?;
     if received <= 0.0 || sent <= 0.0 {
         return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
@@ -45,7 +45,7 @@ fn replies(text: &Text) -> Result<Histogram, String> {
         let Some((_, time)) = line.split_once("time=") else { continue };
         let ms = measured(time, "ms")?;
         if !ms.is_finite() || ms < 0.0 {
-            return Err("the time of a reply is no number".to_owned());
+            return Err("the time of a reply is not a number".to_owned());
         }
         histogram.record(Nanos::from_secs_f64(ms * MS / S));
     }

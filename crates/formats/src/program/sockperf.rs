@@ -38,7 +38,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         let Some(rest) = line.strip_prefix("sockperf: ---> percentile ") else { continue };
         let pair =
             rest.split_once('=').and_then(|(percent, us)| Some((leading(percent)?, leading(us)?)));
-        let (percent, us) = pair.ok_or("a percentile is no number")?;
+        let (percent, us) = pair.ok_or("a percentile is not a number")?;
         found.percentile(percent, us * trips)?;
     }
     found.finish()

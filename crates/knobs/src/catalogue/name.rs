@@ -34,7 +34,7 @@ impl UnknownKnob {
 
 impl fmt::Display for UnknownKnob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no knob is called `{}`: ", self.name)?;
+        write!(f, "there is no knob `{}`: ", self.name)?;
         if let Some(knob) = self.nearest() {
             return write!(f, "did you mean `{knob}`?");
         }

@@ -38,7 +38,7 @@ pub(super) enum Command {
 pub(super) fn command(knob: Knob, value: &Value) -> Command {
     match (knob, value) {
         (_, Value::Named(Named::Max)) => Command::Unknown(
-            "`max` is no number to ethtool: write the one that `ethtool -g` or `-l` shows",
+            "ethtool does not know `max`: write the number that `ethtool -g` or `-l` shows",
         ),
         (Knob::SmpAffinity, Value::Cpus(cpus)) => Command::Interrupts(Some(cpus.clone())),
         (_, Value::Named(Named::Hint)) => Command::Interrupts(None),
@@ -61,7 +61,7 @@ pub(super) fn command(knob: Knob, value: &Value) -> Command {
         _ => match (knob.module_parameter(), number(knob, value)) {
             (Some(name), Some(number)) => Command::LoadTime { name, number },
             (None, Some(number)) => of_number(knob, number),
-            (_, None) => Command::Unknown("its value has another kind"),
+            (_, None) => Command::Unknown("its value is of another kind"),
         },
     }
 }
@@ -80,8 +80,7 @@ fn of_number(knob: Knob, number: u64) -> Command {
         Group::Queues => ethtool("-G", knob.name().trim_end_matches("-ring")),
         Group::Link => ethtool("--set-eee", "tx-timer"),
         Group::Napi if knob == Knob::IrqSuspendTimeout => Command::Unknown(
-            "only the netdev netlink family sets it, for each NAPI id: the application that \
-             suspends interrupts does, or `latput set`",
+            "only the netdev netlink family sets it, for each NAPI id: the application does, or `latput set`",
         ),
         _ => Command::Files { pattern: pattern(knob), content: number.to_string() },
     }

@@ -81,9 +81,9 @@ fn run(interface: &str, command: &str) -> String {
 const fn when_up(format: Format) -> &'static str {
     match format {
         Format::NetworkManager | Format::Nmstate | Format::Ansible => {
-            "/etc/NetworkManager/dispatcher.d/90-latput (irqbalance must leave it alone)"
+            "/etc/NetworkManager/dispatcher.d/90-latput (irqbalance must not manage it)"
         }
-        _ => "/etc/networkd-dispatcher/routable.d/90-latput (irqbalance must leave it alone)",
+        _ => "/etc/networkd-dispatcher/routable.d/90-latput (irqbalance must not manage it)",
     }
 }
 

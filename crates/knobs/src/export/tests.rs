@@ -628,6 +628,9 @@ fn a_setting_without_a_word_in_the_format_says_so() {
     let text = of(Format::Netplan, "busy-poll=50us").text;
     assert!(text.contains("can express none of these settings; see below"), "{text}");
     assert!(!text.contains("\nnetwork:"), "{text}");
+    let text = of(Format::SystemdLink, "gro-flush-timeout=50us").text;
+    let said = "systemd.link can express none of these settings; see the udev rule below.";
+    assert!(text.contains(said), "{text}");
 }
 
 fn eth0() -> Target {

@@ -99,7 +99,7 @@ pub enum ConfirmError {
     },
     /// The time is over, and the change still stands: nobody watched it.
     #[error(
-        "{interface}: too late by {since}, and nobody has put the change back: run `latput restore`"
+        "{interface}: too late by {since}, and the change was not put back: run `latput restore`"
     )]
     TooLate {
         /// The interface.

@@ -132,7 +132,7 @@ impl fmt::Display for Foreign {
         let Self { knob, place, before, written, found } = self;
         write!(
             f,
-            "{knob} ({place}) is {found}, set by somebody else: it was {before}, and latput set {written}"
+            "{knob} ({place}) is {found}, set by another program: it was {before}, and latput set {written}"
         )
     }
 }
@@ -249,8 +249,8 @@ pub enum ApplyError {
     },
     /// Adaptive moderation is on and would overrule the wanted value. Nothing was touched.
     #[error(
-        "{interface}: {adaptive} is on and would overrule {knob}. Name it too: `{adaptive}=off`, or `{adaptive}=on` \
-         if you want that"
+        "{interface}: {adaptive} is on and overrides {knob}. Name it too: `{adaptive}=off`, or `{adaptive}=on` \
+         to keep it"
     )]
     Overruled {
         /// The interface.
@@ -362,8 +362,8 @@ pub enum ApplyError {
 /// A change that stands, and whose checkpoint could not be removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{interface}: the change stands, but its checkpoint is left: run `latput restore --forget {slot}` \
-     to remove it; `latput restore` would undo the change"
+    "{interface}: the change is in force, but its checkpoint is left. Remove it: `latput restore --forget \
+     {slot}` (`latput restore` would undo the change)"
 )]
 pub struct CommitError {
     /// The interface.
@@ -387,8 +387,8 @@ impl CommitError {
 pub enum RestoreError {
     /// It is from another boot; the settings it would undo ended with that boot.
     #[error(
-        "{interface}: the checkpoint is from another boot (made by process {pid}), whose settings \
-         are gone: nothing was changed: run `latput restore --forget {slot}`"
+        "{interface}: the checkpoint is from another boot (process {pid}), and its settings are gone. Nothing \
+         was changed. Run `latput restore --forget {slot}`"
     )]
     OtherBoot {
         /// The slot that the checkpoint is kept under.
@@ -400,8 +400,8 @@ pub enum RestoreError {
     },
     /// It belongs to another network namespace.
     #[error(
-        "{interface}: the checkpoint belongs to network namespace {}, not this one: run \
-         `latput restore` there; if that namespace is gone, run `latput restore --forget {slot}`", slot.namespace
+        "{interface}: the checkpoint belongs to network namespace {}. Run `latput restore` there. If that \
+         namespace is gone, run `latput restore --forget {slot}`", slot.namespace
     )]
     OtherNamespace {
         /// The slot that the checkpoint is kept under.
@@ -542,8 +542,8 @@ fn link_reset_text(interface: &str, knobs: &[Knob], on_control: bool) -> String 
     let knobs = knobs.join(", ");
     if on_control {
         format!(
-            "a change of {knobs} takes the link down and up, and this interface carries the connection \
-             to you: name it twice to allow that, with `--allow-link-reset={interface}` (for a plan: \
+            "a change of {knobs} takes the link down and up, and this interface carries your connection. To \
+             allow it, name the interface again: `--allow-link-reset={interface}` (for a plan: \
              `allow_link_reset = \"{interface}\"` at the host in the testbed file)"
         )
     } else {
@@ -557,7 +557,7 @@ fn link_reset_text(interface: &str, knobs: &[Knob], on_control: bool) -> String 
 pub(super) fn how_to_finish(left: &[Leftover]) -> String {
     let left: Vec<String> = left.iter().map(Leftover::to_string).collect();
     format!(
-        "remove what is in the way and run `latput restore`, or set by hand what is left: {}",
+        "remove the obstacle and run `latput restore`, or set the rest by hand: {}",
         left.join("; ")
     )
 }

@@ -353,10 +353,10 @@ fn resolve(
         value => Err(KernelError {
             interface: interface.to_owned(),
             knob: Some(knob),
-            operation: format!("find what `{named}` is at {place}"),
+            operation: format!("resolve `{named}` at {place}"),
             kind: KernelErrorKind::Malformed,
             errno: None,
-            reason: format!("`{value}` is no value of it"),
+            reason: format!("`{value}` is not a value of it"),
         }),
     }
 }
@@ -560,8 +560,8 @@ fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -
         Err(_) => String::new(),
     };
     format!(
-        "{reason}: {device}{other}. Its checkpoint is kept. Where it was moved, move it back and run `latput restore`; \
-         where it was deleted, run `latput restore --forget {}`. Before the change {}",
+        "{reason}: {device}{other}. Its checkpoint is kept. If it was moved, move it back and run `latput \
+         restore`. If it was deleted, run `latput restore --forget {}`. Before the change {}",
         checkpoint.slot(),
         values.join("; ")
     )
@@ -714,7 +714,7 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
                     {
                         continue;
                     }
-                    Some(found) => (Some(found.clone()), "accepted but not taken".to_owned()),
+                    Some(found) => (Some(found.clone()), "accepted but not applied".to_owned()),
                 },
                 Err(error) => (None, error.to_string()),
             };
@@ -742,7 +742,7 @@ fn unknown(
         return Vec::new();
     }
     let leftover = |&(knob, place): &(Knob, Place)| {
-        let reason = "it comes back with the link: bring the interface up".to_owned();
+        let reason = "it returns with the link: bring the interface up".to_owned();
         let wanted = undo.0.get(&(knob, place))?.clone();
         Some(Leftover { knob, place, wanted, found: None, reason })
     };

@@ -3,7 +3,7 @@
 //! `/proc/stat` is read always. Its idle time is exact where idle CPUs stop their tick (`NO_HZ_IDLE`, any
 //! accounting mode; `get_idle_time`, fs/proc/stat.c), but in steps of 10 ms (`USER_HZ`). Its other fields are
 //! counted at ticks (`TICK_CPU_ACCOUNTING`): spells shorter than a tick can go unseen, so the fields can miss
-//! 40 % of the window. So busy time is what idle time leaves of the window, from the kernel's own record in
+//! 40% of the window. So busy time is what idle time leaves of the window, from the kernel's own record in
 //! nanoseconds where BPF can read it. Tracing each switch and interrupt (BPF) tells what it consists of. That slows
 //! what is measured, so it is done beside the window (`counters/traced.rs`), and all the time only where the record
 //! cannot be read.

@@ -125,7 +125,7 @@ mod tests {
     fn a_window_is_divided_as_the_span_was() {
         let mut seen = window(CpuSource::Record);
         span([48, 24, 24], 100).divide(&mut seen);
-        // 400 ms by the record, of which the tracer sees 96 %.
+        // 400 ms by the record, of which the tracer sees 96%.
         let time = seen.cpus[0].time;
         assert_eq!(time.busy(), Nanos::from_ms(384));
         assert_eq!((time.softirq, time.irq), (Nanos::from_ms(96), Nanos::from_ms(96)));

@@ -175,7 +175,7 @@ const EFFECT: f64 = 0.9;
 pub(crate) fn print(recordings: &[(&str, &Vec<Noise>)], draws: u64) {
     println!(
         "{:7} {:10} {:3} {:18} {:>18} {:>18} {:>20} {:>18}",
-        "figure", "recording", "n", "estimator", "95 % holds", "99 % holds", "10 % proven", "false"
+        "figure", "recording", "n", "estimator", "95% holds", "99% holds", "10% proven", "false"
     );
     for (figure, name) in FIGURES.iter().enumerate() {
         for (recording, noise) in recordings {

@@ -70,15 +70,15 @@ const fn one(factor: f64) -> [f64; 5] {
 }
 
 const CASES: [Case; 9] = [
-    case("p99 -10 %", P99, 1, one(0.9), None),
-    case("p99 -20 %", P99, 1, one(0.8), Some(0.7)),
-    case("p99 -30 %", P99, 1, one(0.7), Some(0.95)),
-    case("rate +11 %", RATE, 0, one(1.0 / 0.9), Some(0.9)),
-    case("demand -10 %", DEMAND, 2, one(0.9), Some(0.8)),
+    case("p99 -10%", P99, 1, one(0.9), None),
+    case("p99 -20%", P99, 1, one(0.8), Some(0.7)),
+    case("p99 -30%", P99, 1, one(0.7), Some(0.95)),
+    case("rate +11%", RATE, 0, one(1.0 / 0.9), Some(0.9)),
+    case("demand -10%", DEMAND, 2, one(0.9), Some(0.8)),
     case("none, p99", P99, 1, one(1.0), None),
     case("none, rate", RATE, 0, one(1.0), None),
     case("none, demand", DEMAND, 2, one(1.0), None),
-    case("p99: two +50 %", P99, 1, [1.0, 1.0, 1.0, 1.5, 1.5], None),
+    case("p99: two +50%", P99, 1, [1.0, 1.0, 1.0, 1.5, 1.5], None),
 ];
 
 impl Case {
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     println!(
-        "seed {SEED}, {draws} runs of each ({} where nothing is better); 95 % intervals (Wilson)\n",
+        "seed {SEED}, {draws} runs of each ({} where nothing is better); 95% intervals (Wilson)\n",
         draws * DRAWS_OF_NULL
     );
     println!(
@@ -141,8 +141,8 @@ fn main() -> ExitCode {
             })
         });
         let wanted = match case.at_least {
-            Some(least) => format!(">= {:.0} %", least * 100.0),
-            None if case.is_null() => format!("<= {:.0} %", MOST_FALSE * 100.0),
+            Some(least) => format!(">= {:.0}%", least * 100.0),
+            None if case.is_null() => format!("<= {:.0}%", MOST_FALSE * 100.0),
             None => String::new(),
         };
         println!(
@@ -188,5 +188,5 @@ fn count(draws: u64, draw: impl Fn(&mut Rng) -> [bool; 2] + Sync) -> [u64; 2] {
 fn words(count: u64, draws: u64) -> String {
     let (low, high) = wilson(count, draws);
     let share = count as f64 / draws as f64;
-    format!("{:.1} % [{:.1}, {:.1}]", share * 100.0, low * 100.0, high * 100.0)
+    format!("{:.1}% [{:.1}, {:.1}]", share * 100.0, low * 100.0, high * 100.0)
 }

@@ -46,7 +46,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
             held[term as usize] += u32::from(models[0].cost(term).is_none_or(holds));
         }
     }
-    // 90 % of 100, with a standard deviation of 3.
+    // 90% of 100, with a standard deviation of 3.
     assert!(held.iter().all(|held| *held >= 81), "{held:?}");
 }
 

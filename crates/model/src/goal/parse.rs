@@ -115,7 +115,9 @@ pub(super) fn limit(text: &str) -> Result<Condition, GoalError> {
     let limit = condition(&mut words)?;
     match words.words.next() {
         None => Ok(limit),
-        Some(word) => Err(word.error("a limit stands alone: give each its own text")),
+        Some(word) => {
+            Err(word.error("this text must be one limit: give each limit a text of its own"))
+        }
     }
 }
 
@@ -132,7 +134,7 @@ fn named(first: &Word, words: &mut Words) -> Result<Goal, GoalError> {
     };
     if let Some(more) = words.words.next() {
         return Err(more.error(format!(
-            "the named goal `{name}` stands alone; to change it write it out: `{meaning}`"
+            "nothing may follow the named goal `{name}`; to change it, write it out: `{meaning}`"
         )));
     }
     Ok(Goal { text: format!("{name}: {meaning}"), ..goal(meaning)? })
@@ -189,7 +191,7 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
     };
     let has_best = !matches!(figure.measure, Measure::Metric(m) if m.preferred_direction() == PreferredDirection::Neither);
     if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
-        return Err(metric.error("no value of this metric is the best; compare with `today`"));
+        return Err(metric.error("this metric has no best value; compare with `today`"));
     }
     Ok(Condition { figure, bound, number, reference })
 }
@@ -220,7 +222,7 @@ fn unknown_metric(name: &str) -> String {
     } else {
         format!("did you mean `{}`? ", meant.join("` or `"))
     };
-    format!("no metric is called this: {meant}`latput metrics` lists all")
+    format!("there is no such metric: {meant}`latput metrics` lists all")
 }
 
 /// Splits a goal into words, quoted texts and signs; signs need no space around them.
@@ -340,7 +342,7 @@ mod tests {
         check("minimize rate of where", Some("where"), 18, "workload");
         check("minimize rate of \"\"", Some(""), 18, "workload");
         check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
-        check("balanced of tcp_rr", Some("of"), 10, "stands alone");
+        check("balanced of tcp_rr", Some("of"), 10, "nothing may follow");
         check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`today`");
         check(
             "minimize latency_raw_ns_p99",
@@ -349,7 +351,7 @@ mod tests {
             "is called `latency_uncorrected_ns_p99` now",
         );
         check("minimize latncy", Some("latncy"), 10, "`latput metrics`");
-        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no metric");
+        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no such metric");
     }
 
     #[test]
@@ -385,7 +387,7 @@ mod tests {
     fn the_error_reads_as_a_sentence() {
         let error = Goal::parse("minimize p99").unwrap_err().to_string();
         let start =
-            "`p99` at column 10: no metric is called this: did you mean `latency_ns_p99` or ";
+            "`p99` at column 10: there is no such metric: did you mean `latency_ns_p99` or ";
         assert!(error.starts_with(start), "{error}");
         let error = Goal::parse("minimize").unwrap_err().to_string();
         assert_eq!(error, "it ends at column 9: expected a metric");

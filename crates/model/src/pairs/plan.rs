@@ -19,26 +19,26 @@ use crate::search::of_plan::FEWEST_CONFIRMATIONS;
 pub fn confirming_plan(plan: &Plan, results: &Results, setting: usize) -> Result<Plan, String> {
     let runs_programs = results.workloads.iter().any(|load| load.program.is_some());
     if runs_programs || plan.runs_programs() {
-        let why = "it measured a benchmark of somebody's own, and a results file does not say what runs on hosts: run its \
-                   plan on each pair (`latput run`), then `latput fleet pairs`";
+        let why = "it measured a command, and a results file does not hold commands: run its plan on each pair \
+                   (`latput run`), then `latput fleet pairs`";
         return Err(why.to_owned());
     }
     if plan.live().is_some() || results.workloads.iter().any(|load| load.live.is_some()) {
-        return Err("it is of live traffic, which has no pair of hosts".to_owned());
+        return Err("it measured live traffic, which has no pair of hosts".to_owned());
     }
     if results.goal.is_none() {
         return Err(
-            "it has no goal, so that no setting is better: give the plan a `goal`".to_owned()
+            "it has no goal, so no setting can be better: give the plan a `goal`".to_owned()
         );
     }
     let is_kept =
         |known: &Plan| results.workloads.iter().all(|load| known.workloads.contains(load));
     if !is_kept(plan) || results.workloads.is_empty() {
-        return Err("its workloads are not those of the plan that it keeps".to_owned());
+        return Err("its workloads differ from those of its plan".to_owned());
     }
     let labelled = results.settings.get(setting).ok_or("it has no such setting")?;
     if setting == 0 {
-        let why = "is the one that the others are compared with: name another with --setting";
+        let why = "is the setting of comparison: name another with --setting";
         return Err(format!("setting `{}` {why}", labelled.label));
     }
     let factors = factors(&labelled.by_role);
@@ -177,7 +177,7 @@ mod tests {
             let why = confirming_plan(plan, found, setting).unwrap_err();
             assert!(why.contains(words), "{why}");
         };
-        refused(&plan, &good, 0, "the others are compared with");
+        refused(&plan, &good, 0, "the setting of comparison");
         refused(&plan, &good, 9, "no such setting");
         refused(&plan, &Results { goal: None, ..good.clone() }, 1, "no goal");
         refused(&plan, &Results { workloads: vec![rr("other")], ..good.clone() }, 1, "workloads");
@@ -191,6 +191,6 @@ mod tests {
         let program = "schema = 1\ngoal = \"latency\"\n[factors]\nmtu = [1400, 1500]\n[[workload]]\nkind = \"command\"\n\
                        command = \"redis-benchmark -t get --csv\"\n";
         let (plan, found) = run(program);
-        refused(&plan, &found, 1, "somebody's own");
+        refused(&plan, &found, 1, "it measured a command");
     }
 }

@@ -192,8 +192,8 @@ mod tests {
         let latencies: &[&[f64]] = &[&[4e4], &[1e5], &[4e4]];
         let made = reported(&[rr("rr")], 5, &[(Metric::LatencyNsP99, latencies)]);
         let goal = Goal::parse("minimize latency_ns_p99").unwrap();
-        // Two others make four pairs: 1 % / 2 / 4 on one side is 99.75 % on both.
-        for (share, confidence) in [(1.0, "99.75 %"), (0.5, "99.88 %")] {
+        // Two others make four pairs: 1% / 2 / 4 on one side is 99.75% on both.
+        for (share, confidence) in [(1.0, "99.75%"), (0.5, "99.88%")] {
             let [found] = &eliminated(&made, &goal, share).unwrap()[..] else { panic!() };
             assert_eq!(
                 found.why,

@@ -21,7 +21,7 @@ impl Judge<'_> {
         let is_short = |limit: &Kept<'_>| limit.broken && limit.value.is_some();
         let why = |setting: usize| {
             if banned.contains(&setting) {
-                Some("banned, since it broke a guard")
+                Some("banned for breaking a guard")
             } else if ratios.get(&setting).is_some_and(is_worse) {
                 Some("proven worse")
             } else {
@@ -66,7 +66,7 @@ impl Judge<'_> {
             Verdict::Change { to, by } => {
                 let change = match by {
                     ProvenBy::Objective => self.objective_change(*to),
-                    ProvenBy::Limit => "it meets a limit that today misses".to_owned(),
+                    ProvenBy::Limit => "it meets a limit that today's setting misses".to_owned(),
                 };
                 Headline::Set(format!("{} is proven better: {change}", self.label(*to)))
             }
@@ -94,7 +94,7 @@ impl Judge<'_> {
         let change = words::change(effect.ratio);
         if missed(effect.ratio) <= LARGEST_MISSED {
             return Headline::Stay(format!(
-                "nothing better was found; four of five such runs would find a setting whose {name} is {change}"
+                "nothing better was found; this run could detect a setting whose {name} is {change}"
             ));
         }
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_proof_a_quiet_run_without_one_and_a_noisy_run_are_told_apart() {
         check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
-        check(1.0, 0.02, 8, "stay", "nothing better was found; four of five such runs");
+        check(1.0, 0.02, 8, "stay", "nothing better was found; this run could detect");
         check(
             1.0,
             0.4,
@@ -142,7 +142,7 @@ mod tests {
             "no_answer",
             "too noisy: this run could only detect a setting whose latency_ns_p99 is",
         );
-        check(1.0, 0.4, 5, "no_answer", "To detect a 20 % drop, run ");
+        check(1.0, 0.4, 5, "no_answer", "To detect a 20% drop, run ");
         check(0.5, 0.02, 1, "no_answer", "too few runs");
         // Noise hides no better setting where all are known to be worse.
         check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn settings_that_a_limit_rules_out_are_no_reason_for_doubt() {
-        // `20us` has 60 % of the rate. What its tail is hides in the noise.
+        // `20us` has 60% of the rate. What its tail is hides in the noise.
         let mut rng = Rng::from_seed(6);
         let made = results(&["off", "20us"], &[rr("rr")], 6, |setting, _| Figures {
             rate: [1e5, 6e4][setting] * noise(&mut rng, 0.02),
@@ -226,10 +226,10 @@ mod tests {
             }
             headline(&made).sentence().to_owned()
         };
-        let all = "every other setting is banned, since it broke a guard";
+        let all = "every other setting is banned for breaking a guard";
         assert_eq!(of_banned(3, &[1, 2]), all);
         assert!(of_banned(3, &[2]).starts_with("`b` is proven better"));
-        let worse = "every other setting is banned, since it broke a guard, or proven worse";
+        let worse = "every other setting is banned for breaking a guard, or proven worse";
         assert_eq!(of_banned(3, &[1]), worse, "`c` is worse than `a`");
         assert_eq!(of_banned(1, &[]), "no other setting was run");
     }
@@ -245,15 +245,15 @@ mod tests {
             let effect = SmallestEffect { figures, limit: None, ratio, ratio_in_four_times: ratio };
             judge.stay(Some(&effect)).sentence().to_owned()
         };
-        // 0.64 is twice 20 % lower on the logarithmic scale, 1.44 twice 20 % higher.
+        // 0.64 is twice 20% lower on the logarithmic scale, 1.44 twice 20% higher.
         for (ratio, change, side, wanted) in [
-            (0.64, "36 % lower", "drop", "run 12 blocks instead of 3"),
-            (1.44, "44 % higher", "rise", "run 12 blocks instead of 3"),
-            (1e-300, "100 % lower", "drop", "quieter hosts are needed"),
-            (0.0, "100 % lower", "drop", "quieter hosts are needed"),
+            (0.64, "36% lower", "drop", "run 12 blocks instead of 3"),
+            (1.44, "44% higher", "rise", "run 12 blocks instead of 3"),
+            (1e-300, "100% lower", "drop", "quieter hosts are needed"),
+            (0.0, "100% lower", "drop", "quieter hosts are needed"),
         ] {
             let expected = format!(
-                "too noisy: this run could only detect a setting whose latency_ns_p99 is {change}. To detect a 20 % \
+                "too noisy: this run could only detect a setting whose latency_ns_p99 is {change}. To detect a 20% \
                  {side}, {wanted}"
             );
             assert_eq!(stay(ratio), expected);

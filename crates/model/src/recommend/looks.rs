@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn an_unproven_limit_withholds_the_answer() {
-        // `b` halves the latency, and whether it keeps 95 % of the rate is not known yet.
+        // `b` halves the latency, and whether it keeps 95% of the rate is not known yet.
         assert_eq!(look(4, 0.02, [100.0, 50.0, 99.0], [1.0, 0.96, 1.0]), None);
         assert_eq!(look(4, 0.02, [100.0, 99.5, 99.0], [1.0; 3]), None, "no difference");
     }

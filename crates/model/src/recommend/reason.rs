@@ -69,15 +69,15 @@ impl Judge<'_> {
             return if self.others().all(is_out) {
                 format!("Stay with {first}: no other setting is left.")
             } else {
-                format!("Stay with {first}: no other setting that is left has figures to compare.")
+                format!("Stay with {first}: the settings that are left have no figures to compare.")
             };
         };
         format!("No setting is proven better than {first}. {}", self.closest(nearest))
     }
 
-    /// `Closest: 200us. p99 +4.8 %, anywhere from -16 to +31 %: no difference shown.`
+    /// `Closest: 200us. p99 +4.8%, anywhere from -16 to +31%: no difference shown.`
     fn closest(&self, nearest: usize) -> String {
-        let label = self.label(nearest);
+        let label = &self.labels[nearest];
         let name = self.objective_column();
         let ratios = self.objective_ratios();
         let Some(ratio) = &ratios[&nearest].ratio else {
@@ -88,7 +88,7 @@ impl Judge<'_> {
             return format!("Closest: {label}. {name} {change} in one block, without an interval.");
         }
         let (low, high) = (words::signed(ratio.low), words::signed(ratio.high));
-        let low = if high.ends_with('%') { low.trim_end_matches(" %") } else { &low };
+        let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
         if ratio.excludes(1.0) {
             return format!("Closest: {label}. {name} {change}, {low} to {high}: proven worse.");
         }
@@ -127,7 +127,7 @@ impl Judge<'_> {
         let words = listed(broken.iter().map(|(broken, _)| self.missed_words(broken)));
         let Some(nearest) = nearest else {
             return format!(
-                "{first} is {words}. Stay with it: no setting that keeps the limits was measured in full."
+                "{first} is {words}. Stay with it: no setting that keeps the limits has all figures."
             );
         };
         let changes = broken.iter().map(|(broken, comparisons)| {
@@ -142,17 +142,17 @@ impl Judge<'_> {
     }
 
     fn objective_beside(&self, to: usize) -> String {
-        format!("This proves the limit, not the objective: {}.", self.objective_change(to))
+        format!("The limit is proven, the objective is not: {}.", self.objective_change(to))
     }
 
-    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101 % of it).` Conditions without proof
+    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101% of it).` Conditions without proof
     /// are named as not proven.
     fn keeping(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, setting: usize) -> String {
         if self.goal.conditions.is_empty() {
             return String::new();
         }
         if kept[&setting].is_empty() {
-            return "No workload has the figures of the goal's conditions.".to_owned();
+            return "No workload has the figures of the goal's limits.".to_owned();
         }
         let of_condition = |condition: &Condition, is_proven: bool| {
             let own = kept[&setting].iter().filter(|kept| kept.condition == condition);
@@ -173,11 +173,11 @@ impl Judge<'_> {
         let proven = Some(all(true)).filter(|words| !words.is_empty());
         let open = Some(all(false)).filter(|words| !words.is_empty());
         let proven = proven.map(|words| format!("It keeps {words}."));
-        let open = open.map(|words| format!("Not proven: that it keeps {words}."));
+        let open = open.map(|words| format!("It is not proven to keep {words}."));
         proven.into_iter().chain(open).collect::<Vec<_>>().join(" ")
     }
 
-    /// `The limit rules out 50us, 125us and 500us (4.3 to 26.9 % short).`
+    /// `The limit rules out 50us, 125us and 500us (4.3 to 26.9% short).`
     fn ruled_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> String {
         let others = kept.iter().filter(|(setting, _)| **setting != 0);
         let broken: Vec<(usize, &Kept<'_>)> =
@@ -245,7 +245,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The objective's change against the first setting: `latency_ns_p99 is 42 % lower (interval ...)`.
+    /// The objective's change against the first setting: `latency_ns_p99 is 42% lower (interval ...)`.
     pub(super) fn objective_change(&self, setting: usize) -> String {
         let comparison = &self.objective_ratios()[&setting];
         format!("{} is {}", self.objective_name(), comparison_words(comparison))
@@ -293,7 +293,7 @@ impl Judge<'_> {
         format!("{own} against {first}")
     }
 
-    /// `10 % short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
+    /// `10% short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
     pub(super) fn missed_words(&self, kept: &Kept<'_>) -> String {
         let quantity = |value: Option<f64>| {
             value.map_or_else(
@@ -326,19 +326,19 @@ impl Judge<'_> {
         metric::quantity(metric, &self.results.workloads[workload].traffic, value)
     }
 
-    /// The evidence that a limit is kept: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
+    /// The evidence that a limit is kept: `98.2 to 101% of it`, `58.1 us to 62.3 us`.
     fn interval_words(&self, kept: &Kept<'_>) -> String {
         match &kept.interval {
             Some(ratio) if kept.condition.reference.is_some() => {
                 let low = words::percent(ratio.low);
-                format!("{} to {} of it", low.trim_end_matches(" %"), words::percent(ratio.high))
+                format!("{} to {} of it", low.trim_end_matches('%'), words::percent(ratio.high))
             }
             Some(own) => {
                 let [low, high] =
                     [own.low, own.high].map(|end| self.quantity(kept.workload, kept.metric, end));
                 format!("{low} to {high}")
             }
-            None if kept.proven => "it is what the others are held to".to_owned(),
+            None if kept.proven => "it is the reference".to_owned(),
             None => "no interval".to_owned(),
         }
     }
@@ -371,7 +371,7 @@ fn missed_ratio(kept: &Kept<'_>) -> Option<f64> {
     (limit > 0.0).then(|| (value / limit - 1.0).abs())
 }
 
-/// ` (4.3 to 26.9 % short)`; empty where it is unknown or the conditions limit different sides.
+/// ` (4.3 to 26.9% short)`; empty where it is unknown or the conditions limit different sides.
 fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> String {
     let side = |bound| match bound {
         Bound::AtLeast => "short",
@@ -386,7 +386,7 @@ fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> St
     if least == most {
         return format!(" ({most} {side})");
     }
-    format!(" ({} to {most} {side})", least.trim_end_matches(" %"))
+    format!(" ({} to {most} {side})", least.trim_end_matches('%'))
 }
 
 fn comparison_words(comparison: &Comparison) -> String {

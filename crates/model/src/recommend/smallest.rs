@@ -10,7 +10,7 @@ use super::comparison::Claim;
 use crate::goal::{Bound, Condition, Reference};
 use crate::runs::AVERAGE;
 
-/// The normal deviate of 80 %, the chance that an effect of the reported size is proven: the
+/// The normal deviate of 80%, the chance that an effect of the reported size is proven: the
 /// convention of Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
 pub(crate) const Z_OF_POWER: f64 = 0.841_621;
 /// Factor of the number of blocks in the second figure; it halves the standard error.
@@ -26,8 +26,8 @@ pub struct SmallestEffect {
     pub figures: Vec<(usize, Metric)>,
     /// The limit as in the goal; `None` for the objective.
     pub limit: Option<String>,
-    /// The figure over the first setting's (for a limit: over the limit): 0.88 if 12 % less, 1.12
-    /// if 12 % more could have been proven.
+    /// The figure over the first setting's (for a limit: over the limit): 0.88 if 12% less, 1.12
+    /// if 12% more could have been proven.
     pub ratio: f64,
     /// The same ratio with four times the blocks.
     pub ratio_in_four_times: f64,
@@ -118,10 +118,10 @@ fn smallest(
     Some(SmallestEffect { ratio: ratio(1)?, ratio_in_four_times: ratio(TIMES)?, figures, limit })
 }
 
-/// The effect that a one-sided t test at `level` proves with a chance of 80 %, in the unit of
+/// The effect that a one-sided t test at `level` proves with a chance of 80%, in the unit of
 /// `error`: the noncentrality `t (1 - 1 / 4f) + z sqrt(1 + t^2 / 2f)` of Abramowitz and Stegun,
 /// "Handbook of Mathematical Functions", 26.7.10, with the critical `t` and normal `z`. The simpler
-/// `t(1 - level) + t(0.8)` is too small: with 8 blocks 65 % of the runs proved the effect that it
+/// `t(1 - level) + t(0.8)` is too small: with 8 blocks 65% of the runs proved the effect that it
 /// gave.
 fn provable(error: f64, degrees_of_freedom: usize, level: f64) -> f64 {
     let t = mean::critical_t(1.0 - 2.0 * level, degrees_of_freedom);
@@ -281,7 +281,7 @@ mod tests {
         recommend(made, &Runs::of_goal(made, &goal), &goal).unwrap()
     }
 
-    /// Four settings with 4 % of noise, the third with `effect` times the rate of the others.
+    /// Four settings with 4% of noise, the third with `effect` times the rate of the others.
     fn streams(blocks: u32, effect: f64, rng: &mut Rng) -> Results {
         results(&["a", "b", "c", "d"], &[stream("s")], blocks, |setting, _| Figures {
             rate: 1e9 * noise(rng, 0.04) * if setting == 2 { effect } else { 1.0 },

@@ -22,12 +22,12 @@ use crate::goal::{Goal, Optimize};
 const BLOCK: usize = 4;
 /// Fewest fresh runs of the winner and of today's setting.
 pub const FEWEST_CONFIRMATIONS: u32 = 6;
-/// Share of all settings that is tried without a budget: 15 %.
+/// Share of all settings that is tried without a budget: 15%.
 const ONE_IN: (usize, usize) = (3, 20);
 /// The smallest effect that matters, as a ratio minus 1.
 const SMALLEST_EFFECT: f64 = 0.03;
 /// The gain over today's setting that is worth a change, as a ratio minus 1. It ends a search with nothing to find:
-/// to exclude 3 % takes eleven times the runs, the square of 10 / 3.
+/// to exclude 3% takes eleven times the runs, the square of 10 / 3.
 const LEAST_GAIN: f64 = 0.10;
 /// A gain with a chance below this is unlikely, and the search stops.
 const DOUBT: f64 = 0.05;
@@ -167,7 +167,7 @@ impl PlanSearch {
         match step {
             // Trials that never give a figure must not be repeated forever.
             SearchStep::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
-                Next::Done("no run gave the figures that the goal speaks of".to_owned())
+                Next::Done("no run has the goal's figures".to_owned())
             }
             SearchStep::Try { settings, leader } => {
                 let setting = |index: usize| self.settings[&index].clone();
@@ -177,7 +177,7 @@ impl PlanSearch {
             SearchStep::Stop(Ending::Settled) => self.stopped(&search, SETTLED),
             SearchStep::Stop(Ending::NothingToGain) => {
                 let percent = 100.0 * LEAST_GAIN;
-                let why = format!("a setting that is {percent:.0} % better is unlikely");
+                let why = format!("a setting that is {percent:.0}% better is unlikely");
                 self.stopped(&search, &why)
             }
             SearchStep::Stop(Ending::Budget) => self.stopped(&search, "the budget is used up"),
@@ -231,7 +231,7 @@ impl PlanSearch {
         let rows = explored(results);
         let leader = self.search(results, &rows, usize::MAX).leader();
         let conclusion = leader.map_or_else(
-            || "no run gave the goal's figures".to_owned(),
+            || "no run has the goal's figures".to_owned(),
             |leader| format!("searched {} settings; {}", self.size(), regret(&leader)),
         );
         Some(Next::Done(conclusion))
@@ -441,10 +441,10 @@ fn regret(leader: &Leader) -> String {
     let kept = if leader.references.is_empty() && leader.keeps_limits >= 1.0 {
         String::new()
     } else {
-        format!(", it keeps the limits with a chance of {:.0} %", 100.0 * leader.keeps_limits)
+        format!(", it keeps the limits with a chance of {:.0}%", 100.0 * leader.keeps_limits)
     };
     format!(
-        "a setting better by more than {:.0} % exists with a chance of {:.0} %; the winner's regret is {:.1} to {:.1} % (90 %){kept}",
+        "a setting better by more than {:.0}% exists with a chance of {:.0}%; the winner's regret is {:.1} to {:.1}% (90%){kept}",
         100.0 * SMALLEST_EFFECT,
         100.0 * leader.doubt,
         percent(low),

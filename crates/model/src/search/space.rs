@@ -54,7 +54,7 @@ pub enum SpaceError {
     #[error("the factors have more than {LARGEST_SPACE} combinations: give them fewer values")]
     TooLarge,
     /// Fewer than two settings remain.
-    #[error("{refused} of {size} settings are refused, which leaves nothing to choose from")]
+    #[error("{refused} of {size} settings are refused: nothing is left to choose from")]
     Empty {
         /// Number of combinations.
         size: usize,

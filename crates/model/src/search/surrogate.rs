@@ -21,8 +21,7 @@ use super::space::{Axis, Space};
 const TAIL: f64 = 4.0;
 /// Rounds of reweighting runs.
 const REWEIGHINGS: usize = 3;
-/// Usual standard deviation of a run on the logarithmic scale, and of the machine between blocks: 3
-/// %.
+/// Usual standard deviation of a run on the logarithmic scale, and of the machine between blocks: 3%.
 const USUAL_NOISE: f64 = 0.03;
 /// Share of an axis's effect that jumps from level to level, as where timers meet other timers.
 const ROUGH: f64 = 0.03;

@@ -24,13 +24,13 @@ fn a_valley_in_three_knobs_is_found_in_a_seventh_of_the_grid() {
 #[test]
 fn a_narrow_valley_at_an_edge_is_found() {
     let system = System { space: grid(&[12, 10]), noise: NOISE, cost: edge, figure: |_| 0.0 };
-    // Three settings of 120 are within 3 %.
+    // Three settings of 120 are within 3%.
     check(&system, &[], 36);
 }
 
 #[test]
 fn a_limit_that_rules_out_the_cheapest_is_kept() {
-    // Cost falls along the first axis, and so does the rate that must keep 95 % of the best.
+    // Cost falls along the first axis, and so does the rate that must keep 95% of the best.
     let system = System {
         space: grid(&[10, 6]),
         noise: NOISE,
@@ -206,7 +206,7 @@ fn a_doubt_is_a_chance() {
     };
     let (leader, sure) = doubt_of(0.5, 80);
     assert!(leader == 0 && sure < 0.001, "{sure}");
-    // Known to 0.07 = 0.1 / sqrt(2) each, where an effect is 3 %.
+    // Known to 0.07 = 0.1 / sqrt(2) each, where an effect is 3%.
     let (_, open) = doubt_of(0.0, 4);
     assert!((0.01..=1.0).contains(&open), "{open}");
 }
@@ -276,7 +276,7 @@ fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, 
 }
 
 /// Over seeds, the median of runs until it settles is at most `most`, and the leader's true cost is
-/// within 3 % of the best that keeps the limits in most of them.
+/// within 3% of the best that keeps the limits in most of them.
 #[track_caller]
 fn check(system: &System, limits: &[Limit], most: usize) {
     const SEEDS: u64 = 15;

@@ -199,7 +199,7 @@ impl Daemon {
             let what = format!("{knob} ({place}) was {ours} and is now {value}");
             tracing::warn!(
                 interface,
-                "{what}: somebody else has set it, so latput releases it; restart latput to begin again"
+                "{what}: another program has set it, so latput releases it; restart latput to take it again"
             );
             self.status.released.push(what);
         }

@@ -190,7 +190,7 @@ impl Results {
         }
         let percent = |idx: usize| {
             let value = f64::from(f32::from_bits(data(idx)));
-            // Values may exceed 100 % by some clock ticks.
+            // Values may exceed 100% by some clock ticks.
             (value.is_finite() && (0.0..=110.0).contains(&value)).then_some(value)
         };
         let part = |idx| percent(idx).unwrap_or(0.0);
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(results.retransmits, None, "-1 is unknown");
         let cpu = results.cpu.unwrap();
         assert_eq!((cpu.cpus, cpu.peak), (4, Some((1, 50.0))));
-        // 25 % of 4 CPUs for 2 s are 2 s of CPU time, over 1000 transactions 2000 us each.
+        // 25% of 4 CPUs for 2 s are 2 s of CPU time, over 1000 transactions 2000 us each.
         assert_eq!(cpu.service_demand_us(1000.0, results.elapsed_s), Some(2000.0));
         assert_eq!(cpu.service_demand_us(0.0, 1.0), None);
 

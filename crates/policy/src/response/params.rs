@@ -5,7 +5,7 @@
 
 use latput_units::Nanos;
 
-/// Constants of [`ResponsePolicy`](super::ResponsePolicy). Rates are compared as logarithms: 0.18 is 18 to 20 %.
+/// Constants of [`ResponsePolicy`](super::ResponsePolicy). Rates are compared as logarithms: 0.18 is 18 to 20%.
 /// Pairs of them are for all bytes, and for small packets beside bulk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {

@@ -327,7 +327,7 @@ fn a_partial_sample_rejects_no_delay_of_an_open_loop() {
 
 #[test]
 fn scatter_of_samples_is_learnt_before_a_delay_is_rejected() {
-    // Bulk that loses a little with a short delay and gains with a long one; its samples scatter by 11 %.
+    // Bulk that loses a little with a short delay and gains with a long one; its samples scatter by 11%.
     let rate = |delay: f64| match delay {
         0.0 => 500e3,
         delay if delay < 50e-6 => 490e3,
@@ -498,7 +498,7 @@ fn a_delay_on_trial_that_leaves_too_few_packets_for_a_slot_ends() {
 
 #[test]
 fn chance_does_not_keep_a_stream_at_a_short_delay() {
-    // At 50 000 packets/s a slot without a delay scatters by 7 %.
+    // At 50 000 packets/s a slot without a delay scatters by 7%.
     let mut shares: Vec<f64> = (0..100)
         .map(|seed| drive_poisson(0.6, 50e3, 0.0, seed).range(..=32).map(|share| share.1).sum())
         .collect();

@@ -12,13 +12,13 @@ use crate::view::View;
 
 /// The shares with a line and a label.
 const SHARES: [(f64, &str); 7] = [
-    (0.01, "1 %"),
-    (0.1, "10 %"),
-    (0.5, "50 %"),
-    (0.9, "90 %"),
-    (0.99, "99 %"),
-    (0.999, "99.9 %"),
-    (0.9999, "99.99 %"),
+    (0.01, "1%"),
+    (0.1, "10%"),
+    (0.5, "50%"),
+    (0.9, "90%"),
+    (0.99, "99%"),
+    (0.999, "99.9%"),
+    (0.9999, "99.99%"),
 ];
 
 /// Positions of a line's name, best first: where lines are far apart.
@@ -66,7 +66,7 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     let mut svg = Svg::new(size, height, title);
     let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
     let (divisor, unit) = if high < SECONDS_FROM_NS { (1e3, "us") } else { (1e9, "s") };
-    let y = format!("logit {} {top_share} 0.01 %", SHARES[0].0);
+    let y = format!("logit {} {top_share} 0.01%", SHARES[0].0);
     svg.plot(&Plot { area: plot, x: axis.described(divisor, unit), y: Some(y) });
     let ticks = axis.labels(divisor);
     let uprights: Vec<f64> =

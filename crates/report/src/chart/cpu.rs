@@ -153,7 +153,7 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
                     svg.rect(area, part, &tip);
                 }
                 let at = Point::new(rows.x(&axis, sum) + 6.0, middle + 4.0);
-                let text = format!("{} %", format::number(sum * 100.0));
+                let text = format!("{}%", format::number(sum * 100.0));
                 svg.text(at, Anchor::Start, "value", &text);
             }
         });

@@ -12,7 +12,7 @@ use super::{ExplainDocument, in_words};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplainError {
     /// No workload's name contains the text.
-    #[error("workload {name}: no workload has this in its name; there are {there}")]
+    #[error("workload {name}: no workload has this in its name; the workloads are {there}")]
     Workload {
         /// The text.
         name: String,
@@ -20,7 +20,7 @@ pub enum ExplainError {
         there: String,
     },
     /// No setting's label contains the text.
-    #[error("setting {part}: no label has this in it; there are {there}")]
+    #[error("setting {part}: no label has this in it; the settings are {there}")]
     Setting {
         /// The text.
         part: String,

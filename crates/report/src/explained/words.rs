@@ -32,7 +32,7 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
         text.push_str(&moves(kind, model));
     }
     text.push_str(
-        "Wake-ups are not counted: the packets and interrupts that cause them include their cost.\n",
+        "Wake-ups are not counted: their cost is part of the packets and interrupts that cause them.\n",
     );
     text
 }
@@ -41,12 +41,14 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
         let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
-        format!(" (the busiest CPU {:.0} %{limit})", 100.0 * ratio)
+        format!(" (the busiest CPU {:.0}%{limit})", 100.0 * ratio)
     });
     let _ =
-        write!(text, "  The system under test is busy for {:.1} % of one CPU{busiest}", busy / 1e7);
+        write!(text, "  The system under test is busy for {:.1}% of one CPU{busiest}", busy / 1e7);
     if it.is_shared {
-        text.push_str(". Other programs ran there (check `other-work`), so its use is not known\n");
+        text.push_str(
+            ". Other programs ran there (check `other-work`), so its parts are not known\n",
+        );
         return;
     }
     text.push_str(", of which\n");
@@ -55,7 +57,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
         let said = match amount {
             Amount::Known { ns, ns_low, ns_high, .. } => {
                 let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
-                format!("{share:.0} % ({low:.0} to {high:.0})")
+                format!("{share:.0}% ({low:.0} to {high:.0})")
             }
             Amount::None(why) => format!("nothing: {why}"),
             Amount::Unknown(why) => format!("not known: {why}"),
@@ -66,20 +68,19 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     if percent > 1.0 {
         let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
         let name = match plurals.as_slice() {
-            [] => "what no known cost explains".to_owned(),
+            [] => "without a known cost".to_owned(),
             plurals => format!("for its {}, not told apart", plurals.join(" and ")),
         };
-        parts.push((name, format!("{percent:.0} %")));
+        parts.push((name, format!("{percent:.0}%")));
     }
     push_parts(text, parts);
     if percent < -1.0 {
         let _ =
-            writeln!(text, "    (the costs together say {:.0} % more than was measured)", -percent);
+            writeln!(text, "    (the costs together say {:.0}% more than was measured)", -percent);
     }
     let vary = model.map(|model| vary(model, it)).unwrap_or_default();
     if !vary.is_empty() {
-        let _ =
-            writeln!(text, "    A plan that varies {} would tell them apart.", vary.join(" and "));
+        let _ = writeln!(text, "    To tell them apart, vary {}.", vary.join(" and "));
     }
 }
 
@@ -115,11 +116,11 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
         Amount::Unknown(why) => format!("not known: {why}"),
         Amount::Known { ns, ns_low, ns_high, confidence } => {
             let interval = if *confidence > 0.0 {
-                format!(", {} to {} at {:.0} %", time(*ns_low), time(*ns_high), 100.0 * confidence)
+                format!(", {} to {} at {:.0}%", time(*ns_low), time(*ns_high), 100.0 * confidence)
             } else {
                 ", one run and no interval".to_owned()
             };
-            format!("{} ({:.0} %){interval}", time(*ns), 100.0 * ns / whole_ns)
+            format!("{} ({:.0}%){interval}", time(*ns), 100.0 * ns / whole_ns)
         }
     }
 }
@@ -139,7 +140,7 @@ fn moves(kind: &str, model: &CostModel) -> String {
                 let (low, high) = (half(cost.ns_low), half(cost.ns_high));
                 let _ = writeln!(
                     text,
-                    "  half as many {plural} ({knob}): {:.0} % less CPU time, {low:.0} to {high:.0}",
+                    "  half as many {plural} ({knob}): {:.0}% less CPU time, {low:.0} to {high:.0}",
                     half(cost.ns)
                 );
             }

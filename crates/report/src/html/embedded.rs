@@ -39,15 +39,15 @@ struct EmbeddedVersion {
 pub enum ReportError {
     /// It is no report, or one without trials.
     #[error(
-        "no trials are in it: name a report that latput wrote; one of a long run has them only if it was made \
-         with `latput report FILE --share -o REPORT.html`"
+        "it holds no trials: name a report of latput. The report of a long run has them only with `latput \
+         report FILE --share -o REPORT.html`"
     )]
     NoTrials,
     /// Larger than any report.
-    #[error("it has more than {} MiB: no report of latput has", LARGEST_REPORT >> 20)]
+    #[error("it has more than {} MiB, which no report of latput has", LARGEST_REPORT >> 20)]
     TooLarge,
     /// The trials were changed or cut.
-    #[error("its trials are damaged or were edited ({0}): get the file again, or the results file")]
+    #[error("its trials are damaged or were edited ({0}): get a new copy, or the results file")]
     Damaged(String),
     /// Written by another latput.
     #[error(
@@ -93,7 +93,7 @@ fn check(results: &Results) -> Result<(), String> {
     let mut places = std::collections::BTreeSet::new();
     for (number, row) in (1..).zip(&results.rows) {
         if row.setting >= results.settings.len() || row.workload >= results.workloads.len() {
-            return Err(format!("trial {number} names a setting or workload that is not there"));
+            return Err(format!("trial {number} has an unknown setting or workload"));
         }
         if !places.insert((row.block, row.setting, row.workload)) {
             return Err(format!("trial {number} is there twice"));

@@ -141,12 +141,12 @@ fn not_measured(results: &Results) -> Option<Banner> {
     }
     let program = results.testbed.strip_prefix("import:")?;
     let text =
-        format!("Every figure is from a file of {}. latput measured nothing.", printable(program));
+        format!("Every figure is from a file of {}, not measured by latput.", printable(program));
     Some(Banner::new("Imported", &text))
 }
 
 fn imported(results: &Results) -> Option<Banner> {
-    let text = "These trials are from a report. Anybody can have edited them.";
+    let text = "These trials are from a report and may have been edited.";
     results.is_imported().then(|| Banner::new("Imported from a report", text))
 }
 

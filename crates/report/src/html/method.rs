@@ -15,7 +15,7 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
         (
             "Order",
             format!(
-                "{} of {} planned trials in {}; the order within a block is drawn from seed {}",
+                "{} of {} planned trials in {}. The order within a block is random, with seed {}",
                 results.rows.len(),
                 results.planned_trials,
                 format::count(view.blocks(), "block"),
@@ -25,8 +25,8 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
         (
             "Intervals",
             format!(
-                "{} confidence; means with Student's t, percentiles as medians over runs with \
-                 order-statistic intervals, never averaged; wanted ±{} of a rate",
+                "{} confidence. Means have Student's t intervals. Percentiles are medians over runs with \
+                 order-statistic intervals. Wanted: ±{} of a rate",
                 format::percent(results.confidence),
                 format::percent(results.half_width)
             ),
@@ -36,8 +36,8 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
     if view.shares_kernel() {
         lines.push((
             "Hosts on one kernel",
-            "each host has CPUs of its own, and its CPU time is theirs; the check `cpu-parts-add-up` compares \
-             the parts with the machine's total in every trial"
+            "each host has its own CPUs, which are counted as its CPU time; the check `cpu-parts-add-up` \
+             compares the sum with the machine's total in every trial"
                 .to_owned(),
         ));
     }
@@ -65,8 +65,8 @@ fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
     let differences =
         "ratios to the first setting, paired within blocks; the interval is on their logarithms";
     let busy = format!(
-        "user + system + irq + softirq of all CPUs of a host, {}; without stolen time; kernel threads are in \
-         system",
+        "user + system + irq + softirq of all CPUs of a host, {}. Stolen time is left out. Kernel threads \
+         count as system",
         cpu_sources(view.results)
     );
     let demand = "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput; netperf's \
@@ -85,7 +85,7 @@ fn latency(view: &View<'_>) -> Option<String> {
     let rows = &view.results.rows;
     let has_own = rows.iter().any(|row| row.observation.traffic.latency.is_some());
     let of_latput = "every transaction of the measurement window, after the warm-up, in a histogram whose buckets \
-                     are at most 0.1 % wide";
+                     are at most 0.1% wide";
     let programs: Vec<String> = view
         .workloads()
         .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))

@@ -11,7 +11,7 @@ use crate::view::{View, rate_metric};
 /// figures, so this limits the size of files with many settings.
 const MOST_MARKS: usize = 1200;
 
-/// Proven differences that are alike within this logarithm, 10 %, are taken for the same.
+/// Proven differences that are alike within this logarithm, 10%, are taken for the same.
 const NEARLY_ALIKE: f64 = 0.1;
 
 /// The trade-off pictures and the choices between them.

@@ -167,7 +167,7 @@ mod tests {
         words.hide("root", "NAME");
         let without = |text: &str| words.without(text);
         assert_eq!(without("DB1: db1.example, adb1 and db12"), "sut: generator, adb1 and db12");
-        assert_eq!(without("a: 97 % of a CPU, needs root"), "observer: 97 % of a CPU, needs root");
+        assert_eq!(without("a: 97% of a CPU, needs root"), "observer: 97% of a CPU, needs root");
         assert_eq!(words.host("unknown", Role::Sut), "sut");
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
     if !found.comparisons.is_empty() {
         let all: Vec<_> = found.comparisons.iter().map(|(_, one)| one.clone()).collect();
         let rule = format!(
-            "The goal judges all traffic, not groups. Shown: p99, and what is better or worse; the JSON has all. {}",
+            "The goal is about all traffic, not groups. Shown: p99, and better or worse figures. The JSON has \
+             all. {}",
             compared::method(&all)
         );
         text += &(wrapped(&rule, "", screen.columns) + "\n");

@@ -4,7 +4,7 @@
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 
-/// Checks `A against B`, with the change before or behind it, and `12 % short of COND (A of B in`.
+/// Checks `A against B`, with the change before or behind it, and `12% short of COND (A of B in`.
 pub(crate) fn sentences(text: &str) -> usize {
     let mut checked = 0;
     for (at, _) in text.match_indices(" against ") {
@@ -25,7 +25,7 @@ pub(crate) fn sentences(text: &str) -> usize {
         checked += 1;
         change.check(&base, &other, &text[at.saturating_sub(200)..(at + 100).min(text.len())]);
     }
-    for (words, sign) in [(" % short of `", -1.0), (" % over `", 1.0)] {
+    for (words, sign) in [("% short of `", -1.0), ("% over `", 1.0)] {
         for (at, _) in text.match_indices(words) {
             let number = text[..at].rsplit(' ').next().unwrap_or_default();
             let Some(missed) = Range::read(number) else { continue };
@@ -115,7 +115,7 @@ pub(crate) fn explanation(text: &str) -> usize {
             } else if let Some((_, said)) =
                 line.split_once("): ").filter(|_| line.contains("half as many"))
             {
-                let Some((saved, interval)) = said.split_once(" % less CPU time, ") else {
+                let Some((saved, interval)) = said.split_once("% less CPU time, ") else {
                     continue;
                 };
                 let numbers = std::iter::once(saved).chain(interval.split(" to "));
@@ -130,13 +130,13 @@ pub(crate) fn explanation(text: &str) -> usize {
     checked
 }
 
-/// One part of a whole, in the whole's unit: `78.3 us (78 %), 78.2 us to 78.3 us at 75 %`, `56 % (43 to 68)` or `39 %`.
+/// One part of a whole, in the whole's unit: `78.3 us (78%), 78.2 us to 78.3 us at 75%`, `56% (43 to 68)` or `39%`.
 fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
     let said = said.trim();
     if said.starts_with("nothing: ") {
         return None;
     }
-    if let Some((percent, rest)) = said.split_once(" %").filter(|(it, _)| it.parse::<f64>().is_ok())
+    if let Some((percent, rest)) = said.split_once('%').filter(|(it, _)| it.parse::<f64>().is_ok())
     {
         let part = Range::read(percent).expect(line);
         assert!((0.0..=100.0).contains(&percent.parse().expect(line)), "{line}");
@@ -148,13 +148,13 @@ fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
         return Some(part);
     }
     let (part, rest) = quantity_after(said).unwrap_or_else(|| panic!("no quantity: {line}"));
-    let (percent, rest) = rest.trim().trim_start_matches('(').split_once(" %").expect(line);
+    let (percent, rest) = rest.trim().trim_start_matches('(').split_once('%').expect(line);
     let percent = Range::read(percent).expect(line);
     let whole = whole.expect("a whole before its parts");
     let (low, high) = (100.0 * part.low / whole.high, 100.0 * part.high / whole.low);
     assert!(
         low <= percent.high && percent.low <= high,
-        "the figures give {low} to {high} %: {line}"
+        "the figures give {low} to {high}%: {line}"
     );
     assert!(part.high >= 0.0 && part.low <= whole.high, "{line}");
     if let Some((low, high)) = rest.trim_start_matches("), ").split_once(" to ") {
@@ -238,7 +238,7 @@ pub(crate) fn rows(text: &str) -> usize {
     checked
 }
 
-/// Checks sentences of the form `latency_ns_p99: worse: 91.4 us, then 123 us: +34.6 %`.
+/// Checks sentences of the form `latency_ns_p99: worse: 91.4 us, then 123 us: +34.6%`.
 pub(crate) fn verdicts(text: &str) -> usize {
     let mut checked = 0;
     for line in text.lines() {
@@ -252,10 +252,8 @@ pub(crate) fn verdicts(text: &str) -> usize {
         let change = change.split([' ', '<', '"']).next().unwrap_or_default();
         let verdict = head.trim_end_matches([':', ' ']);
         let verdict = verdict.rsplit([':', '"', '>']).next().unwrap_or_default().trim();
-        let change =
-            if change.starts_with('x') { change.to_owned() } else { format!("{change} %") };
-        if change != "n/a %" {
-            check_row("", (&base, &other), &change, verdict, line);
+        if change != "n/a" {
+            check_row("", (&base, &other), change, verdict, line);
             checked += 1;
         }
     }
@@ -327,13 +325,18 @@ fn quantity(number: &str, unit: &str) -> Option<Quantity> {
 
 /// The quantity that begins the text, and the rest.
 fn quantity_after(text: &str) -> Option<(Quantity, &str)> {
-    let (number, rest) = text.split_once(' ')?;
+    let at = text.find([' ', '%'])?;
+    let (number, rest) = (&text[..at], text[at..].trim_start_matches(' '));
     let end = rest.find([' ', ',', ';', ')', ':']).unwrap_or(rest.len());
     Some((quantity(number, &rest[..end])?, &rest[end..]))
 }
 
 /// The quantity that ends the text, and what is before it.
 fn quantity_before(text: &str) -> Option<(Quantity, &str)> {
+    if let Some(rest) = text.strip_suffix('%') {
+        let (rest, number) = rest.rsplit_once(' ')?;
+        return Some((quantity(number, "%")?, rest));
+    }
     let (rest, unit) = text.rsplit_once(' ')?;
     let (rest, number) = rest.rsplit_once(' ')?;
     Some((quantity(number, unit)?, rest))
@@ -347,7 +350,7 @@ struct Change {
 }
 
 impl Change {
-    /// `12.5 % lower`, `3.10 times as high`, `-12.5 %`, `0.0 %`, `x3.10`.
+    /// `12.5% lower`, `3.10 times as high`, `-12.5%`, `0.0%`, `x3.10`.
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         if text == "over 1000 times as high" {
@@ -357,11 +360,11 @@ impl Change {
         if let Some(factor) = factor {
             return Range::read(factor).map(|Range { low, high }| Self { low, high });
         }
-        let (text, sign) = match (text.strip_suffix(" % lower"), text.strip_suffix(" % higher")) {
+        let (text, sign) = match (text.strip_suffix("% lower"), text.strip_suffix("% higher")) {
             (Some(text), _) => (text, -1.0),
             (_, Some(text)) => (text, 1.0),
             _ => (
-                text.strip_suffix(" %").filter(|it| it.starts_with(['+', '-']) || *it == "0.0")?,
+                text.strip_suffix('%').filter(|it| it.starts_with(['+', '-']) || *it == "0.0")?,
                 1.0,
             ),
         };

@@ -1,7 +1,7 @@
 //! Checks of the slides' claims on the simulated grid.
 //!
-//! Orders must be exact, an onset within a factor of two, a cost within 15 %. Rates on a plateau
-//! have a tolerance of 0.3 %, since their order is noise. A lost relation sign (`unreadable`) is
+//! Orders must be exact, an onset within a factor of two, a cost within 15%. Rates on a plateau
+//! have a tolerance of 0.3%, since their order is noise. A lost relation sign (`unreadable`) is
 //! read as "about".
 
 mod curve;

@@ -64,7 +64,7 @@ fn every_demand_has_a_label_and_counts_the_rows_of_its_files() {
         }
     }
     assert_eq!(demands["request/response rates"].1, [231, 0, 0]);
-    assert_eq!(demands["ping by moderation frequency inside the 5-95 % band"].1, [6, 0, 0]);
+    assert_eq!(demands["ping by moderation frequency inside the 5-95% band"].1, [6, 0, 0]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_a_plan_asks_for_decides_the_label() {
     assert_eq!(with_only(None), (Label::InSample, [0, 6, 10]));
     let mut plans = shipped_plans();
     plans.retain(|plan| plan.profile != "dragonfly-em");
-    let (label, counts) = demands(&plans)["ping by moderation frequency inside the 5-95 % band"];
+    let (label, counts) = demands(&plans)["ping by moderation frequency inside the 5-95% band"];
     assert_eq!((label, counts), (Label::Predicted, [0, 0, 6]));
 }
 

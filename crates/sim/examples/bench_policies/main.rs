@@ -112,7 +112,7 @@ struct Ratios {
 }
 
 impl Ratios {
-    /// What the goal of 97 % of the rate, 1.1 x the tail and 1.05 x the CPU is missed by; 0 if it is kept.
+    /// What the goal of 97% of the rate, 1.1 x the tail and 1.05 x the CPU is missed by; 0 if it is kept.
     fn score(self) -> f64 {
         (self.rate / 0.97).ln().min(0.0)
             + (1.1 / self.p99).ln().min(0.0)
@@ -332,7 +332,7 @@ fn show(rows: &[Row]) {
         }
         println!("  {:.0}", row.drops);
     }
-    println!("\n* keeps the goal: 97 % of the rate, 1.1 x the p99, 1.05 x the CPU");
+    println!("\n* keeps the goal: 97% of the rate, 1.1 x the p99, 1.05 x the CPU");
     for (idx, (name, _)) in first.policies.iter().enumerate() {
         let kept = rows.iter().filter(|row| row.policies[idx].1.keeps_the_goal()).count();
         let against = |sign: i32| {

@@ -49,15 +49,15 @@ impl JsonDocuments {
             at += start + step;
         }
         if replaced > 0 {
-            found.notes.push(format!(
-                "`nan` or `inf` stands {replaced} times in the place of a number; each is taken as absent"
-            ));
+            found
+                .notes
+                .push(format!("{replaced} numbers are `nan` or `inf`; they count as absent"));
         }
         if let Some(first) = passed_over.first().filter(|_| !found.documents.is_empty()) {
             let shown: String = first.trim().escape_debug().take(SHOWN_CHARS).collect();
             let count = passed_over.len();
             let lines = if count == 1 { "1 line" } else { &format!("{count} lines") };
-            found.notes.push(format!("{lines} outside of the JSON were passed over: `{shown}`"));
+            found.notes.push(format!("{lines} outside of the JSON were ignored: `{shown}`"));
         }
         found
     }
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
             if values.get(&key).is_some_and(|other| *other != value) {
                 let key: String = key.escape_debug().take(SHOWN_CHARS).collect();
                 return Err(serde::de::Error::custom(format!(
-                    "the key `{key}` stands twice, with different values"
+                    "the key `{key}` is there twice, with different values"
                 )));
             }
             values.insert(key, value);
@@ -271,7 +271,7 @@ mod tests {
         let read: Vec<u64> =
             found.documents.iter().map(|it| it.as_ref().unwrap()["a"].as_u64().unwrap()).collect();
         assert_eq!(read, [1, 2, 3]);
-        assert_eq!(found.notes, ["4 lines outside of the JSON were passed over: `warning: long`"]);
+        assert_eq!(found.notes, ["4 lines outside of the JSON were ignored: `warning: long`"]);
         assert_eq!(documents("hello\n"), []);
         assert_eq!(documents("[1, 2]\n").len(), 1);
     }
@@ -292,7 +292,7 @@ mod tests {
         let found = JsonDocuments::parse("{\"a\": -nan, \"b\":[inf,NaN], \"c\":\"nan, inf\"}");
         let value = found.documents[0].as_ref().unwrap();
         assert_eq!(*value, serde_json::json!({"a":null,"b":[null,null],"c":"nan, inf"}));
-        assert!(found.notes[0].contains("3 times"), "{:?}", found.notes);
+        assert!(found.notes[0].contains("3 numbers"), "{:?}", found.notes);
         assert!(documents("{\"a\": nano}")[0].is_err());
     }
 
@@ -300,7 +300,7 @@ mod tests {
     fn differing_values_of_one_key_are_refused() {
         let found = documents("{\"a\":{\"x\":1,\"x\":2}}\n{\"x\":1,\"x\":1}\n");
         let problem = found[0].as_ref().unwrap_err();
-        assert!(problem.contains("the key `x` stands twice"), "{problem}");
+        assert!(problem.contains("the key `x` is there twice"), "{problem}");
         assert!(found[1].is_ok());
     }
 

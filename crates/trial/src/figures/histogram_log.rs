@@ -38,7 +38,7 @@ impl TryFrom<Written> for HistogramLog {
         let unit = PrintedUnit::of(&spelling).filter(|unit| unit.unit == Unit::Nanoseconds);
         let Some(unit) = unit else {
             return Err(format!(
-                "histogram: `{}` is no unit of time: give `ns`, `us`, `ms` or `s`",
+                "histogram: `{}` is not a unit of time: give `ns`, `us`, `ms` or `s`",
                 shown(&spelling)
             ));
         };

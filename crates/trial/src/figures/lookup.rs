@@ -161,7 +161,7 @@ pub enum OwnFigureError {
     },
     /// A built-in metric has its direction and summary already.
     #[error(
-        "figure `{name}` is a metric of latput: leave out `better` and `summary`, or choose another name"
+        "figure `{name}` is a built-in metric: leave out `better` and `summary`, or choose another name"
     )]
     BuiltIn {
         /// The figure.
@@ -175,7 +175,8 @@ pub enum OwnFigureError {
     },
     /// The short form is wrong.
     #[error(
-        "`{text}` is no metric: write NAME=/REGEX/, NAME=json:POINTER or NAME=csv:COLUMN, such as {}; {problem}",
+        "`{text}` is not a metric: write NAME=/REGEX/, NAME=json:POINTER or NAME=csv:COLUMN, such as {}; \
+         {problem}",
         EXAMPLE
     )]
     Short {
@@ -257,7 +258,11 @@ fn printed(written: &Written) -> Result<PrintedUnit, OwnFigureError> {
     };
     PrintedUnit::of(spelling).ok_or_else(|| {
         let spellings: Vec<&str> = SPELLINGS.iter().map(|it| it.spelling).collect();
-        error(format!("`{}` is no unit; these are: {}", shown(spelling), spellings.join(", ")))
+        error(format!(
+            "`{}` is not a unit; the units are: {}",
+            shown(spelling),
+            spellings.join(", ")
+        ))
     })
 }
 

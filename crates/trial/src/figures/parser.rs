@@ -169,7 +169,8 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_max",
         ],
         own: &["program_errors", "messages_per_s", "sent_bps"],
-        remark: "Round trips: without `--full-rtt` sockperf prints the half, which is doubled. `tp` gives what the sender sent: messages and bits.",
+        remark: "Round trips: without `--full-rtt` sockperf prints half of them, which is doubled. `tp` gives \
+                 the sender's messages and bits.",
         quiet_start: Nanos::from_ms(2100), // by the packets of sockperf 3.7; it ends 0.2 s after the last one
         ..BASE
     },
@@ -335,7 +336,7 @@ impl fmt::Display for Parser {
 
 /// A name that is no parser's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no parser is called `{name}`{}; these are: {}", self.meant(), names())]
+#[error("there is no parser `{name}`; the parsers are {}{}", names(), self.meant())]
 pub struct UnknownParser {
     name: String,
 }

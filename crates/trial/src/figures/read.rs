@@ -93,11 +93,11 @@ impl Text {
     ///
     /// The error says why there is none.
     pub fn json(&self) -> Result<Value, String> {
-        let mut problem = "there is no JSON document in it".to_owned();
+        let mut problem = "it has no JSON document".to_owned();
         for document in self.json_documents().documents {
             match document {
                 Ok(value) => return Ok(value),
-                Err(broken) => problem = format!("its JSON is broken: {broken}"),
+                Err(broken) => problem = format!("its JSON is invalid: {broken}"),
             }
         }
         Err(problem)
@@ -307,7 +307,8 @@ impl Lookup {
         match other {
             None => Ok(first),
             Some(other) => Err(format!(
-                "{self} is there several times, with different values ({first} and {other}): make the place more exact"
+                "{self} is there several times, with different values ({first} and {other}): make the place \
+                 unique"
             )),
         }
     }
@@ -323,7 +324,7 @@ impl Lookup {
             None => return Err(format!("{self} is not there")),
             Some(Value::Number(number)) => number
                 .as_f64()
-                .map_or_else(|| Err(format!("{number} is no number")), |it| printed.value(it)),
+                .map_or_else(|| Err(format!("{number} is not a number")), |it| printed.value(it)),
             Some(Value::String(text)) => printed.read(text),
             Some(_) => Err("it is not a number".to_owned()),
         })

@@ -113,7 +113,10 @@ impl PrintedUnit {
             self.factor * multiple
         } else {
             let after: String = after.escape_debug().take(20).collect();
-            return Err(format!("`{after}` after the number is no unit of {}", self.unit.name()));
+            return Err(format!(
+                "`{after}` after the number is not a unit of {}",
+                self.unit.name()
+            ));
         };
         self.possible(number * factor)
     }
@@ -128,7 +131,7 @@ impl PrintedUnit {
             return Err(format!("it is {value}, not a finite number"));
         }
         if value < 0.0 {
-            return Err(format!("it is {value}, and no figure is below 0"));
+            return Err(format!("it is {value}, and a figure is at least 0"));
         }
         if value > self.unit.most() {
             return Err(format!("it is {value}, and a share is at most 1"));

@@ -129,7 +129,8 @@ impl Endpoint {
         let is_statsd = matches!(self.at, EndpointAt::Statsd(_));
         if let Some(figure) = self.figures.iter().find(|it| is_statsd && !it.source.is_plain()) {
             return Err(format!(
-                "`{}`: statsd has names and no labels or places: write `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`",
+                "`{}`: statsd has no labels and no places: write `counter NAME`, `gauge NAME` or `quantile \
+                 0.99 NAME`",
                 figure.metric.name()
             ));
         }
@@ -149,8 +150,8 @@ impl EndpointAt {
     fn parse(url: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{}` is no endpoint: write `http://ADDRESS:PORT/metrics` with an IP address, `file:///PATH`, \
-                 `statsd:///PATH.sock`, or `exec:PROGRAM ARGUMENTS`",
+                "`{}` is not an endpoint: write `http://ADDRESS:PORT/metrics` with an IP address, \
+                 `file:///PATH`, `statsd:///PATH.sock`, or `exec:PROGRAM ARGUMENTS`",
                 shown(url)
             )
         };
@@ -264,8 +265,8 @@ impl FigureSource {
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{}` is no figure: write `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`, with labels as in \
-                 NAME{{code=\"500\"}}",
+                "`{}` is not a figure: write `counter NAME`, `gauge NAME` or `quantile 0.99 NAME`, with labels \
+                 as in NAME{{code=\"500\"}}",
                 shown(text)
             )
         };
@@ -424,6 +425,8 @@ mod tests {
             EndpointFigure::parse("live_test_p99", "quantile 0.99 latency_seconds").unwrap();
         assert_eq!(quantile.metric.definition().unit, Unit::Nanoseconds);
         assert!(EndpointFigure::parse("live_test_x[best]", "gauge a").is_err());
-        assert!(EndpointFigure::parse("rate", "gauge a").unwrap_err().contains("has a meaning"));
+        assert!(
+            EndpointFigure::parse("rate", "gauge a").unwrap_err().contains("already uses the name")
+        );
     }
 }

@@ -26,7 +26,7 @@ impl Hours {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             let shown: String = text.escape_debug().take(80).collect();
-            format!("`{shown}` are no hours: write `22:00-06:00 UTC`")
+            format!("`{shown}` is not a range of hours: write `22:00-06:00 UTC`")
         };
         let hours = text.trim().strip_suffix("UTC").ok_or_else(wrong)?;
         let (from, until) = hours.trim().split_once('-').ok_or_else(wrong)?;

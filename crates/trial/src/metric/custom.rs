@@ -41,16 +41,14 @@ pub struct Definition {
 pub enum CustomMetricError {
     /// The name has other characters or is too long.
     #[error(
-        "`{name}` is no name of a metric: use at most 64 of a-z, 0-9 and _, and begin with a letter"
+        "`{name}` cannot be the name of a metric: use at most 64 of a-z, 0-9 and _, and begin with a letter"
     )]
     Name {
         /// The beginning of the name.
         name: String,
     },
     /// The name means something else.
-    #[error(
-        "the name `{name}` has a meaning in latput already: choose another one, such as `app_{name}`"
-    )]
+    #[error("latput already uses the name `{name}`: choose another one, such as `app_{name}`")]
     Taken {
         /// The name.
         name: String,
@@ -74,7 +72,7 @@ pub enum CustomMetricError {
         now: Box<Definition>,
     },
     /// The process has as many as it can.
-    #[error("metric `{name}` is one too many: plans and results can define {MOST} metrics")]
+    #[error("metric `{name}` is too many: plans and results can define at most {MOST} metrics")]
     TooMany {
         /// The name.
         name: String,

@@ -47,9 +47,18 @@ impl Scale {
         number(figure / self.divisor)
     }
 
-    /// The figure with its unit: `12.3 us`.
+    /// The figure with its unit: `12.3 us`, `5.00%`.
     pub fn with_unit(&self, figure: f64) -> String {
-        format!("{} {}", self.number(figure), self.unit).trim_end().to_owned()
+        self.add_unit(&self.number(figure))
+    }
+
+    /// A figure that is text already, with its unit behind it: a space before all but the sign of a share.
+    pub fn add_unit(&self, figure: &str) -> String {
+        match self.unit {
+            "" => figure.to_owned(),
+            "%" => format!("{figure}%"),
+            unit => format!("{figure} {unit}"),
+        }
     }
 }
 
@@ -88,8 +97,8 @@ mod tests {
         check(Metric::LatencyNsP99, &rr, 999.6, "1.00 us");
         check(Metric::LatencyNsP99, &rr, 9_999_400.0, "9999 us");
         check(Metric::LatencyNsP99, &rr, 9_999_600.0, "10.0 ms");
-        check(Metric::LossRatio, &udp, 0.0123, "1.23 %");
-        check(Metric::SutCpuBusyRatio, &udp, 1.0, "100 %");
+        check(Metric::LossRatio, &udp, 0.0123, "1.23%");
+        check(Metric::SutCpuBusyRatio, &udp, 1.0, "100%");
         check(Metric::SutServiceDemandUs, &rr, 12.34, "12.3 us/tr");
         check(Metric::SutServiceDemandUs, &udp, 0.4, "0.400 us/KB");
         check(Metric::SutPacketsPerPoll, &udp, 3.5, "3.50");
@@ -110,7 +119,7 @@ mod tests {
             let (low, high) = read_back(unit, &traffic, &text);
             let slack = value * 1e-9;
             prop_assert!((low - slack..=high + slack).contains(&value), "{value} as {text}");
-            // Three digits: half of the last is at most 0.5 %, unless the figure is below 0.1 of the unit.
+            // Three digits: half of the last is at most 0.5%, unless the figure is below 0.1 of the unit.
             let smallest = 0.1 * unit.steps(&traffic)[0].0;
             prop_assert!(value < smallest || high - low <= value * 0.0101, "{value} as {text}");
         }
@@ -118,7 +127,8 @@ mod tests {
 
     /// The least and the largest value, in the unit of files, that are printed like this.
     fn read_back(unit: Unit, traffic: &Traffic, text: &str) -> (f64, f64) {
-        let (digits, name) = text.split_once(' ').unwrap_or((text, ""));
+        let share = text.strip_suffix('%').map(|digits| (digits, "%"));
+        let (digits, name) = share.or_else(|| text.split_once(' ')).unwrap_or((text, ""));
         let step = unit.steps(traffic).iter().find(|step| step.1 == name).expect("a unit of it");
         if let Some(below) = digits.strip_prefix('<') {
             return (0.0, below.parse::<f64>().unwrap() * step.0);

@@ -206,28 +206,28 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         name: "latency_ns_p50",
         column: "p50",
         phrase: "median round-trip time",
-        definition: "Round-trip time that 50 % of the transactions do not exceed; of an open loop from when each request was due.",
+        definition: "Round-trip time that 50% of the transactions do not exceed; of an open loop from when each request was due.",
         ..LATENCY
     },
     MetricRow {
         name: "latency_ns_p90",
         column: "p90",
         phrase: "90th percentile of round-trip time",
-        definition: "Round-trip time that 90 % of the transactions do not exceed; of an open loop from when each request was due.",
+        definition: "Round-trip time that 90% of the transactions do not exceed; of an open loop from when each request was due.",
         ..LATENCY
     },
     MetricRow {
         name: "latency_ns_p99",
         column: "p99",
         phrase: "99th percentile of round-trip time",
-        definition: "Round-trip time that 99 % of the transactions do not exceed; of an open loop from when each request was due.",
+        definition: "Round-trip time that 99% of the transactions do not exceed; of an open loop from when each request was due.",
         ..LATENCY
     },
     MetricRow {
         name: "latency_ns_p999",
         column: "p99.9",
         phrase: "99.9th percentile of round-trip time",
-        definition: "Round-trip time that 99.9 % of the transactions do not exceed; of an open loop from when each request was due.",
+        definition: "Round-trip time that 99.9% of the transactions do not exceed; of an open loop from when each request was due.",
         ..LATENCY
     },
     MetricRow {
@@ -241,7 +241,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         name: "latency_uncorrected_ns_p50",
         column: "uncorrected p50",
         phrase: "round-trip time from the actual send, median",
-        definition: "Of an open loop, round-trip time from when a request was sent (not due) that 50 % do not exceed: waiting before the send is left out.",
+        definition: "Of an open loop, round-trip time from when a request was sent (not due) that 50% do not exceed: waiting before the send is left out.",
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
         ..LATENCY
@@ -249,8 +249,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
     MetricRow {
         name: "latency_uncorrected_ns_p99",
         column: "uncorrected p99",
-        phrase: "round-trip time from the actual send that 99 % do not exceed",
-        definition: "Of an open loop, round-trip time from when a request was sent (not due) that 99 % do not exceed: waiting before the send is left out.",
+        phrase: "round-trip time from the actual send that 99% do not exceed",
+        definition: "Of an open loop, round-trip time from when a request was sent (not due) that 99% do not exceed: waiting before the send is left out.",
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
         ..LATENCY
@@ -273,14 +273,14 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         name: "probe_ns_p50",
         column: "ping p50",
         phrase: "median ping beside the traffic",
-        definition: "Round-trip time that 50 % of the probe's echoes do not exceed.",
+        definition: "Round-trip time that 50% of the probe's echoes do not exceed.",
         ..PROBE
     },
     MetricRow {
         name: "probe_ns_p99",
         column: "ping p99",
         phrase: "99th percentile of ping beside the traffic",
-        definition: "Round-trip time that 99 % of the probe's echoes do not exceed.",
+        definition: "Round-trip time that 99% of the probe's echoes do not exceed.",
         ..PROBE
     },
     MetricRow {
@@ -472,14 +472,14 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         name: "tcp_rtt_ns_p50",
         column: "TCP p50",
         phrase: "median TCP round-trip time",
-        definition: "Smoothed round-trip time that 50 % of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        definition: "Smoothed round-trip time that 50% of the readings of live TCP connections do not exceed (tcpi_rtt).",
         ..TCP_RTT
     },
     MetricRow {
         name: "tcp_rtt_ns_p99",
         column: "TCP p99",
         phrase: "99th percentile of TCP round-trip time",
-        definition: "Smoothed round-trip time that 99 % of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        definition: "Smoothed round-trip time that 99% of the readings of live TCP connections do not exceed (tcpi_rtt).",
         ..TCP_RTT
     },
     MetricRow {
@@ -501,14 +501,14 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         name: "tcp_rtt_sample_ns_p50",
         column: "sample p50",
         phrase: "median of the samples of TCP round trips",
-        definition: "Time that 50 % of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
+        definition: "Time that 50% of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
         ..TCP_RTT
     },
     MetricRow {
         name: "tcp_rtt_sample_ns_p99",
         column: "sample p99",
         phrase: "99th percentile of the samples of TCP round trips",
-        definition: "Time that 99 % of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
+        definition: "Time that 99% of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
         ..TCP_RTT
     },
     MetricRow {

@@ -154,8 +154,8 @@ impl Nic {
         if !beyond.is_empty() {
             let _ = writeln!(
                 text,
-                "\n# Worth a try too. All of it would be more than {most} settings, or more than the budget has time for: take one \
-                 instead of another."
+                "\n# Worth a try too. All together would be more than {most} settings, or too many for the \
+                 budget: replace a factor above."
             );
             text.extend(beyond.iter().map(|factor| commented(&self.factor_text(factor))));
         }
@@ -246,12 +246,14 @@ impl Nic {
             names.iter().map(|name| format!("`latput plan nic {name}`")).collect();
         Some(vec![
             format!(
-                "{interface} ({}) stands on {}. Its own are MTU, queue discipline and what the stack does.",
+                "{interface} ({}) is on top of {}. Its own knobs are MTU, queue discipline and those of the \
+                 stack.",
                 line(&self.driver),
                 names.join(", ")
             ),
             format!(
-                "Interrupts and their moderation, rings, channels, NAPI and the offloads of hardware belong below: {}.",
+                "Interrupts, moderation, rings, channels, NAPI and hardware offloads belong to the device \
+                 below: {}.",
                 plans.join(", ")
             ),
         ])

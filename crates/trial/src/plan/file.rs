@@ -167,8 +167,10 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
         Some(knob) => format!("a change of `{knob}` disturbs traffic"),
         None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
-        None if plan.programs().next().is_some() => "a command is not cut into slices".to_owned(),
-        None => "a workload with a `count` ends by itself".to_owned(),
+        None if plan.programs().next().is_some() => {
+            "a command cannot be cut into slices".to_owned()
+        }
+        None => "a workload with a `count` has no fixed length".to_owned(),
     };
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
 }
@@ -252,7 +254,7 @@ fn targets(name: &str) -> Result<Vec<KnobOnRole>, String> {
                 Some(("generator", knob)) => (Some(Role::Generator), knob),
                 Some((other, _)) => {
                     return Err(format!(
-                        "`{other}` is no role: write `sut.`, `generator.`, or nothing for both"
+                        "`{other}` is not a role: write `sut.`, `generator.`, or nothing for both"
                     ));
                 }
                 None => (None, part),
@@ -500,7 +502,7 @@ fn one_of<T: Copy>(
 }
 
 impl Default for Method {
-    /// netperf's defaults: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
+    /// netperf's defaults: at least 3 and at most 30 repetitions, +/- 2.5% at 99%.
     fn default() -> Self {
         Self {
             design: None,
@@ -620,10 +622,10 @@ mod tests {
         check("colour = 1", 3, "colour");
         check("[[workload]]\nkind = \"tcp_rr\"\nbursts = 3", 5, "no field `bursts`");
         check("[[workload]]\nkind = \"tcp_stream\"\nburst = 3", 5, "no field `burst`");
-        check("[[workload]]\nkind = \"tcp_fly\"", 4, "there are tcp_rr");
+        check("[[workload]]\nkind = \"tcp_fly\"", 4, "the kinds are tcp_rr");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
         check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
-        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "no role");
+        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "not a role");
     }
 
     /// A plan with every key.
@@ -709,7 +711,7 @@ mod tests {
     fn quantities_are_written_as_the_peers_write_them() {
         let plan = parsed(
             "[[workload]]\nkind = \"udp_stream\"\nrate = \"1G\"\ndatagram_bytes = \"1k\"\n\
-             [method]\nduration = 1\nwarmup = 0.25\nconfidence = \"95%\"\nhalf_width = \"5 %\"",
+             [method]\nduration = 1\nwarmup = 0.25\nconfidence = \"95%\"\nhalf_width = \"5%\"",
         );
         let traffic = plan.workloads[0].traffic;
         assert_eq!(traffic.value("rate"), Some(1_000_000_000));

@@ -22,18 +22,19 @@ impl Plan {
         let Some(live) = self.live() else { return Ok(()) };
         if self.workloads.len() > 1 {
             return Err(
-                "a `live` workload stands alone: latput makes no traffic beside it".to_owned()
+                "a `live` workload must be the only one: latput makes no traffic beside it"
+                    .to_owned(),
             );
         }
         if !matches!(self.method.design, None | Some(Design::Blocks)) {
             return Err(
-                "settings take turns with today's on live traffic: leave out `design`".to_owned()
+                "live traffic alternates each setting with today's: leave out `design`".to_owned()
             );
         }
         let targets = || self.factors.iter().flat_map(|factor| &factor.targets);
         if let Some(target) = targets().find(|target| target.role == Some(Role::Generator)) {
             return Err(format!(
-                "live traffic has one host, the system under test: `generator.{}` is of another",
+                "live traffic has one host, the system under test: `generator.{}` is for another",
                 target.knob
             ));
         }

@@ -79,7 +79,8 @@ fn placeholder(name: &str) -> Result<Placeholder, String> {
         .map_or(String::new(), |meant| format!(": did you mean `{{{meant}}}`?"));
     let all = names.map(|name| format!("{{{name}}}")).join(", ");
     Err(format!(
-        "`{{{name}}}` is no placeholder{meant}; there are {all}; write `{{{{{name}}}}}` for braces as they are"
+        "`{{{name}}}` is not a placeholder{meant}; there are {all}. For braces as they are write \
+         `{{{{{name}}}}}`"
     ))
 }
 

@@ -14,8 +14,7 @@ pub enum SplitError {
     Empty,
     /// A shell would do something with it.
     #[error(
-        "no shell reads it, and `{0}` would need one: put it in quotes if it is meant as it is, or name a shell: sh -c \
-         '...'"
+        "no shell reads it, and `{0}` needs one: quote it if it is meant as it is, or name a shell: sh -c '...'"
     )]
     Shell(char),
 }

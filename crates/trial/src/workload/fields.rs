@@ -118,10 +118,7 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
         }
         (_, None) => None,
         (_, Some(_)) => {
-            let problem = format!(
-                "a command is the workload of `kind = \"command\"`, not of `{}`",
-                kind.name
-            );
+            let problem = format!("only `kind = \"command\"` has a `command`, not `{}`", kind.name);
             return Err(error("kind", problem));
         }
     };
@@ -142,7 +139,7 @@ fn live(
     if traffic != Traffic::Live {
         return match live {
             None => Ok(None),
-            Some(_) => Err(error("kind", "only `kind = \"live\"` watches what flows anyway")),
+            Some(_) => Err(error("kind", "only `kind = \"live\"` watches existing traffic")),
         };
     }
     if probe.is_some() {
@@ -203,10 +200,10 @@ impl Fields {
         let has_burst = values.0.get("burst").is_some_and(|burst| *burst != Some(0));
         match traffic.arrivals() {
             None if has_gaps && values.0.contains_key("gaps") => {
-                Err(error("gaps", "`gaps` is about an open loop: give `rate_per_s`"))
+                Err(error("gaps", "`gaps` is for an open loop: give `rate_per_s`"))
             }
             Some(_) if has_burst => {
-                let problem = "`burst` is about a closed loop: leave out `burst` or `rate_per_s`";
+                let problem = "`burst` is for a closed loop: leave out `burst` or `rate_per_s`";
                 Err(error("burst", problem))
             }
             _ => Ok(traffic),

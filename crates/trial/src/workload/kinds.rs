@@ -415,7 +415,7 @@ pub const KINDS: &[WorkloadKind] = &[
     },
     WorkloadKind {
         name: COMMAND,
-        about: "a benchmark of your own, and its server: `--command`, or `command = [...]` in a plan",
+        about: "your own benchmark and its server: `--command`, or `command = [...]` in a plan",
         unit: "transactions",
         shape: Shape::Transactions,
         fields: &[],
@@ -423,7 +423,7 @@ pub const KINDS: &[WorkloadKind] = &[
     },
     WorkloadKind {
         name: LIVE,
-        about: "what flows anyway on one host, without traffic of latput's: `latput tune eth0 --live`",
+        about: "the existing traffic of one host; latput sends none: `latput tune eth0 --live`",
         unit: "transactions",
         shape: Shape::Transactions,
         fields: &[],
@@ -452,8 +452,10 @@ impl WorkloadKind {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let meant = spelling::nearest(name, NAMES)
                 .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
-            let problem =
-                format!("no workload is of kind `{name}`{meant}; there are {}", NAMES.join(", "));
+            let problem = format!(
+                "there is no workload of kind `{name}`; the kinds are {}{meant}",
+                NAMES.join(", ")
+            );
             FieldError::new("kind", problem)
         })
     }

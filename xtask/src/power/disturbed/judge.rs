@@ -171,7 +171,7 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
     };
     let quiet = of(QUIET, false);
     let by_quiet = Truth::of(quiet.iter().copied())?;
-    println!("\nthe built-in plan in {seconds} s; 95 % intervals (Wilson)");
+    println!("\nthe built-in plan in {seconds} s; 95% intervals (Wilson)");
     println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
     if !quiet.is_empty() {
         let answers = quiet.iter().filter(|said| said.is_answer()).count() as u64;
@@ -213,12 +213,12 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
     }];
     for (percent, limit) in LEAST_ANSWERS {
         let Counts { runs, answers, .. } = by_percent.get(&percent).copied().unwrap_or_default();
-        let name = format!("answers at {percent} %");
+        let name = format!("answers at {percent}%");
         goals.push(Wanted { name, count: answers, of: runs, limit, is_least: true });
     }
     for goal in &goals {
         let sign = if goal.is_least { ">=" } else { "<=" };
-        let limit = format!("{sign} {:.0} %", 100.0 * goal.limit);
+        let limit = format!("{sign} {:.0}%", 100.0 * goal.limit);
         let share = share(goal.count, goal.of);
         println!("{:18} {share:>26}   wanted {limit:8} {}", goal.name, goal.verdict());
     }
@@ -253,7 +253,7 @@ fn words(said: &[&Said]) -> String {
 
 fn share(count: u64, of: u64) -> String {
     let (low, high) = wilson(count, of);
-    format!("{count} of {of} [{:.0} %, {:.0} %]", 100.0 * low, 100.0 * high)
+    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 #[cfg(test)]

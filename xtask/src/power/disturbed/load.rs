@@ -291,7 +291,7 @@ mod tests {
     fn each_part_of_a_cpu_is_on_either_end() {
         for part in PERCENTS {
             let with = all().into_iter().filter(|load| load.percent() == Some(part)).count();
-            assert_eq!(with, 6, "{part} %");
+            assert_eq!(with, 6, "{part}%");
         }
     }
 

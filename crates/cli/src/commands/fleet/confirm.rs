@@ -44,11 +44,15 @@ inventory.toml:
   [group.web]
   pairs = [[\"ssh://root@s1\", \"ssh://root@c1\"], [\"ssh://root@s2\", \"ssh://root@c2\"], [\"ssh://root@s3\", \"ssh://root@c3\"]]
 
-The pairs are measured one after the other, each as by `latput run`, with the workloads and the goal of RESULTS.
-The setting is `confirmed` if every pair proves it better than its own setting of today, and the pairs agree: their
-ratios differ by no more than their intervals tell. `unstable`: the pairs differ. `worse`: a pair proves it worse, or
-short of a limit. `unproven`: some pair does not prove it. Exit code 0 confirmed, 7 worse, 1 unstable or unproven,
-6 where pairs are missing: the same command resumes, and a pair that has ended is not measured again.")]
+The pairs are measured one after the other, each as by `latput run`, with the workloads and the goal of
+RESULTS.
+
+`confirmed`: every pair proves the setting better than its own setting of today, and the pairs agree within
+their intervals. `unstable`: the pairs differ. `worse`: a pair proves it worse, or short of a limit.
+`unproven`: a pair does not prove it better.
+
+Exit code 0 confirmed, 7 worse, 1 unstable or unproven, 6 where pairs are missing. The same command then
+resumes with the missing pairs.")]
 pub(super) struct Args {
     /// The results file of `latput tune` or `latput run`, `FILE` or `FILE#RUN`.
     #[arg(value_name = "RESULTS")]
@@ -65,18 +69,18 @@ pub(super) struct Args {
     /// A setting other than the recommended one of the results file, by label or a unique part of it.
     #[arg(long, value_name = "SETTING")]
     setting: Option<String>,
-    /// The folder of the pairs' results files; it is made.
+    /// The folder of the pairs' results files; created if missing.
     #[arg(short, long, default_value = "latput-pairs", value_name = "FOLDER")]
     output: PathBuf,
     #[command(flatten)]
     precision: Precision,
-    /// Only look whether every pair can be measured, and how long that takes. Nothing is set.
+    /// Only check whether every pair can be measured, and how long that takes. Nothing is set.
     #[arg(long)]
     check: bool,
     /// Allow changes that take the link of a pair's interface down and up.
     #[arg(long)]
     allow_link_reset: bool,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
 }
@@ -124,7 +128,7 @@ impl Args {
         let words: Vec<String> = words.map(|pair| pair.words.join(",")).collect();
         if words.is_empty() {
             let pairs = "`pairs = [[\"ssh://server\", \"ssh://client\"]]`";
-            return Err(wrong(&format!("no group that is meant has pairs: write {pairs}")));
+            return Err(wrong(&format!("no such group has pairs: write {pairs}")));
         }
         Ok(words)
     }
@@ -219,7 +223,7 @@ fn make_folder(folder: &Path) -> Result<(), CliError> {
         fs::create_dir(folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) });
     made.map_err(|error| {
         CliError::usage(format!(
-            "{}: the pairs' results files have no folder: {error}: name another with -o",
+            "{}: cannot make the folder of the pairs' results files: {error}: name another with -o",
             folder.display()
         ))
     })

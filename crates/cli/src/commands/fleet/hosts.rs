@@ -38,8 +38,8 @@ const ANSIBLE: &str = "ansible-inventory";
 /// Which hosts, and how they are asked.
 #[derive(Debug, clap::Args)]
 pub(super) struct FleetArgs {
-    /// The hosts: a file of groups (.toml), or an Ansible inventory, which `ansible-inventory` reads; what it
-    /// prints with --list (.json) is read without it [default: inventory.toml].
+    /// The hosts: a file of groups (.toml), or an Ansible inventory, read by `ansible-inventory`; or its output with
+    /// --list (.json) [default: inventory.toml].
     #[arg(short, long, value_name = "FILE", conflicts_with = "hosts_from")]
     inventory: Option<PathBuf>,
     /// A command that prints the hosts, one word a line, such as `ssh://root@web1%eth0`. No shell reads it.
@@ -48,16 +48,16 @@ pub(super) struct FleetArgs {
     /// Only the hosts of this group. May be repeated.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// The interface of hosts for which the list names none.
+    /// The interface of hosts without one in the list.
     #[arg(long, value_name = "IFACE")]
     interface: Option<String>,
-    /// Hosts that are worked on at a time; one that is silent for a second does not count.
+    /// Hosts to work on at a time; a host that is silent for a second does not count.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = parallel)]
     parallel: usize,
-    /// Most time for one answer of one host (1s to 1h); more where latput must be brought over a slow line.
+    /// Longest time for one answer of one host (1s to 1h); give more where latput must be copied over a slow line.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
     timeout: Nanos,
-    /// The static latput to take along to hosts that have none of this version; without it this program.
+    /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
 }
@@ -187,7 +187,7 @@ impl FleetArgs {
         let ListedHost { name, word, group, interface, driver, setting, .. } = listed;
         let Target { reach, at, cpus } = Target::parse(&word).map_err(|error| error.to_string())?;
         if cpus.is_some() {
-            return Err(format!("`{word}`: a fleet sets whole hosts: leave out `?cpus=`"));
+            return Err(format!("`{word}`: a fleet has no `?cpus=`: leave it out"));
         }
         let named = match at {
             Some(At::Interface(name)) => Some(name),
@@ -233,8 +233,8 @@ fn tell_not_followed(hosts: &[ListedHost]) {
             count => format!(" and {} more", count - 1),
         };
         output::remark(&format!(
-            "latput: `{variable}` is not followed ({}{more}): log in as root, put options into ssh_config, or say how to \
-             get there by latput_target",
+            "latput: `{variable}` is ignored ({}{more}): log in as root, put options into ssh_config, or set \
+             latput_target",
             names.first().unwrap_or(&"?")
         ));
     }
@@ -285,8 +285,8 @@ fn hosts_of_file(path: &Path, stop: &Stop) -> Result<Listed, CliError> {
             command.arg("-i").arg(path).arg("--list");
             let listing = said_by(&mut command, ANSIBLE, stop).map_err(|why| {
                 CliError::usage(format!(
-                    "{}: {why}: a file that is not .toml is an Ansible inventory, which `{ANSIBLE}` (ansible-core) \
-                     reads; give what it prints with --list as a .json where it is not installed",
+                    "{}: {why}. A file that is not .toml is read by `{ANSIBLE}` (ansible-core). Where that is \
+                     not installed, give its output with --list as a .json file",
                     path.display()
                 ))
             })?;
@@ -307,9 +307,8 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
 fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
     let ending = ask(|| Process::start_here(command), b"", LIST_WITHIN, &mut Unless(stop));
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
-        AskEnding::Ended { code: Some(0), out, .. } => {
-            String::from_utf8(out).map_err(|_| format!("`{program}` printed what is no text"))
-        }
+        AskEnding::Ended { code: Some(0), out, .. } => String::from_utf8(out)
+            .map_err(|_| format!("`{program}` printed something that is not text")),
         AskEnding::Ended { code, err, .. } => {
             Err(format!("`{program}` {}: {}", ended_in_words(code), last_line(&err)))
         }
@@ -322,7 +321,7 @@ fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, 
 /// The last line that says something, without latput's own beginning.
 pub(super) fn last_line(said: &str) -> String {
     let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let line = line.unwrap_or("it said nothing").trim_start_matches("latput: error: ");
+    let line = line.unwrap_or("it printed nothing").trim_start_matches("latput: error: ");
     latput_report::printable(line)
 }
 
@@ -378,7 +377,7 @@ impl Fleet {
         match self.members.iter().find(|member| member.host.setting.is_empty()) {
             None => Ok(()),
             Some(Member { host, .. }) => Err(CliError::usage(format!(
-                "nothing is wanted of {}: give KNOB=VALUE, or `settings` of group `{}`",
+                "there are no wanted values for {}: give KNOB=VALUE, or `settings` in group `{}`",
                 host.name, host.group
             ))),
         }
@@ -500,6 +499,6 @@ mod tests {
     #[test]
     fn the_last_line_tells_why() {
         assert_eq!(last_line("a\nlatput: error: b\n\n"), "b");
-        assert_eq!(last_line(" \n"), "it said nothing");
+        assert_eq!(last_line(" \n"), "it printed nothing");
     }
 }

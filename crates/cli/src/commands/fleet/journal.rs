@@ -29,8 +29,8 @@ Examples:
   latput fleet log -i inventory.toml
   latput fleet log -i inventory.toml --group web --newest 1
 
-Each is an entry of the host's own journal, as `latput log` lists it there. What `latput fleet apply` has made has the name of
-its rollout, which `latput fleet undo` takes.")]
+Each line is an entry of the host's own journal, as in `latput log`. Changes by `latput fleet apply` have the
+name of their rollout, for `latput fleet undo`.")]
 pub(super) struct Log {
     /// Entries of each host.
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -47,8 +47,8 @@ Examples:
   latput fleet undo -i inventory.toml                        the newest rollout
   latput fleet undo fleet-1a21f0015cc-7fbf -i inventory.toml    as `latput fleet apply` has called it
 
-On each host it is an undo of the entry of its journal: all or nothing there, and values that somebody else has set since
-stay. Exit code 6 where a host could not be asked, or refused: the same command again takes the rest.")]
+Each host undoes the entry of its own journal, completely or not at all. Values that another program has set
+since stay. Exit code 6: a host did not answer or refused. The same command then undoes the rest.")]
 pub(super) struct Undo {
     /// The name of the rollout.
     #[arg(value_name = "ROLLOUT")]
@@ -72,15 +72,15 @@ Examples:
   latput fleet keep -i inventory.toml --from latput-results.db
   latput fleet keep -i inventory.toml --remove       the files are again as they were
 
-Each host does what `latput keep` does there. A host that has not the wanted values is left out (exit code 6):
-`latput fleet apply` comes first.")]
+Each host runs `latput keep`. A host without the wanted values is left out (exit code 6): run `latput fleet
+apply` first.")]
 pub(super) struct Keep {
     #[command(flatten)]
     wanted: WantedArgs,
     /// Show what would be written.
     #[arg(long)]
     dry_run: bool,
-    /// Take out what was installed.
+    /// Remove what was installed.
     #[arg(long, conflicts_with_all = ["wanted", "from"])]
     remove: bool,
     #[command(flatten)]
@@ -112,7 +112,7 @@ impl Log {
 
 fn journal_text(journal: &Result<Vec<HostEntry>, String>, newest: usize) -> String {
     match journal {
-        Err(why) => format!("  not known: {why}\n"),
+        Err(why) => format!("  unknown: {why}\n"),
         Ok(entries) if entries.is_empty() => "  no change was made\n".to_owned(),
         Ok(entries) => entries.iter().take(newest).map(entry_text).collect(),
     }
@@ -154,7 +154,9 @@ impl Undo {
                         "unchanged",
                         format!("entry {} is {}", entry.number, entry.state),
                     ),
-                    None => done.say(at, "unchanged", "it was not changed by it".to_owned()),
+                    None => {
+                        done.say(at, "unchanged", "it has no change of this rollout".to_owned())
+                    }
                 },
             }
         }
@@ -235,7 +237,7 @@ fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, Stri
         }
     };
     let answers = crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", one);
-    let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not asked".to_owned()));
+    let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not reached".to_owned()));
     answers.into_iter().map(asked).collect()
 }
 
@@ -272,7 +274,7 @@ impl<'a> Done<'a> {
             match tell(fleet, member, &verb(at), &member.host.setting_lines(), &mut waiting) {
                 Heard::Done(out) => match serde_json::from_slice(&out) {
                     Ok(document) => (outcome, said(&document)),
-                    Err(_) => ("lost", "its answer is not what latput says".to_owned()),
+                    Err(_) => ("lost", "its answer is not from latput".to_owned()),
                 },
                 Heard::Refused(error) if error.kind == "stranded" => ("stranded", error.message),
                 Heard::Refused(error) => ("refused", error.message),
@@ -282,7 +284,7 @@ impl<'a> Done<'a> {
         let is_over = || until.is_over();
         let results = crew::side_by_side(which, fleet.parallel, is_over, what, one);
         for (at, result) in which.iter().zip(results) {
-            let (outcome, why) = result.unwrap_or(("left-out", "it was not asked".to_owned()));
+            let (outcome, why) = result.unwrap_or(("left-out", "it was not reached".to_owned()));
             self.say(*at, outcome, why);
         }
     }

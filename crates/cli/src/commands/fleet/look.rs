@@ -122,7 +122,7 @@ impl Args {
         let (values, problem) = match values {
             Ok(values) => (values, None),
             Err(error) if error.kind == KernelErrorKind::Unsupported => {
-                (Vec::new(), Some(format!("it has no such knob: {}", error.reason)))
+                (Vec::new(), Some(format!("it does not have this knob: {}", error.reason)))
             }
             Err(error) => (Vec::new(), Some(error.reason)),
         };
@@ -192,12 +192,12 @@ pub(super) fn one(
         None => (member.host.setting_lines(), Some(setting.keys().copied().into_set())),
     };
     match member.ask(&HostVerb::Look, &question, fleet.timeout, waiting) {
-        Err(error) => Answered::Unreachable(format!("cannot start the way there: {error}")),
+        Err(error) => Answered::Unreachable(format!("cannot start the connection: {error}")),
         Ok(AskEnding::Stopped) => Answered::NotAsked,
         Ok(AskEnding::TimedOut) => {
-            Answered::TimedOut(format!("it has not answered within {}", fleet.timeout))
+            Answered::TimedOut(format!("it did not answer within {}", fleet.timeout))
         }
-        Ok(AskEnding::TooLong) => Answered::Failed("its answer does not end".to_owned()),
+        Ok(AskEnding::TooLong) => Answered::Failed("its answer is too long".to_owned()),
         Ok(AskEnding::Ended { code: Some(0), out, .. }) => {
             match HostLook::read(&out, interface, asked.as_ref()) {
                 Ok(look) => Answered::Look(Box::new(look)),

@@ -22,8 +22,9 @@ Examples:
   latput run plan.toml --on pair1.toml -o pair1.db      and the same for pair2 and pair3
   latput fleet pairs pair1.db pair2.db pair3.db
 
-A setting is `stable` if it is proven better than the first setting on every pair, and the pairs agree: their ratios
-differ by no more than their intervals tell. Only such a setting is recommended. `unstable`: the pairs differ.
+`stable`: every pair proves the setting better than the first setting, and the pairs agree within their
+intervals. Only such a setting is recommended. `unstable`: the pairs differ. `worse`: a pair proves it worse,
+or short of a limit. `unproven`: a pair does not prove it better. Exit code 1: no setting is recommended. `unstable`: the pairs differ.
 `worse`: proven worse, or short of a limit, on a pair. `unproven`: not proven better on each. Exit code 1 where none
 is recommended.")]
 pub(super) struct Args {
@@ -50,7 +51,7 @@ impl Args {
         let summary = PairsSummary::of(&results).map_err(CliError::usage)?;
         if self.files.len() == 2 {
             output::remark(
-                "latput: two pairs say little of a third: measure three where there are",
+                "latput: two pairs say little about a third: measure three if you have them",
             );
         }
         if context.json {
@@ -91,8 +92,10 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
         let _ = writeln!(text, "\n{differs}");
     }
     let end = match summary.recommended.map(|at| &summary.settings[at].label) {
-        Some(label) => format!("set `{}`: it holds on every pair", latput_report::printable(label)),
-        None => "no setting is recommended: none holds on every pair".to_owned(),
+        Some(label) => {
+            format!("set `{}`: it is better on every pair", latput_report::printable(label))
+        }
+        None => "no setting is recommended: none is better on every pair".to_owned(),
     };
     let _ = writeln!(text, "\n{end}");
     text

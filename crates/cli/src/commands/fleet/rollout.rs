@@ -44,14 +44,14 @@ Examples:
       what a run recommends, in the place of the inventory's settings
   latput fleet apply -i inventory.toml --guard 'curl -fsS -m 5 http://{host}/health'
 
-A stage is of each group, with the hosts of earlier stages counted. After each stage its hosts and those before it
-must be well for --soak: reached, the interface up and with carrier if it was, the values in force, errors and
-drops as before, every --guard with exit code 0. When all are well, the change is confirmed on every host.
+Each stage counts the hosts of a group, those of earlier stages included. After each stage all changed hosts
+must be well for --soak: reachable, interface up, carrier as before, values in force, errors and drops as
+before, every --guard with exit code 0. When all are well at the end, the change is confirmed on every host.
 Otherwise, and on Ctrl-C, every host goes back (exit code 4). A host that cannot be reached then goes back by
 itself at the end of --confirm-within, and is named (exit code 5).
 
-Hosts that cannot be used are left out and named (exit code 6): the same command later changes those that are
-not as wanted.")]
+Hosts that cannot be used are left out and named (exit code 6). The same command later changes the hosts that
+are not as wanted.")]
 pub(super) struct Args {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -60,20 +60,20 @@ pub(super) struct Args {
     /// The first stage: a number of hosts of each group, or a share such as 10%.
     #[arg(long, value_name = "HOSTS", default_value = "1")]
     canary: StageStep,
-    /// A later stage: how many hosts of each group have the values after it. May be repeated [default: all].
+    /// A later stage: the number of hosts of each group with the values after it. May be repeated [default: all].
     #[arg(long, value_name = "HOSTS")]
     then: Vec<StageStep>,
-    /// Every host goes back after this time (1s to 24h) unless all are well.
+    /// Put every host back after this time (1s to 24h) unless all are well.
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = local_change::confirm_within)]
     confirm_within: Nanos,
     /// How long the hosts must be well after each stage (0s to 24h).
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = soak)]
     soak: Nanos,
-    /// A command of this host that must end with 0, for each changed host: `{host}`, `{interface}` and `{target}`
-    /// stand for its own. No shell reads it. May be repeated.
+    /// A command that is run here for each changed host and must exit with 0: `{host}`, `{interface}` and `{target}`
+    /// are those of the host. No shell reads it. May be repeated.
     #[arg(long, value_name = "COMMAND")]
     guard: Vec<String>,
-    /// Errors and drops of an interface that are allowed beside those of before, packets a second.
+    /// Errors and drops of an interface that are allowed in addition to the earlier rate, in packets a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     new_faults_most: u64,
     /// Allow changes that take the link down and up, unless it carries the connection to the host.
@@ -196,7 +196,7 @@ impl Args {
         }
         let seconds = needed.as_ns().div_ceil(1_000_000_000);
         Err(CliError::usage(format!(
-            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`",
+            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`.",
             seconds.div_ceil(60)
         )))
     }
@@ -233,7 +233,7 @@ impl<'a> Rollout<'a> {
         let hosts: Vec<_> = self.fleet.members.iter().map(|member| member.host.clone()).collect();
         let judged = judge(&hosts, answers);
         if let Some(problem) = undecided_groups(&judged).first() {
-            return Err(CliError::usage(format!("{problem}: say which is meant by `driver`")));
+            return Err(CliError::usage(format!("{problem}: name the right one by `driver`")));
         }
         let now = self.now();
         let parts = self.fleet.members.iter().zip(judged).map(|(member, judged)| {
@@ -324,8 +324,8 @@ impl<'a> Rollout<'a> {
         let needed = Instant::now() + self.args.stage_within().as_duration();
         match leases.min() {
             Some(ends_at) if ends_at < needed => Err(format!(
-                "the first host would go back by itself before the next stage has ended: give more --confirm-within \
-                 than {}",
+                "the first host would go back by itself before the next stage ends: give a longer \
+                 --confirm-within than {}",
                 self.args.confirm_within
             )),
             _ => Ok(()),
@@ -417,7 +417,7 @@ impl<'a> Rollout<'a> {
         for (idx, result) in results {
             let RolloutHost { member, phase, .. } = &mut self.parts[idx];
             let Some((lease, result)) = result else {
-                problems.push(format!("{}: it was not reached", member.host.name));
+                problems.push(format!("{}: it did not answer", member.host.name));
                 continue;
             };
             *phase = HostPhase::Changed(lease);

@@ -26,12 +26,12 @@ pub(super) fn tell(
 ) -> Heard {
     let ending = match member.ask(verb, input, fleet.timeout, waiting) {
         Ok(ending) => ending,
-        Err(error) => return Heard::Lost(format!("cannot start the way there: {error}")),
+        Err(error) => return Heard::Lost(format!("cannot start the connection: {error}")),
     };
     match ending {
-        AskEnding::Stopped => Heard::Lost("it was not waited for".to_owned()),
-        AskEnding::TimedOut => Heard::Lost(format!("it has not answered within {}", fleet.timeout)),
-        AskEnding::TooLong => Heard::Lost("its answer does not end".to_owned()),
+        AskEnding::Stopped => Heard::Lost("the wait for it was cut short".to_owned()),
+        AskEnding::TimedOut => Heard::Lost(format!("it did not answer within {}", fleet.timeout)),
+        AskEnding::TooLong => Heard::Lost("its answer is too long".to_owned()),
         AskEnding::Ended { code: Some(0), out, .. } => Heard::Done(out),
         AskEnding::Ended { err, .. } => match said_by_latput(&err) {
             Some(error) => Heard::Refused(error),

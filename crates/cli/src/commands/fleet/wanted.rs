@@ -16,11 +16,11 @@ use crate::output;
 /// The wanted values, where they are not those of the inventory.
 #[derive(Debug, clap::Args)]
 pub(super) struct WantedArgs {
-    /// The wanted values, in the place of those of the inventory.
+    /// The wanted values instead of the inventory's.
     #[arg(value_name = "KNOB=VALUE")]
     wanted: Vec<String>,
-    /// Take the wanted values from a results file: what it recommends. Hosts with another driver than the measured one
-    /// are `other`, unless the inventory names theirs.
+    /// Take the wanted values from the recommendation of a results file. Hosts with another driver than the measured
+    /// one are `other`, unless the inventory names their driver.
     #[arg(long, value_name = "RESULTS", conflicts_with = "wanted")]
     from: Option<PathBuf>,
     /// A setting other than the recommended one of the results file, by label or a unique part of it.
@@ -29,7 +29,7 @@ pub(super) struct WantedArgs {
     /// Run number in the results file; by default the newest run.
     #[arg(long, value_name = "N", requires = "from", conflicts_with = "wanted")]
     run: Option<i64>,
-    /// Which host of the results file the fleet's hosts are like.
+    /// The role in the results file that the fleet's hosts have.
     #[arg(long, value_enum, default_value = "sut", requires = "from")]
     role: ExportedRole,
 }
@@ -111,7 +111,10 @@ impl WantedArgs {
                 labelled.label
             )));
         }
-        output::remark(&format!("latput: wanted is setting `{}` of {file}", labelled.label));
+        output::remark(&format!(
+            "latput: the wanted values are setting `{}` of {file}",
+            labelled.label
+        ));
         let host = results.hosts.iter().find(|host| host.role == role);
         let fact = host.and_then(|host| host.facts.iter().find(|(name, _)| name == DRIVER));
         Ok(FleetWish { setting, driver: fact.map(|(_, driver)| driver.clone()) })

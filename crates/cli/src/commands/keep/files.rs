@@ -242,7 +242,7 @@ impl Record {
         let wrong = |why: String| {
             let file = root.below(&file).display().to_string();
             let message = format!(
-                "{file}: no record of this version of latput: {why}: take the files out by hand, and delete it"
+                "{file}: not a record of this version of latput: {why}: remove the files by hand, and delete it"
             );
             CliError::new(Code::Failed, message)
         };

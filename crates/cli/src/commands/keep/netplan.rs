@@ -102,7 +102,7 @@ fn read(
     definitions: &mut BTreeMap<String, Definition>,
 ) -> Result<(), String> {
     let documents = YamlLoader::load_from_str(text)
-        .map_err(|error| format!("it is no YAML, and netplan refuses it as well: {error}"))?;
+        .map_err(|error| format!("it is not YAML, and netplan refuses it too: {error}"))?;
     for document in &documents {
         for device_type in DEVICE_TYPES {
             let Some(entries) = document["network"][device_type].as_hash() else { continue };
@@ -193,6 +193,6 @@ mod tests {
     #[test]
     fn broken_file_is_refused() {
         let error = read("network: [", "file", &mut BTreeMap::new()).unwrap_err();
-        assert!(error.contains("netplan refuses it as well"), "{error}");
+        assert!(error.contains("netplan refuses it too"), "{error}");
     }
 }

@@ -31,11 +31,11 @@ Examples:
   latput model fit kept.db --workload tcp_stream            of one workload: others have other costs
   latput model fit kept.db --confidence 95% --json
 
-A cost that the rows do not fix is refused, and what to vary is said: the size of messages or `mtu` tells
-bytes from packets, `rx-usecs` tells packets from interrupts, `gro-flush-timeout` with
-`napi-defer-hard-irqs` tells interrupts from polls. A cell (a setting under a workload) counts once, by the
-medians of its runs. The costs hold for the workloads of the plan: the work that comes with each packet
-and each interrupt, such as system calls and wake-ups, is in theirs.")]
+A cost that the rows do not determine is refused, and the knobs to vary are named: message sizes or `mtu`
+separate bytes from packets, `rx-usecs` separates packets from interrupts, `gro-flush-timeout` with
+`napi-defer-hard-irqs` separates interrupts from polls. A cell (a setting under a workload) counts once, by
+the medians of its runs. The costs hold for the workloads of the plan: the cost of a packet or an interrupt
+includes the work that comes with it, such as system calls and wake-ups.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -85,7 +85,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
     for model in models {
         let _ = writeln!(
             text,
-            "{} ({}): {} cells, intervals at {} %",
+            "{} ({}): {} cells, intervals at {}%",
             model.host,
             model.role.name(),
             model.cells,
@@ -100,7 +100,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
         {
             let _ = writeln!(
                 text,
-                "  fit: off by at most {:.1} % in half of the cells, {:.1} % in nine of ten; condition number {condition:.1}",
+                "  fit: off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
                 100.0 * median,
                 100.0 * p90
             );
@@ -119,7 +119,7 @@ fn worst(text: &mut String, results: &Results, model: &CostModel) {
     for cell in cells.iter().take(WORST).filter(|cell| cell.error_ratio.abs() > 0.1) {
         let _ = writeln!(
             text,
-            "    {:+.0} % for {} under {}",
+            "    {:+.0}% for {} under {}",
             100.0 * cell.error_ratio,
             results.workloads[cell.workload].name,
             results.settings[cell.setting].label
@@ -133,7 +133,7 @@ fn told(fitted: &FittedTerm) -> String {
         Ok(cost) => {
             let scale = Scale::of_time(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
             return format!(
-                "{}, {} to {}; {:.0} % of the CPU time",
+                "{}, {} to {}; {:.0}% of the CPU time",
                 scale.with_unit(cost.ns),
                 scale.number(cost.ns_low),
                 scale.number(cost.ns_high),
@@ -145,14 +145,12 @@ fn told(fitted: &FittedTerm) -> String {
     let why = match refusal.why {
         Why::NotCounted => "this host does not count them".to_owned(),
         Why::NeverHappened => "there were none".to_owned(),
-        Why::TooFewCells => "no more cells than terms: any cost would fit".to_owned(),
+        Why::TooFewCells => "too few cells: any cost would fit".to_owned(),
         Why::MovesWith(other) if fitted.term == Term::Poll || fitted.term == Term::Background => {
-            format!("they come and go with the {}; their cost is in those", other.plural())
+            format!("they vary with the {}, whose cost includes them", other.plural())
         }
         Why::MovesWith(other) => format!("cannot be told from {}", other.plural()),
-        Why::Uncertain => {
-            "moves too little apart from the others for what the fit leaves".to_owned()
-        }
+        Why::Uncertain => "varies too little apart from the others for this noise".to_owned(),
     };
     if refusal.vary.is_empty() {
         format!("not known: {why}")

@@ -28,9 +28,9 @@ Examples:
   latput run examples/built-in.toml --on sim:./lab.toml              then predicts any plan
   latput model twin kept.db --cell tcp_rr@0us --cell tcp_rr@50us --cell tcp_stream@0us -o lab.toml
 
-Costs that the rows do not fix stay near those of a round-figures profile; their intervals, and which
-combinations are fixed, are printed. Check a prediction on a few cells that were not in the rows before
-you trust it.")]
+Costs that the rows do not determine stay near those of a generic profile. Their intervals are printed, and
+the combinations that are determined. Before you trust a prediction, check it on a few cells that were not in
+the rows.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -63,7 +63,7 @@ impl Args {
         if marked > 0 {
             output::remark(&format!(
                 "{marked} of {} trials failed a check (`latput report` says which). A twin of a disturbed host \
-                 predicts nothing",
+                 predicts little",
                 results.rows.len()
             ));
         }
@@ -95,7 +95,7 @@ fn in_words(found: &Twin, file: &str) -> String {
     if let Some(errors) = found.in_sample {
         let _ = writeln!(
             text,
-            "\nrates of the rows themselves: {} figures within {:.1} % (median) and {:.1} % (90th percentile)",
+            "\nrates of the rows themselves: {} figures within {:.1}% (median) and {:.1}% (90th percentile)",
             errors.count,
             100.0 * errors.median,
             100.0 * errors.p90
@@ -103,8 +103,8 @@ fn in_words(found: &Twin, file: &str) -> String {
     }
     if found.in_sample.is_some_and(|errors| errors.median > POOR) {
         text.push_str(
-            "It does not describe these rows: they are too noisy, or something happens there that is not \
-             simulated.\n",
+            "It does not describe these rows: they are too noisy, or the simulator lacks something that \
+             happens there.\n",
         );
     }
     let _ = writeln!(text, "predict a plan: latput run PLAN --on sim:{file}");

@@ -131,9 +131,8 @@ fn pairs_of(
         }
         (Some(one), Some(other)) => Ok(vec![(one, other)]),
         (None, None) if is_one_run => {
-            let message = format!(
-                "{first_name} and {second_name} are the same run: there is nothing to compare"
-            );
+            let message =
+                format!("{first_name} and {second_name} are the same run: nothing to compare");
             Err(CliError::usage(message))
         }
         (None, None) => same_settings(&first.results, &second.results),
@@ -179,8 +178,8 @@ fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, Cl
     let skipped = judged.iter().filter(|it| **it == JudgedFigure::Skipped).count();
     let all = judged.len();
     if skipped == all {
-        let message = "no figure could be judged, so the gate has not passed: each side needs two trials or more of a \
-                       workload that both have";
+        let message = "no figure could be judged, so the gate did not pass: each side needs at least two \
+                       trials of a common workload";
         return Err(CliError::new(Code::Failed, message));
     }
     let why = match rule {
@@ -219,7 +218,7 @@ fn same_settings(first: &Results, second: &Results) -> Result<Vec<(usize, usize)
         })
         .collect();
     if same.is_empty() {
-        let message = "the two have no setting in common: compare two settings of one file";
+        let message = "the two files have no setting in common: compare two settings of one file";
         return Err(CliError::usage(message));
     }
     Ok(same)

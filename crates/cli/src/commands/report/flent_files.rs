@@ -44,8 +44,8 @@ pub(super) fn write(results: &Results, output: Option<&Path>) -> Result<ExitCode
     let [file] = files.as_slice() else {
         let count = files.len();
         return Err(CliError::usage(format!(
-            "{name}: flent's file has one setting and one workload, and the run has {count} such pairs: \
-             `-o {stem}{FLENT_FOLDER}` makes a folder with a file for each"
+            "{name}: a flent file has one setting and one workload, and the run has {count} such pairs. `-o \
+             {stem}{FLENT_FOLDER}` makes a folder with a file for each"
         )));
     };
     files::replace(path, &gzip::pack(&file.text))?;
@@ -90,7 +90,7 @@ fn make(folder: &Path) -> Result<(), CliError> {
             } else if found.is_symlink() {
                 Err(refused("it is a symbolic link: name another file".to_owned()))
             } else {
-                Err(refused("it is a file or a pipe and no folder: name another file".to_owned()))
+                Err(refused("it is not a folder: name another file".to_owned()))
             }
         }
         Err(error) => Err(refused(format!("cannot make the folder: {error}"))),

@@ -53,7 +53,7 @@ pub(super) fn chosen(
             found.map(|(_, format)| *format).ok_or_else(|| {
                 let known = SUFFIXES.map(|(suffix, _)| suffix).join(", ");
                 CliError::usage(format!(
-                    "{name}: no format has this suffix: use one of {known}, or name a --format"
+                    "{name}: unknown suffix: use one of {known}, or name a --format"
                 ))
             })
         }

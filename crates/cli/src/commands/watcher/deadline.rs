@@ -203,13 +203,13 @@ impl<'a> ConfirmDeadline<'a> {
             Ok(Restored::Done { others, .. }) if !others.is_empty() => {
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
                 let others = others.join("; ");
-                Ok(Some(format!("{why}, and everything was put back but what stays: {others}")))
+                Ok(Some(format!("{why}, and everything was put back except: {others}")))
             }
             Ok(_) => Ok(None),
             Err(error) => {
                 // From now on a value that differs is somebody else's.
                 self.is_back = matches!(error, RestoreError::Forget { .. });
-                let failure = format!("{why}, and to put it back failed: {}", chain(&error));
+                let failure = format!("{why}, and putting it back failed: {}", chain(&error));
                 self.complain(&failure);
                 Err(failure)
             }
@@ -219,11 +219,11 @@ impl<'a> ConfirmDeadline<'a> {
     fn why(&self, kept: &Checkpoint) -> &'static str {
         match kept.confirm_by {
             None if self.is_ended => {
-                "the change was not finished in time, so that its maker was ended"
+                "the change was not finished in time, and its process was ended"
             }
             None => "the change was not finished",
             Some(by) if by <= process::since_boot() => "no confirmation came in time",
-            Some(_) => "what watched the time was told to end",
+            Some(_) => "the process that watched the time was told to end",
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
         // A kill -9 of this one too ends nothing.
         .args(["--property=Restart=on-abnormal", "--property=RestartSec=1s"])
         .arg(format!("--unit=latput-watcher-{}-{}", args.index, args.created_unix_ms))
-        .arg("--description=Put back a change of latput that nobody confirmed")
+        .arg("--description=Put back a change of latput that was not confirmed")
         .arg(format!(
             "--on-active={}ms",
             within.saturating_add(AFTER_THE_WATCHERS).as_ns() / 1_000_000

@@ -51,7 +51,7 @@ impl Application {
         {
             let inbox = FigureInbox::open(line);
             let inbox =
-                inbox.map_err(|error| format!("cannot hear a command's figures: {error}"))?;
+                inbox.map_err(|error| format!("cannot receive the command's figures: {error}"))?;
             self.told = Some(inbox);
         }
         let EndpointAt::Statsd(path) = &endpoint.at else { return Ok(()) };
@@ -116,7 +116,7 @@ impl Application {
             std::io::ErrorKind::PermissionDenied => {
                 format!("{error}: everybody must be able to read it (chmod o+r, and o+x for its folders)")
             }
-            std::io::ErrorKind::InvalidInput => "it is no regular file".to_owned(),
+            std::io::ErrorKind::InvalidInput => "it is not a regular file".to_owned(),
             _ => error.to_string(),
         })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

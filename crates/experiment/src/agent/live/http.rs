@@ -75,14 +75,14 @@ fn split(answer: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &[u8])> {
 }
 
 fn body(answer: &[u8]) -> Result<String, String> {
-    let (head, body) = split(answer).ok_or("its answer is not of HTTP")?;
+    let (head, body) = split(answer).ok_or("its answer is not HTTP")?;
     let first: String = head.lines().next().unwrap_or_default().chars().take(80).collect();
     let status = first.split_whitespace().nth(1);
     if !first.starts_with("HTTP/") || status != Some("200") {
         return Err(format!("it answers `{}`", first.escape_debug()));
     }
     if body.len() > MOST_BYTES {
-        return Err(format!("it answers more than {MOST_BYTES} bytes"));
+        return Err(format!("its answer is longer than {MOST_BYTES} bytes"));
     }
     Ok(String::from_utf8_lossy(body).into_owned())
 }
@@ -125,12 +125,10 @@ mod tests {
         let error = asked(head.clone(), Duration::from_secs(1)).unwrap_err();
         assert!(error.contains("within 500 ms"), "{error}");
         let huge = [head, vec![b'x'; MOST_BYTES + (1 << 20)]].concat();
-        assert!(asked(huge, Duration::ZERO).unwrap_err().contains("more than"));
+        assert!(asked(huge, Duration::ZERO).unwrap_err().contains("longer than"));
         let gone = asked(b"HTTP/1.0 404 Not \x1b[2J\r\n\r\n".to_vec(), Duration::ZERO).unwrap_err();
         assert!(gone.contains("404") && !gone.contains('\x1b'), "{gone}");
-        assert!(
-            asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not of HTTP")
-        );
+        assert!(asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not HTTP"));
         let closed = "127.0.0.1:1".parse().unwrap();
         assert!(get(closed, "/", Duration::from_millis(500)).is_err());
     }

@@ -74,7 +74,7 @@ fn program_errors(errors: u64) -> Check {
     Check {
         name: "program-errors".to_owned(),
         passed: errors == 0,
-        detail: format!("the benchmark tells of {errors} failed request{plural}"),
+        detail: format!("the benchmark reported {errors} failed request{plural}"),
     }
 }
 

@@ -31,8 +31,8 @@ impl<'a> SearchBefore<'a> {
         let grows = head.header.settings.starts_with(&known.settings);
         if is_finished || !grows {
             return Err(db.error(format!(
-                "its search has not led to block {block} of these shards: name with -o the file that they had for \
-                 `--from`"
+                "its search does not lead to block {block} of these shards: name with -o the file that they \
+                 had for `--from`"
             )));
         }
         Ok(Self { db, run, started_unix_ms: started.cast_unsigned(), block })

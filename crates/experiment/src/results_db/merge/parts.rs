@@ -116,7 +116,8 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
         return Err(part.error(not_begun.to_owned()));
     };
     let Some((shard, Whole { plan, is_least, block })) = Shard::of_plan_text(&text) else {
-        let problem = "its newest run is no shard: name files of `latput run --shard` or `latput search --shard`";
+        let problem = "its newest run is not a shard: name files of `latput run --shard` or `latput search \
+                       --shard`";
         return Err(part.error(problem.to_owned()));
     };
     let mut header: Results = part.read_json("header", &header)?;

@@ -238,8 +238,8 @@ impl Evidence {
             let looked_at = TICK.as_ms_f64() * SETTLED_FROM as f64;
             self.cut = self.cut.max(TICK.saturating_mul(SETTLED_FROM as u64));
             return Some(format!(
-                "after {changes} changes the traffic has not settled within {looked_at:.0} ms, which are cut: \
-                 carry-over may be left"
+                "the traffic had not settled {looked_at:.0} ms after {changes} changes. {looked_at:.0} ms are \
+                 cut: carry-over may remain"
             ));
         }
         let found = TICK.saturating_mul(longest as u64);

@@ -312,7 +312,7 @@ fn a_setting_that_is_like_todays_is_seldom_called_different_or_banned() {
     eprintln!(
         "like today: {different} of {runs} runs called it different; {struck} of {slices} slices broke a guard by noise"
     );
-    // At 99 %: more than four of 60 by chance once in a thousand times. 200 runs had 3.
+    // At 99%: more than four of 60 by chance once in a thousand times. 200 runs had 3.
     assert!(different <= 4, "{different} of {runs}");
     assert!(struck * 200 < slices, "{struck} of {slices}");
 }
@@ -335,7 +335,7 @@ fn a_tail_that_is_a_fifth_longer_is_banned_within_two_slices_and_a_tenth_less_cp
     }
     let noise = (noise.iter().map(|log: &f64| log * log).sum::<f64>() / noise.len() as f64).sqrt();
     eprintln!(
-        "20 % longer tail: {late} of {runs} not banned within two slices, with {:.1} % between slices of today; a tenth less \
+        "20% longer tail: {late} of {runs} not banned within two slices, with {:.1}% between slices of today; a tenth less \
          CPU: {proven} of {runs} proven",
         100.0 * noise
     );
@@ -359,7 +359,7 @@ fn to_observe_runs_nothing_but_today() {
     let told = results
         .notes
         .iter()
-        .any(|note| note.contains("sut_packet_cpu_ns: two slices of today differ"));
+        .any(|note| note.contains("sut_packet_cpu_ns: two slices of today's setting differ"));
     assert!(told, "{:?}", results.notes);
 }
 

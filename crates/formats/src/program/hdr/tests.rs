@@ -90,7 +90,7 @@ fn a_log_on_a_stream_may_have_other_lines_around_it_and_a_file_not() {
     let on_stream = HistogramLog { from: Source::Stdout, ..log("ns", None) };
     assert_eq!(super::read(&on_stream, &Text::of(text.as_bytes())).ok(), of(JAVA, None).ok());
     let error = of(&text, None).unwrap_err();
-    assert!(error.contains("line 1 is no interval: `starting, please wait`"), "{error}");
+    assert!(error.contains("line 1 is not an interval: `starting, please wait`"), "{error}");
 }
 
 /// A line of a log with this header and these counts.
@@ -121,10 +121,10 @@ fn what_no_library_writes_is_refused_in_words() {
     let far = [&zeros[..], &[2]].concat();
     let bomb = packed(&vec![0; usize::try_from(MOST_BYTES).unwrap() + 1]);
     for (text, why) in [
-        (String::new(), "no interval in it"),
-        ("#only a comment\n".to_owned(), "no interval in it"),
+        (String::new(), "it has no interval"),
+        ("#only a comment\n".to_owned(), "it has no interval"),
         (V1.to_owned(), "only the compressed form V2"),
-        (format!("{good}1.0,1.0"), "line 2 is no interval: `1.0,1.0`"),
+        (format!("{good}1.0,1.0"), "line 2 is not an interval: `1.0,1.0`"),
         ("0.0,1.0,1.0,HIST*\n".to_owned(), "line 1: no base64"),
         ("0.0,1.0,1.0,HISTFAAA\n".to_owned(), "cut short"),
         ("0.0,1.0,1.0,HISTFAAAAAQAAAAA\n".to_owned(), "no zlib"),
@@ -146,7 +146,7 @@ fn what_no_library_writes_is_refused_in_words() {
     }
     let long = Text::of_parts(good.as_bytes(), 1, good.as_bytes());
     let error = super::read(&log("ns", None), &long).unwrap_err();
-    assert!(error.to_string().contains("larger than is kept"), "{error}");
+    assert!(error.to_string().contains("it is too large"), "{error}");
 }
 
 proptest! {

@@ -202,7 +202,7 @@ mod tests {
             total / 20_000
         };
         assert_eq!(mean(Distribution::Fixed), 50_000);
-        // The mean of 20000 draws has a standard error of 0.7 %.
+        // The mean of 20000 draws has a standard error of 0.7%.
         assert!(mean(Distribution::Exponential).abs_diff(50_000) < 2_000);
     }
 }

@@ -21,7 +21,7 @@ fn reason(goal: &str, latency: &[&[f64]], rate: &[&[f64]]) -> Vec<String> {
 
 #[test]
 fn a_proven_setting_is_told_with_its_figures_and_the_interval_of_the_limit() {
-    // t(0.995, 4) = 4.604 errors are 2.06 %.
+    // t(0.995, 4) = 4.604 errors are 2.06%.
     assert_eq!(
         reason(LIMITED, &[&[1e5], &[5e4]], &[STEADY, STEADY]),
         [
@@ -39,16 +39,16 @@ fn a_limit_is_kept_with_the_evidence_that_there_is() {
     };
     assert_eq!(
         of_limit("0.9 today", &[&[1e9], &[1e9]]),
-        "It keeps `throughput_bps >= 0.9 today` in `s` (1.00 Gbit/s: 100 to 100 % of it)."
+        "It keeps `throughput_bps >= 0.9 today` in `s` (1.00 Gbit/s: 100 to 100% of it)."
     );
     assert_eq!(
         of_limit("0.9 best", &[&[1e9], &[1.1e9]]),
-        "It keeps `throughput_bps >= 0.9 best` in `s` (1.10 Gbit/s: it is what the others are held to)."
+        "It keeps `throughput_bps >= 0.9 best` in `s` (1.10 Gbit/s: it is the reference)."
     );
     let once = &[1e9, f64::NAN, f64::NAN, f64::NAN, f64::NAN];
     assert_eq!(
         of_limit("9e8", &[&[1e9], once]),
-        "Not proven: that it keeps `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval)."
+        "It is not proven to keep `throughput_bps >= 900000000` in `s` (1.00 Gbit/s: no interval)."
     );
 }
 
@@ -59,15 +59,15 @@ fn a_lower_rate_and_more_latency_are_costs_and_what_stays_is_none() {
         let [c, d] = rate.map(|it| [it]);
         reason(goal, &[&a, &b], &[&c, &d]).get(1).cloned().unwrap_or_default()
     };
-    // Of two proven figures the first, the latency, is tested at half of 1 %, and the other at all of it (Holm).
+    // Of two proven figures the first, the latency, is tested at half of 1%, and the other at all of it (Holm).
     assert_eq!(
         cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 0.9e9]),
-        "Largest proven cost: throughput_bps in `s` is 10 % lower (interval 10 to 10 % lower at 99 %)."
+        "Largest proven cost: throughput_bps in `s` is 10% lower (interval 10 to 10% lower at 99%)."
     );
     assert_eq!(
         cost("maximize throughput_bps", [5e4, 1e5], [0.9e9, 1e9]),
         "Largest proven cost: latency_ns_p99 in `s` is 2.00 times as high (interval 2.00 to 2.00 times as high \
-         at 99.5 %)."
+         at 99.5%)."
     );
     assert_eq!(cost("minimize latency_ns_p99", [1e5, 5e4], [1e9, 1e9]), "");
     assert_eq!(cost("minimize latency_ns_p99", [1e5, 5e4], [0.9e9, 1e9]), "");
@@ -81,7 +81,7 @@ fn several_workloads_are_told_each_with_its_change() {
     assert_eq!(
         recommendation(&made, &goal).unwrap().reason,
         [
-            "With `b` instead of `a`: 50.0 us against 100 us in `x`, 50 % lower; 50.0 us against 100 us in `y`, 50 % \
+            "With `b` instead of `a`: 50.0 us against 100 us in `x`, 50% lower; 50.0 us against 100 us in `y`, 50% \
              lower (geometric means)."
         ]
     );
@@ -93,16 +93,15 @@ fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest
     let rates: &[&[f64]] = &[&[1e9], &[0.8e9, 2.4e9, 0.8e9, 2.4e9, 1.6e9]];
     let goal = "minimize latency_ns_p99 where throughput_bps >= 1.2e9";
     let [found] = &reason(goal, &[&[1e5], &[5e4]], rates)[..] else { panic!() };
-    let start = "`a` is proven 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). \
+    let start = "`a` is proven 16.7% short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). \
                  Stay with it: no setting is proven to do better. Closest: `b`, with 1.43 Gbit/s \
-                 against 1.00 Gbit/s, 42.6 % higher (interval ";
-    assert!(found.starts_with(start) && found.ends_with(" at 99 %)."), "{found}");
+                 against 1.00 Gbit/s, 42.6% higher (interval ";
+    assert!(found.starts_with(start) && found.ends_with(" at 99%)."), "{found}");
     assert_eq!(
         reason(goal, &[&[1e5], NONE], rates),
         [
-            "`a` is 16.7 % short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). Stay with \
-             it: \
-             no setting that keeps the limits was measured in full."
+            "`a` is 16.7% short of `throughput_bps >= 1200000000` (1.00 Gbit/s of 1.20 Gbit/s in `s`). Stay \
+             with it: no setting that keeps the limits has all figures."
         ]
     );
 }
@@ -116,10 +115,10 @@ fn up_to_six_settings_that_are_ruled_out_are_named_and_more_are_counted() {
         reason(LIMITED, &latency, &rates)[1].clone()
     };
     for (others, expected) in [
-        (1, "The limit rules out `b` (11.1 % short)."),
-        (6, "The limit rules out `b`, `c`, `d`, `e`, `f` and `g` (11.1 % short)."),
-        (7, "The limit rules out 7 settings (11.1 % short)."),
-        (8, "The limit rules out 8 settings (11.1 % short)."),
+        (1, "The limit rules out `b` (11.1% short)."),
+        (6, "The limit rules out `b`, `c`, `d`, `e`, `f` and `g` (11.1% short)."),
+        (7, "The limit rules out 7 settings (11.1% short)."),
+        (8, "The limit rules out 8 settings (11.1% short)."),
     ] {
         assert_eq!(ruled_out(others), expected);
     }

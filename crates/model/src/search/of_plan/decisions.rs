@@ -44,7 +44,7 @@ fn check_near(found: f64, expected: f64) {
 fn the_usual_budget_is_a_share_of_the_settings_and_enough_for_two_blocks() {
     // Two axes and 3, and two blocks of 4.
     assert_eq!(search(&plan(LATENCY, QUEUES)).usual_budget(), 13);
-    // 15 % of 20 x 11 settings.
+    // 15% of 20 x 11 settings.
     let count = |levels: u64| (1..=levels).map(|it| (1500 * it).to_string()).collect::<Vec<_>>();
     let (lengths, mtus) = (count(20).join(","), count(11).join(","));
     let large = search(&plan(LATENCY, &format!("txqueuelen = [{lengths}]\nmtu = [{mtus}]")));
@@ -72,7 +72,7 @@ fn runs_without_the_goals_figure_are_not_repeated() {
     let plan = plan(LATENCY, QUEUES);
     let next = search(&plan).next(&made(&plan, &[0.0; 4], 1), 50);
     let Next::Done(why) = next else { panic!("{next:?}") };
-    assert_eq!(why, "no run gave the figures that the goal speaks of");
+    assert_eq!(why, "no run has the goal's figures");
     // Nor until the end of time where few have it: two attempts for each run of the budget.
     let few = made(&plan, &[20.0, 40.0, 0.0, 0.0], 1);
     assert!(matches!(search(&plan).next(&few, 3), Next::Explore { .. }));
@@ -223,9 +223,9 @@ fn what_is_left_open_is_told_in_percent() {
         keeps_limits,
         references: references.to_vec(),
     };
-    let plain = "a setting better by more than 3 % exists with a chance of 4 %; the winner's regret is 1.0 to 5.0 % (90 %)";
+    let plain = "a setting better by more than 3% exists with a chance of 4%; the winner's regret is 1.0 to 5.0% (90%)";
     assert_eq!(regret(&leader(1.0, &[])), plain);
-    let kept = |percent| format!("{plain}, it keeps the limits with a chance of {percent} %");
+    let kept = |percent| format!("{plain}, it keeps the limits with a chance of {percent}%");
     assert_eq!(regret(&leader(0.6, &[])), kept(60));
     assert_eq!(regret(&leader(1.0, &[2])), kept(100));
 }

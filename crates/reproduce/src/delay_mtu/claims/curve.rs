@@ -35,7 +35,7 @@ pub(super) fn onset(curve: &[(u64, f64)]) -> Option<u64> {
     None
 }
 
-/// The first delay with a cost within 1 % of the least.
+/// The first delay with a cost within 1% of the least.
 pub(super) fn cheapest(curve: &[(u64, f64)]) -> u64 {
     let is_least = |point: &&(u64, f64)| point.1 <= 1.01 * least(curve);
     curve.iter().find(is_least).map_or(u64::MAX, |point| point.0)

@@ -37,7 +37,7 @@ impl Ends<'_> {
         let published = |id, each: f64| self.published.number(id) * jiffy_ns / each;
         let cost = |id, published: f64, pick: fn(&Abg) -> f64| {
             let wanted = format!(
-                "within 15 % of {published} ns as published and {} ns of the profile",
+                "within 15% of {published} ns as published and {} ns of the profile",
                 (1e3 * pick(&of_profile)).round() / 1e3
             );
             let seen = recovered.as_ref().map(pick);
@@ -59,7 +59,7 @@ impl Ends<'_> {
             let wanted = self.published.number(id);
             verdict(
                 id,
-                format!("within 15 % of {wanted}, from the recovered costs"),
+                format!("within 15% of {wanted}, from the recovered costs"),
                 format!("{jiffies:.4}"),
                 is_within(jiffies, wanted),
             )
@@ -82,7 +82,7 @@ impl Ends<'_> {
         [
             verdict(
                 "T087",
-                "without interrupts a MB costs the same at every delay, within 5 % (UDP, MTU 1500)",
+                "without interrupts a MB costs the same at every delay, within 5% (UDP, MTU 1500)",
                 format!("{:.0} to {:.0} us", least(&rests), most(&rests)),
                 most(&rests) <= 1.05 * least(&rests),
             ),

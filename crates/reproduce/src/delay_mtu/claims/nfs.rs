@@ -16,7 +16,7 @@ impl Ends<'_> {
         let near = |id, mtus: &[u64]| {
             verdict(
                 id,
-                format!("99.7 % of the best within a factor of two of {}", number(id)),
+                format!("99.7% of the best within a factor of two of {}", number(id)),
                 by_mtu(mtus, |mtu| {
                     let (first, last) = plateau(&rate(mtu));
                     format!("{first} to {last}")
@@ -64,7 +64,7 @@ impl Ends<'_> {
                 "from 160 to 640 CPU falls as the rate does, more than its time for a MB",
                 by_mtu(&MTUS, |mtu| {
                     let [rate, busy, cpu] = [RATE, BUSY, CPU].map(|it| 100.0 * drops(mtu, it));
-                    format!("rate to {rate:.0} %, CPU to {busy:.0} %, of a MB to {cpu:.0} %")
+                    format!("rate to {rate:.0}%, CPU to {busy:.0}%, of a MB to {cpu:.0}%")
                 }),
                 MTUS.iter().all(|mtu| {
                     drops(*mtu, BUSY) < KEPT
@@ -80,7 +80,7 @@ impl Ends<'_> {
             ),
             verdict(
                 "T075",
-                "no delay has 95 % of the best rate within 5 % of the least CPU",
+                "no delay has 95% of the best rate within 5% of the least CPU",
                 by_mtu(&MTUS, |mtu| String::from(if joint(&mtu) { "one has" } else { "none" })),
                 !MTUS.iter().any(joint),
             ),

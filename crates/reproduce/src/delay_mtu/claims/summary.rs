@@ -57,7 +57,7 @@ impl Ends<'_> {
                 "T107",
                 "some loads lose half of their rate, another nothing",
                 format!(
-                    "kept at their longest delay: UDP {:.0} %, three TCP {:.0} %, NFS {:.0} %",
+                    "kept at their longest delay: UDP {:.0}%, three TCP {:.0}%, NFS {:.0}%",
                     100.0 * udp,
                     100.0 * tcp3,
                     100.0 * nfs

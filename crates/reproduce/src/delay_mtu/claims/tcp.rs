@@ -26,7 +26,7 @@ impl Ends<'_> {
             let published = number(id);
             verdict(
                 id,
-                format!("99.7 % of the best within a factor of two of {published}"),
+                format!("99.7% of the best within a factor of two of {published}"),
                 by_mtu(mtus, |mtu| format!("{} to {}", told(mtu).0, told(mtu).1)),
                 mtus.iter().all(|mtu| reaches(told(*mtu), published)),
             )
@@ -35,8 +35,8 @@ impl Ends<'_> {
         vec![
             verdict(
                 "T062",
-                "a share of the best at delay 10 of less than 99.7 % of UDP's, MTU 1500",
-                format!("{:.1} % and {:.1} %", 100.0 * tcp, 100.0 * udp),
+                "a share of the best at delay 10 of less than 99.7% of UDP's, MTU 1500",
+                format!("{:.1}% and {:.1}%", 100.0 * tcp, 100.0 * udp),
                 tcp < BEST * udp,
             ),
             verdict(
@@ -47,7 +47,7 @@ impl Ends<'_> {
             ),
             verdict(
                 "T065",
-                "within 1 % of 970 with MTU 1500, less than with the large ones",
+                "within 1% of 970 with MTU 1500, less than with the large ones",
                 format!("{:.1}", link(1_500)),
                 (link(1_500) / number("T065") - 1.0).abs() <= 0.01
                     && LARGE.iter().all(|mtu| link(1_500) < link(*mtu)),
@@ -82,7 +82,7 @@ impl Ends<'_> {
             ),
             verdict(
                 "T068",
-                "97 % of the best rate and within 5 % of the least CPU, both loads, within a factor of two of 640",
+                "97% of the best rate and within 5% of the least CPU, both loads, within a factor of two of 640",
                 format!("{spots:?}"),
                 !spots.is_empty(),
             ),
@@ -112,7 +112,7 @@ impl Ends<'_> {
         vec![
             verdict(
                 "T108",
-                "less than 99.7 % of that at 640, every MTU",
+                "less than 99.7% of that at 640, every MTU",
                 pair(RATE),
                 MTUS.iter().all(|mtu| dynamic(*mtu).link_mbps < BEST * self.fixed(*mtu).link_mbps),
             ),
@@ -154,14 +154,14 @@ impl Ends<'_> {
             ),
             verdict(
                 "T079",
-                format!("CPU for a MB at {good} within 10 % of the least"),
-                by_mtu(&MTUS, |mtu| format!("{:+.1} %", 100.0 * (cpu(mtu) - 1.0))),
+                format!("CPU for a MB at {good} within 10% of the least"),
+                by_mtu(&MTUS, |mtu| format!("{:+.1}%", 100.0 * (cpu(mtu) - 1.0))),
                 MTUS.iter().all(|mtu| cpu(*mtu) <= 1.10),
             ),
             verdict(
                 "T080",
-                "at 480 still 85 % of the best rate",
-                by_mtu(&MTUS, |mtu| format!("{:.0} %", 100.0 * kept(mtu))),
+                "at 480 still 85% of the best rate",
+                by_mtu(&MTUS, |mtu| format!("{:.0}%", 100.0 * kept(mtu))),
                 MTUS.iter().all(|mtu| kept(*mtu) >= 0.85 && cpu(*mtu) <= 1.10),
             ),
         ]

@@ -25,7 +25,7 @@ impl Ends<'_> {
         vec![
             verdict(
                 "T006",
-                format!("within 1 % of {published}"),
+                format!("within 1% of {published}"),
                 format!("{rate:.0}"),
                 (rate / published - 1.0).abs() < 0.01,
             ),
@@ -61,7 +61,7 @@ impl Ends<'_> {
         vec![
             verdict(
                 "T058",
-                format!("99.7 % of the best by {by} units"),
+                format!("99.7% of the best by {by} units"),
                 by_mtu(&MTUS, |mtu| plateau(&rate(mtu)).0.to_string()),
                 reached,
             ),

@@ -120,7 +120,7 @@ fn what_belongs_to_the_interface_below_is_said() {
     (vlan.driver, vlan.lower) = ("vlan".to_owned(), vec!["eth0".to_owned()]);
     let text = vlan.plan().unwrap();
     assert!(
-        text.contains("eth0 (vlan) stands on eth0") && text.contains("`latput plan nic eth0`"),
+        text.contains("eth0 (vlan) is on top of eth0") && text.contains("`latput plan nic eth0`"),
         "{text}"
     );
     let mut function = nic(&[(Knob::Gro, "on")]);

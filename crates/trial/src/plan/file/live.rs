@@ -172,7 +172,7 @@ mod tests {
             ("endpoint = \"exec:a 'b\"", "`endpoint`"),
             ("probe_hz = 100", "no probe"),
             ("burst = 1", "no field `burst`"),
-            ("[[workload]]\nkind = \"tcp_rr\"", "alone"),
+            ("[[workload]]\nkind = \"tcp_rr\"", "the only one"),
         ] {
             let error = parsed(workload).unwrap_err();
             assert!(error.contains(expected), "{workload}: {error}");

@@ -154,7 +154,8 @@ impl Confirming {
         let Checked { settings, first, time, .. } = checked;
         if settings < 2 {
             return Err(PairFailure::usage(
-                "it has the setting already: put its values of before in force (`latput undo`), or name another pair"
+                "it has the setting already: put its earlier values in force (`latput undo`), or name another \
+                 pair"
                     .to_owned(),
             ));
         }
@@ -264,8 +265,9 @@ impl SeenPairs {
         match first_difference(&today, first) {
             None => Ok(()),
             Some(what) => Err(PairFailure::usage(format!(
-                "its values of today are others than those of {other} ({what}), so that ratios to them cannot be compared: \
-                 set them alike, or leave one pair out; if it was measured earlier, move {} away",
+                "its values of today differ from those of {other} ({what}), so their ratios cannot be \
+                 compared. Give both the same values, or leave one pair out; if it was measured earlier, move \
+                 {} away",
                 file.display()
             ))),
         }

@@ -32,8 +32,8 @@ pub(super) fn named_pairs<'a>(
     if !PAIRS.contains(&words.len()) {
         let (least, most) = PAIRS.into_inner();
         return Err(CliError::usage(format!(
-            "{} pairs of hosts are named: give {least} to {most}, each as `HOST,HOST` or a testbed file, or `pairs` of an \
-             inventory (-i FILE); two results files are compared by `latput fleet pairs`",
+            "{} pairs of hosts are named: give {least} to {most}, each as `HOST,HOST` or a testbed file, or \
+             `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files",
             words.len()
         )));
     }
@@ -57,11 +57,12 @@ pub(super) fn named_pairs<'a>(
 pub(super) fn twice(word: &str, other: &str) -> String {
     if word == other {
         return format!(
-            "`{word}` has one host twice, or is given twice: a pair is two hosts, and each pair counts once"
+            "`{word}` has the same host twice, or is given twice: a pair is two hosts, and each pair counts \
+             once"
         );
     }
     format!(
-        "`{word}` and `{other}` have a host in common: what it alone does would count twice, so name other hosts"
+        "`{word}` and `{other}` have a host in common, which would count twice: name other hosts"
     )
 }
 
@@ -75,8 +76,8 @@ fn pair<'a>(word: &str, hosts: &'a HostArgs) -> Result<(NamedTestbed<'a>, Vec<St
     let split = Target::split(word);
     let [sut, generator] = split[..] else {
         return Err(CliError::usage(format!(
-            "`{word}` is no pair of hosts: write `HOST,HOST`, the system under test first, or a testbed file that is \
-             there; a HOST is {FORMS}"
+            "`{word}` is not a pair of hosts: write `HOST,HOST` with the system under test first, or an \
+             existing testbed file; a HOST is {FORMS}"
         )));
     };
     let targets = [Target::parse(sut)?, Target::parse(generator)?];
@@ -155,13 +156,13 @@ mod tests {
         assert!(names(&many).unwrap_err().contains("65 pairs"));
         assert_eq!(names(&many[..64]).unwrap().len(), 64);
         for (word, problem) in [
-            ("netns://e", "is no pair of hosts"),
-            ("lab", "is no pair of hosts"),
-            ("sim:server-10g", "is no pair of hosts"),
-            ("none.toml", "is no pair of hosts"),
+            ("netns://e", "is not a pair of hosts"),
+            ("lab", "is not a pair of hosts"),
+            ("sim:server-10g", "is not a pair of hosts"),
+            ("none.toml", "is not a pair of hosts"),
             ("netns://e,", "neither a host nor an interface"),
             ("ssh://,netns://e", "names no host"),
-            ("netns://e,netns://e%eth1", "has one host twice"),
+            ("netns://e,netns://e%eth1", "has the same host twice"),
             ("netns://a,netns://b", "is given twice"),
             ("netns://e,netns://d%eth1", "have a host in common"),
             ("netns://e,ssh://a b", "names no host"),

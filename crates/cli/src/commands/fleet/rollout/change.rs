@@ -153,7 +153,7 @@ impl Rollout<'_> {
             "hosts put back",
             |part, waiting| self.put_back_one(part, waiting),
         );
-        self.note(results, "it was not waited for");
+        self.note(results, "the wait for it was cut short");
     }
 
     fn put_back_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
@@ -186,7 +186,7 @@ impl Rollout<'_> {
             _ => None,
         };
         let (Some(found), Some(before)) = (found, part.before.last()) else {
-            return HostPhase::PutBack("it could not be looked at once more".to_owned());
+            return HostPhase::PutBack("it could not be read again".to_owned());
         };
         if let Some(waiting) = found.waiting {
             return HostPhase::GoesBack(format!("a change ({}) still waits", waiting.by), lease);
@@ -198,7 +198,7 @@ impl Rollout<'_> {
         if differ.is_empty() {
             return HostPhase::PutBack(String::new());
         }
-        HostPhase::PutBack(format!("somebody else has changed it: {}", differ.join("; ")))
+        HostPhase::PutBack(format!("another program has changed it: {}", differ.join("; ")))
     }
 
     /// Keeps what became of hosts. One without a result goes back by itself.
@@ -222,7 +222,7 @@ fn told(
     match tell(fleet, member, verb, input, waiting) {
         Heard::Done(out) => match serde_json::from_slice(&out) {
             Ok(document) => HostReply::Done(document),
-            Err(_) => HostReply::Lost("its answer is not what latput says".to_owned()),
+            Err(_) => HostReply::Lost("its answer is not from latput".to_owned()),
         },
         Heard::Refused(error) => HostReply::Refused(error),
         Heard::Lost(why) => HostReply::Lost(why),

@@ -88,7 +88,7 @@ impl Rollout<'_> {
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
         let [.., earlier, before] = part.before.as_slice() else {
-            return Some("it was not looked at before the change".to_owned());
+            return Some("it was not read before the change".to_owned());
         };
         let before = [earlier.clone(), before.clone()];
         let since = part.since.as_ref().unwrap_or(now);
@@ -119,7 +119,7 @@ impl Rollout<'_> {
                 };
                 format!("{}: {}", ended_in_words(code), last_line(&said))
             }
-            Ok(AskEnding::TimedOut) => format!("has not ended within {within}"),
+            Ok(AskEnding::TimedOut) => format!("did not end within {within}"),
             Ok(AskEnding::TooLong) => "printed too much".to_owned(),
             Ok(AskEnding::Stopped) => return Some(INTERRUPTED.to_owned()),
             Err(error) => format!("cannot be started: {error}"),
