@@ -153,8 +153,8 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (words("a.db", &["--setting", "1500"]), 2, &["the setting of comparison"]),
         (words("a.db", &["--setting", "7us"]), 2, &["7us", "the settings are"]),
         (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
-        (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),
-        (words("a.db", &["-o", "none/x"]), 2, &["none/x", "no folder"]),
+        (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "cannot make the folder", "-o"]),
+        (words("a.db", &["-o", "none/x"]), 2, &["none/x", "cannot make the folder"]),
     ] {
         place.run(&args).expect(code, said);
         assert!(!place.path("latput-pairs").exists(), "{args:?}");
