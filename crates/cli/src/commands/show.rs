@@ -308,7 +308,7 @@ mod tests {
         let document = sample();
         let text = table(&document, false, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(!text.contains("rx-ring") && text.contains("1 more are not here"), "{text}");
+        assert!(!text.contains("rx-ring") && text.contains("1 more are not available"), "{text}");
         assert!(text.contains("3us (dynamic conservative)"), "{text}");
         assert!(!text.contains("what it does"), "{text}");
         let text = table(&document, true, 160);

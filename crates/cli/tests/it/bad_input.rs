@@ -130,7 +130,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
     check_agent("echo 'Welcome to far!'; cat", &["host `far`", "Welcome to far!", "not a message"]);
     let too_long = ["host `far`", "a line of more than 1048576 bytes"];
     check_agent(r"head -c 2000000 /dev/zero | tr '\0' x; cat", &too_long);
-    check_agent(r#"echo '"set"'; cat"#, &["answered `Set` out of turn"]);
+    check_agent(r#"echo '"set"'; cat"#, &["sent `Set` at the wrong time"]);
     check_agent(
         r#"echo '{"closed":{"why":"told to","left":[]}}'; cat"#,
         &["host `far`", "put the host back and ended: told to"],
@@ -155,7 +155,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
 fn what_a_far_end_says_without_end_is_not_kept() {
     // As fast as a pipe takes it; without a bound it is more than a GB in a few seconds.
     check_memory("head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3", "host `far`");
-    check_memory("yes '\"set\"'", "answered `Set` out of turn");
+    check_memory("yes '\"set\"'", "sent `Set` at the wrong time");
     check_memory("yes '\"alive\"'", "did not answer within 15 s");
 }
 

@@ -87,7 +87,7 @@ fn values_are_written_for_an_interface_that_need_not_be_here() {
     let kept = std::fs::read_to_string(place.path("90.yaml")).unwrap();
     assert!(kept.contains("      tcp6-segmentation-offload: false\n"), "{kept}");
     export(&["eth7", "tso=off", "--format", "netplan", "--match", "mac"])
-        .expect(2, &["eth7 has no permanent address"]);
+        .expect(2, &["the permanent address of eth7"]);
 }
 
 /// What Ansible's own reader of YAML makes of a text, as variables of a host.

@@ -138,7 +138,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (vec!["fleet", "confirm", "a.db"], 2, &["0 pairs of hosts", "HOST,HOST"]),
         (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1]], 2, &["2 pairs", "fleet pairs"]),
         (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], PAIRS[0]], 2, &["given twice"]),
-        (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], "lab"], 2, &["`lab` is no pair"]),
+        (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], "lab"], 2, &["`lab` is not a pair"]),
         (vec!["fleet", "confirm", "a.db", "-i", "hosts.toml"], 2, &["hosts.toml", "pairs = [["]),
         (vec!["fleet", "confirm", "a.db", "-i", "odd.toml"], 2, &["odd.toml", "write two"]),
         (vec!["fleet", "confirm", "a.db", "-i", "two.toml"], 2, &["2 pairs"]),
@@ -153,8 +153,8 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
         (words("a.db", &["--setting", "1500"]), 2, &["the setting of comparison"]),
         (words("a.db", &["--setting", "7us"]), 2, &["7us", "the settings are"]),
         (words("a.db", &["--repetitions", "0"]), 2, &["--repetitions"]),
-        (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "no folder", "-o"]),
-        (words("a.db", &["-o", "none/x"]), 2, &["none/x", "no folder"]),
+        (words("a.db", &["-o", "plan.toml"]), 2, &["plan.toml", "cannot make the folder", "-o"]),
+        (words("a.db", &["-o", "none/x"]), 2, &["none/x", "cannot make the folder"]),
     ] {
         place.run(&args).expect(code, said);
         assert!(!place.path("latput-pairs").exists(), "{args:?}");

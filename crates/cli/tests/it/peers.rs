@@ -64,7 +64,7 @@ fn an_unmodified_iperf3_server_is_measured() {
     let ended = server.kill().and_then(|()| server.wait());
     ran.expect(
         0,
-        &["goodput at the receiver", "as iperf3 tells", "not comparable", "is on this host"],
+        &["goodput at the receiver", "as iperf3 reports it", "not comparable", "is on this host"],
     );
     ended.unwrap();
     place.run(&["report", "stock.db", "--json"]).expect(0, &["\"method\":\"its own process only"]);
@@ -166,7 +166,7 @@ fn files_of_other_programs_become_results() {
     place.write("b.json", &IPERF3.replace("1795304069", "1795304169"));
     place
         .run(&["import", "iperf3", "a.json", "b.json", "-o", "old.db"])
-        .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 tells", "run 1 of old.db"]);
+        .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 reports it", "run 1 of old.db"]);
     place.write("rr.txt", NETPERF);
     place
         .run(&["import", "netperf", "rr.txt", "-o", "old.db"])

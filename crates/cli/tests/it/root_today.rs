@@ -180,7 +180,7 @@ fn the_plan_of_each_kind_of_interface_is_a_plan() {
         let plan = Plan::parse("nic.toml", &ran.expect(0, &[]).out).unwrap();
         assert!((2..=1000).contains(&plan.settings().len()), "{name}");
         if *name == "v0.5" {
-            ran.expect(0, &["v0.5 (vlan) stands on v0", "`latput plan nic v0`"]);
+            ran.expect(0, &["v0.5 (vlan) is on top of v0", "`latput plan nic v0`"]);
         }
     }
     place.run(&["plan", "nic"]).expect(2, &["IFACE"]);

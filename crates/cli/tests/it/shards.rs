@@ -113,7 +113,7 @@ fn missing_doubled_and_foreign_shards_are_named_and_nothing_is_written() {
     place.sql("copy.db", "UPDATE run SET header = json_set(header, '$.latput_version', '9.9.9')");
     place.merge(&with("copy.db"), &[]).expect(2, &["copy.db: it is of latput 9.9.9"]);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
-    place.merge(&with("one.db"), &[]).expect(2, &["one.db: its newest run is no shard"]);
+    place.merge(&with("one.db"), &[]).expect(2, &["one.db: its newest run is not a shard"]);
     place.merge(&with("none.db"), &[]).expect(2, &["none.db", "No such file"]);
     assert!(!place.path("all.db").exists() && !place.path("all.db.merging").exists());
 
@@ -258,7 +258,7 @@ fn a_search_in_shards_block_by_block_is_the_bytes_of_one_process() {
         }
         judged.expect(6, &[&format!("block {blocks} of the search is next"), "--from all.db"]);
         let parts = place.search_shards(3);
-        place.merge(&parts, &[]).expect(0, &[&format!("block {blocks} of the search is there")]);
+        place.merge(&parts, &[]).expect(0, &[&format!("block {blocks} of the search is complete")]);
         if blocks == 1 {
             // A shard that is there is not run again, and merging again changes nothing.
             let rows = place.rows("all.db");
@@ -298,7 +298,7 @@ fn a_shard_of_a_search_that_was_killed_resumes_and_one_process_can_go_on_from_an
     let shard = ["--shard", "1/2", "--from", "all.db", "-o", "part1.db"];
     place.search(&shard).expect(0, &[]);
     assert_eq!(place.trials("part1.db"), cut + 1);
-    place.merge(&parts, &[]).expect(0, &["block 1 of the search is there"]);
+    place.merge(&parts, &[]).expect(0, &["block 1 of the search is complete"]);
     // Without --shard the rest runs in one process.
     place.search(&["-o", "all.db"]).expect(0, &["resuming run 1"]);
     place.search(&["-o", "one.db"]).expect(0, &[]);
@@ -312,7 +312,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
     let shard = |from: &str| place.search(&["--shard", "1/2", "--from", from, "-o", "part1.db"]);
     shard("none.db").expect(1, &["none.db", "No such file"]);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "run.db"]).expect(0, &[]);
-    shard("run.db").expect(2, &["run.db: it has no open search of this plan", "--no-trials"]);
+    shard("run.db").expect(2, &["run.db has no open search of this plan", "--no-trials"]);
 
     place.search(&["--no-trials", "-o", "all.db"]).expect(6, &[]);
     let first = place.search_shards(2);
