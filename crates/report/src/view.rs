@@ -156,7 +156,7 @@ impl<'a> View<'a> {
         Some(match headline {
             Headline::Set(_) => (words("set"), setting),
             Headline::Stay(_) => (words("stay with"), setting),
-            Headline::NoAnswer(_) => ("No answer".to_owned(), None),
+            Headline::TooNoisy(_) | Headline::NoAnswer(_) => ("No answer".to_owned(), None),
             Headline::NotQuiet(_) => ("No answer: the hosts were not quiet".to_owned(), None),
         })
     }
@@ -171,8 +171,7 @@ impl<'a> View<'a> {
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        let has_answer =
-            !matches!(self.summary.headline, Some(Headline::NoAnswer(_) | Headline::NotQuiet(_)));
+        let has_answer = self.summary.headline.as_ref().is_none_or(Headline::is_answer);
         let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
         advice.is_some_and(|advice| advice.setting == setting)
     }
