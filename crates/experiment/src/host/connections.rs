@@ -40,7 +40,7 @@ impl<'a> Connections<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
-        let samples = Samples::open(notes);
+        let samples = Samples::open(watch.samples_cpu, notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
@@ -57,6 +57,11 @@ impl<'a> Connections<'a> {
         let found = self.meter.connections()?;
         let samples = self.samples.take(notes);
         Ok(self.since_last(found, &samples))
+    }
+
+    /// CPU time that tracing samples has taken so far.
+    pub(super) const fn tracing_cost(&self) -> Nanos {
+        self.samples.cost()
     }
 
     /// What happened in each group since the last call.
