@@ -73,7 +73,8 @@ impl Traced {
     /// was traced itself gets what that took. One whose busy time is of another source stays as it is.
     pub fn divide(&self, seen: &mut HostObservation) {
         if let Some(share) = self.cost.filter(|_| seen.accounting.source == CpuSource::Trace) {
-            seen.tracing_cpu = Some(Nanos::from_secs_f64(seen.window.as_secs_f64() * share));
+            let cost = Nanos::from_secs_f64(seen.window.as_secs_f64() * share);
+            seen.tracing_cpu = Some(seen.tracing_cpu.unwrap_or_default().saturating_add(cost));
             return;
         }
         let is_of_it = seen.cpus.len() == self.cpus.len();

@@ -13,12 +13,15 @@ use crate::comparison::{
     CHANGED_HEADER, by_workload, changed, conclusion, heading, origin, remarks,
 };
 use crate::gate::{Gate, GateAnswer};
+use crate::view::capitalised;
 
 const TEMPLATE: &str = include_str!("../../assets/comparison.html");
 
 /// One pair of settings.
 #[derive(Serialize)]
 struct Pair {
+    title: String,
+    /// How they were compared.
     heading: String,
     /// Each workload with its rows.
     workloads: Vec<(String, Vec<Vec<String>>)>,
@@ -31,7 +34,8 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results, gate: Option<
         row(figure, base).into_iter().chain(judged).collect()
     };
     let pair = |comparison: &Comparison| Pair {
-        heading: heading(comparison),
+        title: format!("{} against {}", comparison.other, comparison.base),
+        heading: capitalised(&(heading(comparison) + ".")),
         workloads: by_workload(comparison)
             .into_iter()
             .map(|(name, figures)| (name, figures.into_iter().map(row_of).collect()))
