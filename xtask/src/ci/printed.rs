@@ -38,17 +38,17 @@ const RUN: &[&str] = &[
     "completions",
     "man",
     "fleet",
+    "lab",
+    "keep",
+    "import",
 ];
 /// Why the other subcommands are not run.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apply", HOSTS),
-    ("keep", SYSTEM),
-    ("moderate", SYSTEM),
+    ("moderate", SERVICE),
     ("calibrate", MINUTES),
     ("reproduce", MINUTES),
     ("merge", FILES),
-    ("import", FILES),
-    ("lab", SYSTEM),
     ("vm", GUEST),
     ("agent", HOSTS),
     ("help", "say only what `--help` says"),
@@ -57,7 +57,7 @@ const HOSTS: &str = "need other hosts";
 const TRAFFIC: &str = "need live traffic or a NIC of this host";
 const FILES: &str = "need files that the example before them makes, or another program";
 const GUEST: &str = "need a guest";
-const SYSTEM: &str = "change files of the system, or go on until they are ended";
+const SERVICE: &str = "go on until they are ended";
 const MINUTES: &str = "take minutes";
 const PATTERN: &str = "have words that stand for others";
 /// Words that say what a command needs that is not here.
@@ -80,14 +80,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("vm:", GUEST),
     ("--ask-tell", FILES),
     ("--shard", FILES),
-    ("--from", FILES),
     ("--prometheus", FILES),
-    ("--match", FILES),
     ("--predicted", FILES),
     ("--fitted", FILES),
-    ("twin", FILES),
-    ("unix:", SYSTEM),
-    ("--daemon", SYSTEM),
+    ("twin.", FILES),
+    ("unix:", SERVICE),
+    ("--daemon", SERVICE),
 ];
 /// Answers of a command that has run: what they say depends on the interface of this world, and on what was changed
 /// before.
@@ -102,6 +100,9 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("export-settings", 2, "no setting is proven better"),
     ("fleet", 1, "no rollout is in force"),
     ("fleet", 2, "no host has a change of"),
+    ("fleet", 2, "no setting is proven better"),
+    ("keep", 1, "nothing is kept"),
+    ("keep", 2, "no setting is proven better"),
     ("fleet", 8, ""),
     ("fleet", 6, ""),
 ];
@@ -123,6 +124,9 @@ warmup = "2ms"
 duration = "50ms"
 seed = 7
 "#;
+
+/// The folder that stands for `/` where files of the host would be written.
+const IMAGE: &str = "image";
 
 /// A network, mount and process namespace with an interface `eth0`. `/run` is empty.
 const WORLD: &str = "mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; ip link set lo up; \
@@ -251,8 +255,10 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     if words.iter().any(is_pattern) {
         return Some(PATTERN);
     }
+    let is_shard_of_plan = verb == "run" && words.iter().any(|word| word.starts_with("sim:"));
     let of_words = words
         .iter()
+        .filter(|word| !(is_shard_of_plan && *word == "--shard"))
         .find_map(|word| ELSEWHERE.iter().find(|(sign, _)| word.contains(sign)).map(|one| one.1));
     if of_words.is_some() {
         return of_words;
@@ -262,6 +268,9 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     }
     if verb == "tune" && words.iter().any(|word| word == "eth0") {
         return Some(TRAFFIC);
+    }
+    if verb == "import" && words.get(1).is_none_or(|word| !word.ends_with(".html")) {
+        return Some(FILES);
     }
     if RUN.contains(&verb.as_str()) {
         return None;
@@ -277,16 +286,29 @@ fn bounded(words: &[String]) -> Vec<String> {
     if is_of_program && words[0] == "tune" {
         words.splice(0..1, ["measure".to_owned(), "lab".to_owned()]);
     }
+    if words[0] == "keep" {
+        // A folder in the place of this host's `/`.
+        if let Some(place) = words.iter().position(|word| word == "--root") {
+            words[place + 1] = IMAGE.to_owned();
+        }
+    }
+    let is_shard = words.iter().any(|word| word == "--shard");
     let more: &[&str] = match (words[0].as_str(), words.get(1).map(String::as_str)) {
-        ("tune" | "run", _) if !words.iter().any(|word| word.starts_with("--check")) => {
+        ("tune" | "run", _)
+            if !is_shard && !words.iter().any(|word| word.starts_with("--check")) =>
+        {
             &["--check"]
         }
+        ("keep", _) if !words.iter().any(|word| word == "--root") => &["--root", IMAGE],
         ("measure", _) => &["--repetitions", "2..2"],
         ("fleet", Some("apply")) if !words.iter().any(|word| word == "--dry-run") => &["--dry-run"],
         _ => &[],
     };
     let is_given = more.first().is_some_and(|flag| words.iter().any(|word| word == flag));
     words.extend(more.iter().filter(|_| !is_given).map(|word| (*word).to_owned()));
+    if words[0] == "keep" && !words.iter().any(|word| word == "--yes" || word == "--dry-run") {
+        words.push("--yes".to_owned()); // nobody is here to ask
+    }
     words
 }
 
@@ -341,6 +363,7 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
     let inventory = "schema = 1\n[group.web]\nhosts = [\"eth0\"]\nsettings = { mtu = 1400 }\n";
     fs::write(folder.join("inventory.toml"), inventory)?;
     fs::write(folder.join("plan.toml"), PLAN)?;
+    fs::create_dir_all(folder.join(IMAGE).join("etc"))?;
     let made = folder.join("made.db");
     let other = folder.join("other.db");
     // Two runs in one file, and one of another day in another.
@@ -361,7 +384,7 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
             if is_output
                 || path.is_absolute()
                 || at.exists()
-                || !["db", "toml"].contains(&extension)
+                || !["db", "toml", "html"].contains(&extension)
             {
                 continue;
             }
@@ -369,10 +392,20 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
             match extension {
                 "db" if word.starts_with("after") => fs::copy(&other, &at).map(drop)?,
                 "db" => fs::copy(&made, &at).map(drop)?,
+                "html" => make_report(folder, &path, binary)?,
                 _ => fs::write(&at, PLAN)?,
             }
         }
     }
+    Ok(())
+}
+
+/// Writes a report that can be imported.
+fn make_report(folder: &Path, file: &Path, binary: &Path) -> Result<()> {
+    let mut command = Command::new(binary);
+    command.args(["report", "made.db", "--share", "-o"]).arg(file).current_dir(folder);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    ensure!(status.success(), "no report is made of the check's results");
     Ok(())
 }
 
@@ -404,6 +437,11 @@ mod tests {
             ("tune ssh://a ssh://b", Some(HOSTS)),
             ("tune eth0", Some(TRAFFIC)),
             ("apply results.db", Some(HOSTS)),
+            ("run p.toml --on sim:x --shard 1/2", None),
+            ("search p.toml --on sim:x --shard 1/2", Some(FILES)),
+            ("import iperf3 a.json", Some(FILES)),
+            ("plan twin", None),
+            ("run twin.toml --on sim:x", Some(FILES)),
             ("no-such-verb", Some("are of no subcommand that this step knows")),
         ] {
             assert_eq!(why_not(&words(line)), why, "{line}");
@@ -418,5 +456,15 @@ mod tests {
             "measure lab --command x --repetitions 2..2"
         );
         assert_eq!(bounded(&words("show eth0")).join(" "), "show eth0");
+        let shard = "run p.toml --on sim:x --shard 1/2";
+        assert_eq!(bounded(&words(shard)).join(" "), shard);
+        // Never the files of this host.
+        for (line, expected) in [
+            ("keep --remove eth0", "keep --remove eth0 --root image --yes"),
+            ("keep r.db --dry-run", "keep r.db --dry-run --root image"),
+            ("keep eth0 --root /mnt --yes", "keep eth0 --root image --yes"),
+        ] {
+            assert_eq!(bounded(&words(line)).join(" "), expected);
+        }
     }
 }

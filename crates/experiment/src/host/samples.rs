@@ -33,15 +33,15 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Begins to trace, for at most this share of a CPU. `notes` gets why not.
-    pub(super) fn open(most: f64, notes: &mut Vec<String>) -> Self {
+    /// Begins to trace at `from` or later, for at most this share of a CPU. `notes` gets why not.
+    pub(super) fn open(most: f64, from: Option<Nanos>, notes: &mut Vec<String>) -> Self {
         let (now, begun) = (process::OsClock.now(), process::thread_cpu_time());
         let mut samples = Self {
             tracer: None,
             spending: Spending::begin(most, now),
             counted_from: None,
             count_at: now,
-            resume_at: Some(now),
+            resume_at: Some(from.unwrap_or(now)),
             has_paused: false,
             cost: Nanos::ZERO,
         };
@@ -53,6 +53,11 @@ impl Samples {
     /// CPU time that tracing took in the looks so far: the program's, and that of reading what it saw.
     pub(super) const fn cost(&self) -> Nanos {
         self.cost
+    }
+
+    /// The end of the pause that it is in, which the next block keeps to.
+    pub(super) const fn paused_until(&self) -> Option<Nanos> {
+        self.resume_at
     }
 
     fn resume(&mut self, now: Nanos, notes: &mut Vec<String>) {
@@ -158,6 +163,57 @@ impl Spending {
         let earned = Nanos::from_secs_f64(cost.as_secs_f64() / self.most);
         let pause = earned.saturating_sub(time).min(LONGEST_PAUSE);
         (cost, (pause > Nanos::ZERO).then_some(pause))
+    }
+}
+
+#[cfg(test)]
+mod root_tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use latput_testkit::{isolate, needs_root};
+
+    use super::*;
+
+    /// Round trips over loopback, as many as go, for two seconds.
+    #[test]
+    fn a_load_takes_no_more_than_its_share() {
+        if needs_root() {
+            return;
+        }
+        isolate();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        [&near, &far].map(|end| end.set_nodelay(true).unwrap());
+        let (begun, mut notes) = (process::OsClock.now(), Vec::new());
+        let end = begun + Nanos::from_s(2);
+        let load = std::thread::spawn(move || {
+            let mut byte = [0];
+            while process::OsClock.now() < end {
+                near.write_all(&[1]).unwrap();
+                far.read_exact(&mut byte).unwrap();
+                far.write_all(&[1]).unwrap();
+                near.read_exact(&mut byte).unwrap();
+            }
+        });
+        let mut samples = Samples::open(0.005, None, &mut notes);
+        let mut count = 0;
+        while process::OsClock.now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            count += samples.take(&mut notes).len();
+        }
+        load.join().unwrap();
+        if count == 0 {
+            return eprintln!("skipped: {notes:?}");
+        }
+        // What was taken is paid by the end of the pause.
+        let until = samples.paused_until().unwrap_or(end).max(end);
+        let time = until.saturating_sub(begun).as_secs_f64() + LOOK_EVERY.as_secs_f64();
+        let share = samples.cost().as_secs_f64() / time;
+        println!("{count} samples, {:?} in {time} s: {:.3} %", samples.cost(), share * 100.0);
+        assert!(share > 0.0 && share <= 1.02 * 0.005, "{share}");
     }
 }
 
