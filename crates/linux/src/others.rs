@@ -466,6 +466,7 @@ mod tests {
         let used = now.children.saturating_sub(before.children).saturating_add(running);
         storm.0.kill().unwrap();
         let (counted, used) = (clocked.saturating_add(unseen).as_secs_f64(), used.as_secs_f64());
+        println!("{used} s used, {counted} s counted, {unseen:?} of it by the parent alone");
         assert!(clocked.as_secs_f64() > 0.3 * used, "readings saw {clocked:?} of {used}");
         assert!(counted <= 1.1 * used + 0.05, "{counted} of {used}, {unseen:?} of it unseen");
         assert!(counted >= 0.7 * used - 0.05, "{counted} of {used}");

@@ -143,8 +143,7 @@ fn what_tracing_takes_is_counted_while_it_traces() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
-    let mut sampler =
-        lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
+    let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
     sampler.stop_tracing();
     assert!(sampler.count_run_time().is_none(), "nothing is attached");
     sampler.start_tracing();

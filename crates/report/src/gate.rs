@@ -92,7 +92,9 @@ impl GateAnswer {
         let Self { gate, all, failed, skipped } = *self;
         match gate {
             _ if self.is_unjudged() => Some("no figure could be judged".to_owned()),
-            Gate::Worse if failed > 0 => Some(format!("{failed} of {all} figures are proven worse")),
+            Gate::Worse if failed > 0 => {
+                Some(format!("{failed} of {all} figures are proven worse"))
+            }
             Gate::Unproven(margin) if failed + skipped > 0 => {
                 let unjudged = if skipped > 0 {
                     format!(", {skipped} of them not judged")
@@ -168,7 +170,8 @@ mod tests {
     fn an_answer_counts_what_could_not_be_judged() {
         let same = |loss| figure(Verdict::NoDifferenceShown, loss);
         let said = |gate, figures: Vec<FigureComparison>| {
-            let method = latput_model::compare::CompareMethod { confidence: 0.99, smallest_effect: 0.01 };
+            let method =
+                latput_model::compare::CompareMethod { confidence: 0.99, smallest_effect: 0.01 };
             let comparison = Comparison {
                 base: "a".to_owned(),
                 other: "b".to_owned(),
@@ -183,15 +186,27 @@ mod tests {
         let unjudged = || figure(Verdict::NotJudged, None);
         let gate = Gate::Unproven(0.02);
         for (gate, figures, expected) in [
-            (gate, vec![same(Some(0.01))], "passed: a loss of 2 % is ruled out in all of 1 figures."),
+            (
+                gate,
+                vec![same(Some(0.01))],
+                "passed: a loss of 2 % is ruled out in all of 1 figures.",
+            ),
             (
                 gate,
                 vec![same(Some(0.01)), same(Some(0.5)), unjudged()],
                 "failed: a loss of 2 % is not ruled out in 2 of 3 figures, 1 of them not judged.",
             ),
             (gate, vec![unjudged()], "failed: no figure could be judged."),
-            (Gate::Worse, vec![unjudged(), same(None)], "passed: none of 2 figures is proven worse, 1 could"),
-            (Gate::Worse, vec![figure(Verdict::Worse, None)], "failed: 1 of 1 figures are proven worse."),
+            (
+                Gate::Worse,
+                vec![unjudged(), same(None)],
+                "passed: none of 2 figures is proven worse, 1 could",
+            ),
+            (
+                Gate::Worse,
+                vec![figure(Verdict::Worse, None)],
+                "failed: 1 of 1 figures are proven worse.",
+            ),
             (Gate::Worse, Vec::new(), "failed: no figure could be judged."),
         ] {
             let found = said(gate, figures);

@@ -170,11 +170,7 @@ pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()
 }
 
 /// Lets latput parse the commands that are not run, and says why they are not. Their list is beside the binary.
-fn parse(
-    not_run: &BTreeMap<&str, Vec<Printed>>,
-    binary: &Path,
-    tally: &mut Tally,
-) -> Result<()> {
+fn parse(not_run: &BTreeMap<&str, Vec<Printed>>, binary: &Path, tally: &mut Tally) -> Result<()> {
     let list = binary.with_file_name("xtask-printed-not-run.txt");
     let mut text = String::new();
     for (reason, commands) in not_run {

@@ -50,7 +50,10 @@ pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliEr
         return no_answer(results, headline);
     }
     let why = if results.is_observed() { "it only observed" } else { "it has no goal" };
-    CliError::usage(format!("the run recommends nothing ({why}). To take a setting, {}", name_one(results)))
+    CliError::usage(format!(
+        "the run recommends nothing ({why}). To take a setting, {}",
+        name_one(results)
+    ))
 }
 
 fn name_one(results: &Results) -> String {

@@ -88,7 +88,8 @@ impl Args {
         self.precision.apply(&mut plan.method)?;
         self.quiet.beside.apply(&mut plan.method);
         self.first.apply(&mut plan)?;
-        let flags = self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
+        let flags =
+            self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
         let text = text + &flags;
         let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
         if self.check == Some(check::What::Plan) {

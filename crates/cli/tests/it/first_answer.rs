@@ -93,7 +93,8 @@ fn what_could_not_be_judged_is_skipped_in_junit() {
     place.run(&run).expect(0, &[]);
     // Of the second workload one trial is left on each side.
     let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
-    let one_left = "DELETE FROM figure WHERE trial IN (SELECT id FROM trial WHERE workload = 1 AND block > 0);
+    let one_left =
+        "DELETE FROM figure WHERE trial IN (SELECT id FROM trial WHERE workload = 1 AND block > 0);
                     DELETE FROM trial WHERE workload = 1 AND block > 0";
     db.execute_batch(one_left).unwrap();
     drop(db);
@@ -133,11 +134,14 @@ fn unproven_fails_where_a_loss_may_hide() {
     gate([one, other], &["--format", "csv"]).expect(0, &["largest_loss_ratio", "tcp_rr"]);
     gate([one, other], &["--format", "html"]).expect(0, &["<!doctype html>", "What changed"]);
     let html = ["--fail-on", "unproven:2%", "--format", "html"];
-    gate([one, other], &html).expect(7, &[
-        "The gate failed: a loss of 2 % is not ruled out in",
-        "class=\"words\">gate</th>",
-        "class=\"words\">failed; a loss of ",
-    ]);
+    gate([one, other], &html).expect(
+        7,
+        &[
+            "The gate failed: a loss of 2 % is not ruled out in",
+            "class=\"words\">gate</th>",
+            "class=\"words\">failed; a loss of ",
+        ],
+    );
     gate(["kept.db#1:0us", "kept.db#2:0us"], &html)
         .expect(0, &["The gate passed: a loss of 2 % is ruled out in all of", ">passed</td>"]);
     gate([one, other], &["--fail-on", "worse:0.02"]).expect(2, &["0.02% or 2%"]);

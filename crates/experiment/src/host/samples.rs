@@ -77,7 +77,8 @@ impl Samples {
     /// Lets the kernel count in the look that begins, if it is time for that.
     fn count_from(&mut self, now: Nanos) {
         let Some(tracer) = &mut self.tracer else { return };
-        let is_counted = tracer.count_run_time(self.spending.share.is_none() || now >= self.count_at);
+        let is_counted =
+            tracer.count_run_time(self.spending.share.is_none() || now >= self.count_at);
         if is_counted {
             self.count_at = now + COUNT_EVERY;
         }
@@ -154,9 +155,10 @@ impl Spending {
                 run_time
             }
             // The load may have grown since.
-            None => self.share.map_or(Nanos::ZERO, |share| {
-                Nanos::from_secs_f64(share * time.as_secs_f64())
-            }).max(by_samples),
+            None => self
+                .share
+                .map_or(Nanos::ZERO, |share| Nanos::from_secs_f64(share * time.as_secs_f64()))
+                .max(by_samples),
         };
         let cost = of_program.saturating_add(std::mem::take(&mut self.own));
         self.since = now;

@@ -51,8 +51,7 @@ impl RunTimeCount {
 pub(crate) fn run_time(program: &OwnedFd) -> io::Result<Nanos> {
     let mut info = [0_u64; INFO_WORDS];
     let length = u32::try_from(size_of_val(&info)).expect("a few words");
-    let attributes =
-        ObjectInfo { fd: descriptor(program), length, info: info.as_mut_ptr() as u64 };
+    let attributes = ObjectInfo { fd: descriptor(program), length, info: info.as_mut_ptr() as u64 };
     // SAFETY: the kernel writes at most `length` bytes to the words. They are zero, so it takes no address from them.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &attributes) }?;
     Ok(Nanos::from_ns(info[RUN_TIME_NS]))

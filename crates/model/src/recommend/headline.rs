@@ -47,7 +47,8 @@ impl Judge<'_> {
         }
         match self.undisturbed(kept, verdict, smallest) {
             Headline::NoAnswer(_) | Headline::TooNoisy(_)
-                if self.fitness.may_have_cost_the_answer(smallest) => {
+                if self.fitness.may_have_cost_the_answer(smallest) =>
+            {
                 Headline::NotQuiet(self.fitness.not_quiet())
             }
             headline => headline,
