@@ -35,7 +35,8 @@ pub(super) struct Samples {
 impl Samples {
     /// Begins to trace at `from` or later, for at most this share of a CPU. `notes` gets why not.
     pub(super) fn open(most: f64, from: Option<Nanos>, notes: &mut Vec<String>) -> Self {
-        let (now, begun) = (process::OsClock.now(), process::thread_cpu_time());
+        let _told_by_attaching = RttTracer::prepare();
+        let now = process::OsClock.now();
         let mut samples = Self {
             tracer: None,
             spending: Spending::begin(most, now),
@@ -46,7 +47,6 @@ impl Samples {
             cost: Nanos::ZERO,
         };
         samples.resume(now, notes);
-        samples.spending.own = process::thread_cpu_time().saturating_sub(begun);
         samples
     }
 
@@ -64,10 +64,13 @@ impl Samples {
         if self.resume_at.take_if(|at| *at <= now).is_none() {
             return;
         }
+        let begun = process::thread_cpu_time();
         match RttTracer::attach() {
             Ok(tracer) => {
                 self.tracer = Some(tracer);
                 self.spending.since = now;
+                self.spending.attaching = process::thread_cpu_time().saturating_sub(begun);
+                self.cost = self.cost + self.spending.attaching;
                 self.count_from(now);
             }
             Err(error) => notes.push(chain(&error)),
@@ -87,9 +90,9 @@ impl Samples {
 
     /// The socket's number and the time of each sample since the last call.
     pub(super) fn take(&mut self, notes: &mut Vec<String>) -> Vec<(u64, Nanos)> {
-        let begun = process::thread_cpu_time();
         let now = process::OsClock.now();
         self.resume(now, notes);
+        let begun = process::thread_cpu_time();
         let Some(tracer) = &mut self.tracer else { return Vec::new() };
         let RttSamples { samples, are_cut } = tracer.take();
         if are_cut && !notes.iter().any(|note| note == CUT) {
@@ -133,15 +136,18 @@ struct Spending {
     since: Nanos,
     /// Samples of this look.
     samples: u64,
-    /// CPU time of reading them, and of attaching.
+    /// CPU time of reading them.
     own: Nanos,
+    /// CPU time of attaching the tracer, which the next pause makes up for. It is no reason to pause: that would make it come
+    /// again.
+    attaching: Nanos,
     /// Share of a CPU that the program took in the last look in which the kernel counted.
     share: Option<f64>,
 }
 
 impl Spending {
     const fn begin(most: f64, now: Nanos) -> Self {
-        Self { most, since: now, samples: 0, own: Nanos::ZERO, share: None }
+        Self { most, since: now, samples: 0, own: Nanos::ZERO, attaching: Nanos::ZERO, share: None }
     }
 
     /// Ends a look in which the kernel counted so much run time, or did not count. Returns what the look took, and how long to
@@ -162,9 +168,12 @@ impl Spending {
         };
         let cost = of_program.saturating_add(std::mem::take(&mut self.own));
         self.since = now;
-        let earned = Nanos::from_secs_f64(cost.as_secs_f64() / self.most);
-        let pause = earned.saturating_sub(time).min(LONGEST_PAUSE);
-        (cost, (pause > Nanos::ZERO).then_some(pause))
+        let earned = |cost: Nanos| Nanos::from_secs_f64(cost.as_secs_f64() / self.most);
+        if earned(cost) <= time {
+            return (cost, None);
+        }
+        let with_attaching = cost.saturating_add(self.attaching);
+        (cost, Some(earned(with_attaching).saturating_sub(time).min(LONGEST_PAUSE)))
     }
 }
 
@@ -188,7 +197,7 @@ mod root_tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut far = listener.accept().unwrap().0;
-        [&near, &far].map(|end| end.set_nodelay(true).unwrap());
+        [&near, &far].iter().for_each(|end| end.set_nodelay(true).unwrap());
         let (begun, mut notes) = (process::OsClock.now(), Vec::new());
         let end = begun + Nanos::from_s(2);
         let load = std::thread::spawn(move || {
@@ -210,10 +219,12 @@ mod root_tests {
         if count == 0 {
             return eprintln!("skipped: {notes:?}");
         }
-        // What was taken is paid by the end of the pause.
+        // What was taken is paid by the end of the pause. One that has begun again has not paid for that.
         let until = samples.paused_until().unwrap_or(end).max(end);
         let time = until.saturating_sub(begun).as_secs_f64() + LOOK_EVERY.as_secs_f64();
-        let share = samples.cost().as_secs_f64() / time;
+        let is_paid = samples.paused_until().is_some();
+        let unpaid = if is_paid { Nanos::ZERO } else { samples.spending.attaching };
+        let share = samples.cost().saturating_sub(unpaid).as_secs_f64() / time;
         println!("{count} samples, {:?} in {time} s: {:.3} %", samples.cost(), share * 100.0);
         assert!(share > 0.0 && share <= 1.02 * 0.005, "{share}");
     }
@@ -239,10 +250,12 @@ mod tests {
         let (_, pause) = spending.look(Some(Nanos::from_ms(16)), ms(200));
         assert_eq!(pause, Some(Nanos::from_ms(3_150)));
         assert_eq!(spending.look(Some(Nanos::from_s(9)), ms(250)).1, Some(LONGEST_PAUSE));
-        // Reading and attaching count.
+        // Reading counts. Attaching does where a pause is needed anyhow.
         let mut spending = Spending::begin(0.005, begun);
+        spending.attaching = Nanos::from_ms(1);
+        assert_eq!(spending.look(Some(Nanos::ZERO), ms(50)).1, None);
         spending.own = Nanos::from_ms(1);
-        assert_eq!(spending.look(Some(Nanos::ZERO), ms(50)).1, Some(Nanos::from_ms(150)));
+        assert_eq!(spending.look(Some(Nanos::ZERO), ms(100)).1, Some(Nanos::from_ms(350)));
         let mut told = Spending::begin(0.02, begun);
         assert_eq!(told.look(Some(Nanos::from_ms(1)), ms(50)).1, None, "who may take more");
     }

@@ -58,6 +58,11 @@ pub struct RttSamples {
 }
 
 impl RttTracer {
+    /// Reads the kernel's types, which are megabytes, if that was not done yet: [`Self::attach`] is quick then.
+    pub fn prepare() -> Result<(), Error> {
+        tracepoint().map(drop)
+    }
+
     /// Starts. Fails where the process may not, or the kernel cannot (before 5.12, or without type information).
     pub fn attach() -> Result<Self, Error> {
         require("tracing TCP round trips")?;
