@@ -155,9 +155,8 @@ impl ResultsDb {
             Error::ResultsDb { path: path.to_owned(), problem, permission }
         })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let mut results_db = Self::connect(path, &real, flags, PATIENCE)?;
-        results_db.writer = Some(lock);
-        results_db._made = made;
+        let db = Self::connect(path, &real, flags, PATIENCE)?;
+        let results_db = Self { _made: made, writer: Some(lock), ..db };
         if results_db.is_empty()? {
             results_db.sync_fully()?;
         } else {

@@ -1,6 +1,7 @@
 //! Shared by all outputs: names, main figures, CPU shares and commands of results and summary.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use latput_model::labels::full_label;
 use latput_model::{Cell, Headline, ShortLabels, Summary};
@@ -285,7 +286,7 @@ impl<'a> View<'a> {
         let (share, host) = costs.next()?;
         let mut text = format!("latput's counting takes {share} of a CPU on {host}");
         for (share, host) in costs {
-            text += &format!(" and {share} on {host}");
+            let _ = write!(text, " and {share} on {host}");
         }
         Some(text)
     }

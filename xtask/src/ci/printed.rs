@@ -5,6 +5,7 @@
 //! only parsed, and listed with the reason.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -175,7 +176,7 @@ fn parse(not_run: &BTreeMap<&str, Vec<Printed>>, binary: &Path, tally: &mut Tall
     let mut text = String::new();
     for (reason, commands) in not_run {
         for printed in commands {
-            text += &format!("{reason}: {}: latput {}\n", printed.place, printed.words.join(" "));
+            let _ = writeln!(text, "{reason}: {}", printed.name());
             if let Err(error) = check_arguments(&printed.words, binary) {
                 tally.failed += 1;
                 println!("{} ... FAILED to parse: {error:#}", printed.name());
@@ -265,7 +266,9 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     if verb == "tune" && words.iter().any(|word| word == "eth0") {
         return Some(TRAFFIC);
     }
-    if verb == "import" && words.get(1).is_none_or(|word| !word.ends_with(".html")) {
+    if verb == "import"
+        && words.get(1).is_none_or(|word| Path::new(word).extension() != Some("html".as_ref()))
+    {
         return Some(FILES);
     }
     if RUN.contains(&verb.as_str()) {
@@ -285,7 +288,7 @@ fn bounded(words: &[String]) -> Vec<String> {
     if words[0] == "keep" {
         // A folder in the place of this host's `/`.
         if let Some(place) = words.iter().position(|word| word == "--root") {
-            words[place + 1] = IMAGE.to_owned();
+            IMAGE.clone_into(&mut words[place + 1]);
         }
     }
     let is_shard = words.iter().any(|word| word == "--shard");
