@@ -8,14 +8,16 @@ use latput_experiment::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
 /// The table in `--help`.
-pub(crate) const TABLE: &str = "Exit codes:
-  0  done
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0  done; a run with a goal was judged, even if it was too noisy for an answer
   1  failed, and the machine is unchanged
   2  wrong usage: command line, plan or testbed file
   3  not permitted (the message says which privilege is missing)
   4  the change was refused and rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says how to finish
-  6  partial: trials or hosts of a fleet are missing, or no answer because the hosts were not quiet
+  6  partial: trials or hosts of a fleet are missing; or no answer, because the hosts were not quiet, \
+     no fit trial has the goal's figure, or too few pairs are fit; also `apply` and `keep` of such a run
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
   8  a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
 
@@ -54,7 +56,10 @@ impl Code {
             Self::Stranded => {
                 ("stranded", "run the commands of `left`, or `latput restore` if there are none")
             }
-            Self::Partial => ("partial", "repeat the command: it resumes"),
+            Self::Partial => (
+                "partial",
+                "repeat the command: it resumes; for a run without an answer, follow the message",
+            ),
             Self::Worse => ("worse", "see the figures that are proven worse"),
             Self::Drifted => ("drifted", "see the named hosts, or run `latput fleet apply`"),
         }

@@ -1,12 +1,14 @@
 //! Shared by all outputs: names, main figures, CPU shares and commands of results and summary.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use latput_model::labels::full_label;
 use latput_model::{Cell, Headline, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
-use latput_trial::observation::{CpuSource, CpuTime, Role};
+use latput_trial::observation::{CpuSource, CpuTime, HostObservation, Role};
+use latput_trial::results::HostFacts;
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
@@ -156,7 +158,7 @@ impl<'a> View<'a> {
         Some(match headline {
             Headline::Set(_) => (words("set"), setting),
             Headline::Stay(_) => (words("stay with"), setting),
-            Headline::NoAnswer(_) => ("No answer".to_owned(), None),
+            Headline::TooNoisy(_) | Headline::NoAnswer(_) => ("No answer".to_owned(), None),
             Headline::NotQuiet(_) => ("No answer: the hosts were not quiet".to_owned(), None),
         })
     }
@@ -171,8 +173,7 @@ impl<'a> View<'a> {
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        let has_answer =
-            !matches!(self.summary.headline, Some(Headline::NoAnswer(_) | Headline::NotQuiet(_)));
+        let has_answer = self.summary.headline.as_ref().is_none_or(Headline::is_answer);
         let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
         advice.is_some_and(|advice| advice.setting == setting)
     }
@@ -260,15 +261,34 @@ impl<'a> View<'a> {
         self.is_lab() || same_boot
     }
 
-    /// CPU time of counter sampling per host, as a share of one CPU over all windows.
+    /// CPU time of latput's own counting and tracing per host, as a share of one CPU over all windows.
     pub(crate) fn sampling_ratio(&self, host: &str) -> Option<f64> {
         let observed = || {
             let rows = self.results.rows.iter();
             rows.flat_map(|row| &row.observation.hosts).filter(|observed| observed.host == host)
         };
-        let spent: f64 = observed().map(|host| host.sampling_cpu.as_secs_f64()).sum();
+        let of_host = |host: &HostObservation| {
+            host.sampling_cpu.saturating_add(host.tracing_cpu.unwrap_or_default()).as_secs_f64()
+        };
+        let spent: f64 = observed().map(of_host).sum();
         let window: f64 = observed().map(|host| host.window.as_secs_f64()).sum();
         (window > 0.0).then(|| spent / window)
+    }
+
+    /// What latput's own counting took on each host: `latput's counting takes 0.21 % of a CPU on a and 0.19 % on b`. `None` for
+    /// hosts on which it took nothing, such as simulated ones.
+    pub(crate) fn cost_of_counting(&self) -> Option<String> {
+        let of_host = |host: &HostFacts| {
+            let ratio = self.sampling_ratio(&host.host).filter(|ratio| *ratio > 0.0)?;
+            Some((format::percent(ratio), printable(&host.host)))
+        };
+        let mut costs = self.results.hosts.iter().filter_map(of_host);
+        let (share, host) = costs.next()?;
+        let mut text = format!("latput's counting takes {share} of a CPU on {host}");
+        for (share, host) in costs {
+            let _ = write!(text, " and {share} on {host}");
+        }
+        Some(text)
     }
 
     /// The confidence of the intervals, and of those below the wanted one: with few runs an

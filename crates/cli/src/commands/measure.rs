@@ -169,6 +169,7 @@ impl Args {
             ..Method::default()
         };
         self.precision.apply(&mut method)?;
+        self.quiet.beside.apply(&mut method);
         Ok(Plan {
             name: format!("measure {}", workload.name),
             goal: None,
