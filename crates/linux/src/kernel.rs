@@ -1,7 +1,8 @@
 //! The knobs of the real kernel, in one network namespace.
 //!
-//! Per NAPI where the kernel can set one NAPI instance (`napi-set`, Linux 6.13), else per device
-//! through sysfs. The two are not mixed: writing the device's file overwrites every NAPI's own value.
+//! Per NAPI where the kernel can set one NAPI instance (`napi-set`, Linux 6.13), and per device through sysfs. Many
+//! drivers make their NAPIs anew when the interface goes down and up, and those take the device's value. Writing the device's
+//! file overwrites every NAPI's own value, so that it is written first.
 //! `threaded` is always set per device: a NAPI instance that is made anew (whenever GRO or the number
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
@@ -187,11 +188,12 @@ impl LinuxKernel {
                 self.threaded_obstacle(&*reading.link()?)?,
                 format!("{} (per device)", self.sysfs.path(reading.name, "threaded").display()),
             ),
-            Source::Napi(field) => match (reading.napis()?, field.sysfs_name()) {
-                (None, Some(file)) => {
+            Source::Napi(field) => match (reading.napis(), field.sysfs_name()) {
+                (Ok(None), Some(file)) => {
                     via(format!("{} (per device)", self.sysfs.path(reading.name, file).display()))
                 }
-                _ => via("netdev netlink, per NAPI".to_owned()),
+                (Ok(_), _) => via("netdev netlink, per NAPI".to_owned()),
+                (Err(failure), _) => Capability::ReadOnly(failure.reason),
             },
             Source::Qdisc => {
                 unless(self.qdisc_obstacle(&*reading.link()?, true)?, spec.lives.to_owned())

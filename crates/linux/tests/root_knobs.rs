@@ -78,7 +78,7 @@ fn the_real_kernel_conforms_without_a_napi_instance() {
 }
 
 #[test]
-fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
+fn without_gro_napi_knobs_cannot_be_set_and_say_why() {
     if needs_root() {
         return;
     }
@@ -87,7 +87,13 @@ fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
         .run_in(|| {
             let mut kernel = LinuxKernel::open().unwrap();
             kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false)).unwrap();
-            let error = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap_err();
+            // The device's value is there for NAPIs to come, so that it can be put back.
+            let values = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            assert_eq!(values, [(Place::Device, Value::Time(Nanos::ZERO))]);
+            let capability = kernel.capability(lab::INTERFACE, Knob::GroFlushTimeout);
+            let Capability::ReadOnly(reason) = capability else { panic!("{capability:?}") };
+            assert!(reason.contains("switch gro on"), "{reason}");
+            let error = kernel.read(lab::INTERFACE, Knob::IrqSuspendTimeout).unwrap_err();
             assert_eq!(error.kind, KernelErrorKind::Unsupported);
             assert!(error.reason.contains("switch gro on"), "{error}");
             let threaded = Value::Switch(false);
@@ -97,7 +103,8 @@ fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
             let capability = kernel.capability(lab::INTERFACE, Knob::Threaded);
             assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
             kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(true)).unwrap();
-            kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            let values = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            assert!(values.iter().any(|(place, _)| *place == Place::Napi(0)), "{values:?}");
         })
         .unwrap();
 }
@@ -156,7 +163,7 @@ fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
             check(Knob::Mtu, Place::Device, Value::Switch(true), KernelErrorKind::Refused);
             let device = Place::Device;
             let time = Value::Time(Nanos::from_us(1));
-            check(Knob::GroFlushTimeout, device, time, KernelErrorKind::Refused);
+            check(Knob::IrqSuspendTimeout, device, time, KernelErrorKind::Refused);
             let cpus = Value::Cpus("0-999".parse().unwrap());
             check(Knob::RpsCpus, Place::RxQueue(0), cpus, KernelErrorKind::Refused);
         })

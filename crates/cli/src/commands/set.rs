@@ -1,5 +1,6 @@
 //! `latput set`: sets knobs in one transaction.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting};
 use latput_linux::{LinuxKernel, facts, interfaces};
-use latput_units::Nanos;
+use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
 use crate::commands::{effect, next};
@@ -108,10 +109,10 @@ impl Args {
         }
         kept.remark(interface);
         applied_remark(interface, &applied);
-        if applied.changes.iter().any(|change| matches!(change.place, Place::Napi(_))) {
+        for knob in until_link_down(&applied) {
             output::remark(&format!(
-                "latput: values of NAPI instances end with a link down and up where the driver does not keep them; \
-                 `latput log` tells whether they are in force, `latput keep {interface}` sets the device's too"
+                "latput: {knob}: values of NAPI instances end with a link down and up where the driver does not keep \
+                 them; `latput log` tells whether they are in force"
             ));
         }
         let shown = kept.number.filter(|_| applied.unnoted.is_none());
@@ -119,6 +120,15 @@ impl Args {
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
+}
+
+/// The knobs whose NAPI instances have values that those to come will not take from the device.
+fn until_link_down(applied: &Applied) -> BTreeSet<Knob> {
+    let of_napi = |(knob, place): &(Knob, Place)| matches!(place, Place::Napi(_)).then_some(*knob);
+    let changed: BTreeSet<Knob> =
+        applied.changes.iter().filter_map(|it| of_napi(&(it.knob, it.place))).into_set();
+    let is_kept = |knob: &Knob| applied.found.0.contains_key(&(*knob, Place::Device));
+    changed.into_iter().filter(|knob| !is_kept(knob)).into_set()
 }
 
 impl Args {

@@ -136,6 +136,14 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         &self.given_up
     }
 
+    /// Whether a value that moved while the link went down and up is nobody's: drivers make queues and NAPIs anew then,
+    /// with what they had before the first setting, or with nothing.
+    pub fn is_lost_with_link(&self, change: &Change) -> bool {
+        let Change { knob, place, to, .. } = change;
+        let first = self.checkpoint.undo.0.get(&(*knob, *place));
+        knob.is_lost_at_open() && (first == Some(to) || to.is_fresh())
+    }
+
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
     /// name back to its first value. When that fails, everything is as before this call. Knobs that were
     /// [given up](Self::give_up) stay as they are.
