@@ -22,7 +22,7 @@ use std::path::Path;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, State, Tier, Value, Whereabouts,
+    Place, State, Tier, Value, Whereabouts, WritePermit,
 };
 
 use latput_trial::nic::{Nic, NicKnob};
@@ -391,6 +391,7 @@ impl KernelRead for LinuxKernel {
 impl KernelWrite for LinuxKernel {
     fn write(
         &mut self,
+        _permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
@@ -400,7 +401,12 @@ impl KernelWrite for LinuxKernel {
     }
 
     /// `sfc` starts with a delay of each direction that it refuses to take again: its channels are shared.
-    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+    fn rewrite(
+        &mut self,
+        _permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+    ) -> Result<(), KernelError> {
         if !matches!(source_of(knob), Source::Number(number) if number.table == Table::Coalesce) {
             return Ok(());
         }
@@ -418,6 +424,7 @@ impl KernelWrite for LinuxKernel {
     /// one makes none of the others anew.
     fn write_many(
         &mut self,
+        _permit: &WritePermit,
         interface: &str,
         knob: Knob,
         values: &[(Place, Value)],
@@ -468,10 +475,13 @@ mod tests {
             .map(|(queue, cpus)| (Place::RxQueue(queue), Value::Cpus(cpus.parse().unwrap())));
         assert_eq!(kernel.read("lo", Knob::RpsCpus), Ok(rps.to_vec()));
         let time = Value::Time(Nanos::from_us(500));
-        kernel.write("lo", Knob::GroFlushTimeout, Place::Device, &time).unwrap();
+        latput_testkit::write(&mut kernel, "lo", Knob::GroFlushTimeout, Place::Device, &time)
+            .unwrap();
         let written = fs::read_to_string(folder.path().join("class/net/lo/gro_flush_timeout"));
         assert_eq!(written.unwrap().trim(), "500000");
-        let error = kernel.write("lo", Knob::GroFlushTimeout, Place::Napi(0), &time).unwrap_err();
+        let error =
+            latput_testkit::write(&mut kernel, "lo", Knob::GroFlushTimeout, Place::Napi(0), &time)
+                .unwrap_err();
         assert_eq!(error.kind, KernelErrorKind::Unsupported, "{error}");
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use latput_units::IntoMap;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
+use super::permit::WritePermit;
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
 use crate::checkpoint::{
@@ -391,10 +392,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
         let interface = &self.checkpoint.interface;
+        let permit = WritePermit::new();
         if !self.proven.contains(&knob) {
-            self.kernel.rewrite(interface, knob).inspect_err(|_| *writes_done += 1)?;
+            self.kernel.rewrite(&permit, interface, knob).inspect_err(|_| *writes_done += 1)?;
         }
-        Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)
+        Ok(self.kernel.write_many(&permit, interface, knob, &values, writes_done)?)
     }
 
     fn interface(&self) -> &str {

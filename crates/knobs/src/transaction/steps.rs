@@ -7,6 +7,7 @@ use latput_units::{IntoMap, IntoSet};
 use super::outcome::{
     ApplyError, Cause, Change, Foreign, Leftover, PutBack, Standing, how_to_finish,
 };
+use super::permit::WritePermit;
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
@@ -684,7 +685,7 @@ fn write_old_values(
             None => true,
         };
         if needed {
-            match kernel.write(interface, knob, place, old) {
+            match kernel.write(&WritePermit::new(), interface, knob, place, old) {
                 Ok(()) => {
                     tried.refused.remove(&(knob, place));
                     let found = current.as_ref().and_then(|current| current.get(&place));

@@ -222,9 +222,7 @@ impl<'k> Reading<'k> {
         }
         let napis = match napis {
             // What new NAPIs will take is there without any.
-            Err(failure)
-                if failure.kind == KernelErrorKind::Unsupported && !values.is_empty() =>
-            {
+            Err(failure) if failure.kind == KernelErrorKind::Unsupported && !values.is_empty() => {
                 return Ok(values);
             }
             napis => napis?,
