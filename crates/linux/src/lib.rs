@@ -44,7 +44,7 @@ mod kernel;
 mod sysfs;
 mod user;
 
-pub use armed_signal::ArmedSignal;
+pub use armed_signal::{ArmedSignal, continue_when_left, is_left};
 pub use bpf::{NapiTracer, RttSamples, RttTracer};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
