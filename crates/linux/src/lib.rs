@@ -32,6 +32,7 @@ pub mod others;
 pub mod process;
 mod root_folder;
 pub mod route;
+pub mod state_place;
 pub mod surroundings;
 pub mod tcp;
 pub mod throttle;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting};
-use latput_linux::{LinuxKernel, facts, interfaces};
+use latput_linux::{LinuxKernel, facts, interfaces, state_place};
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
@@ -95,6 +96,7 @@ impl Args {
             return Ok(Code::Done.into());
         }
         change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
+        warn_of_hidden_state(interface);
         let by = self.made_by.as_deref().unwrap_or("set");
         let mut changing = Changing::begin(by, link_resets)?;
         changing.watch(interface, self.confirm_within)?;
@@ -119,6 +121,18 @@ impl Args {
         tell(context, interface, &applied, (shown, &setting))?;
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
+    }
+}
+
+/// Says that a latput outside of this container does not see the change.
+fn warn_of_hidden_state(interface: &str) {
+    let folder = host::state_dir();
+    if state_place::is_hidden(&folder) {
+        output::remark(&format!(
+            "latput: warning: {} is this container's, and the network is not: a latput outside of it sees neither this \
+             change nor its lock, and may change {interface} at the same time. Mount the host's folder there",
+            folder.display()
+        ));
     }
 }
 

@@ -266,6 +266,29 @@ fn napi_values_outlast_link_down() {
     }
 }
 
+/// The first process of a container is in other files than a second one that shares its network.
+#[test]
+fn state_that_others_do_not_see_is_told() {
+    if needs_root() || needs_program("unshare") {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let made = ["link", "add", "v0", "type", "veth", "peer", "name", "v1"];
+    assert!(Command::new("ip").args(made).status().unwrap().success());
+    let set = "env -u LATPUT_STATE_DIR \"$0\" set v0 txqueuelen=";
+    let script = format!(
+        "mount -t proc proc /proc; {set}700; \
+         unshare -m sh -c 'mount -t tmpfs none /run; {set}600; true' \"$0\"; \
+         unshare -m sh -c 'mkdir -p /run/latput; mount --bind /run/latput /run/latput; {set}500; true' \"$0\""
+    );
+    let mut command = place.wrapped(&["unshare", "-m", "-p", "-f", "sh", "-c", &script], &[]);
+    let ran = Ran::from(command.output().unwrap());
+    let warned = "/run/latput is this container's, and the network is not";
+    ran.expect(0, &["from 1000 to 700", "from 700 to 600", "from 600 to 500", warned]);
+    assert_eq!(ran.err.matches(warned).count(), 1, "{ran:#?}");
+}
+
 #[test]
 fn napi_values_that_link_down_ends_are_told() {
     if needs_root() || needs_program("unshare") {
