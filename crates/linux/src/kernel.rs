@@ -30,7 +30,7 @@ use latput_units::{CpuSet, IntoMap, IntoSet};
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
-use self::features::obstacle;
+use self::features::{obstacle, ports_obstacle, rules_obstacle};
 use self::read::{Reading, Values};
 use self::source::{Number, Source, source_of};
 use self::whereabouts::Departures;
@@ -166,16 +166,18 @@ impl LinuxKernel {
             let reason = "the driver reads it when it is loaded".to_owned();
             return Ok(Capability::ReadOnly(read.err().map_or(reason, |failure| failure.reason)));
         }
-        read?; // what cannot be read cannot be put back
+        let values = read?; // what cannot be read cannot be put back
         let via = |through: String| Capability::Settable(through);
         let unless = |obstacle: Option<String>, through: String| {
             obstacle.map_or_else(|| via(through), Capability::ReadOnly)
         };
         Ok(match source_of(knob) {
-            Source::Features(names) => unless(
-                obstacle(&*reading.features()?, names),
-                format!("ethtool netlink, feature {}", names[0]),
-            ),
+            Source::Features(names) => {
+                let is_on = values.iter().any(|(_, value)| *value == Value::Switch(true));
+                let obstacle = obstacle(&*reading.features()?, names);
+                let lost = || if is_on { self.lost_without(reading.name, knob) } else { None };
+                unless(obstacle.or_else(lost), format!("ethtool netlink, feature {}", names[0]))
+            }
             Source::Queue(file) => {
                 let attribute = read::queue_attribute(file, 0);
                 let path = self.sysfs.path(reading.name, &attribute.replacen("-0/", "-N/", 1));
@@ -209,6 +211,31 @@ impl LinuxKernel {
             }
             _ => via(spec.lives.to_owned()),
         })
+    }
+
+    /// What would be lost for good with an offload that is on, as a reason against switching it off; `None` if nothing.
+    fn lost_without(&self, interface: &str, knob: Knob) -> Option<String> {
+        match knob {
+            Knob::RxNtuple => match self.ioctl.flow_rules(interface) {
+                Ok(rules) => rules_obstacle(interface, rules),
+                Err(error) => {
+                    Some(format!("it cannot be told whether flow rules need it: {error}"))
+                }
+            },
+            Knob::Lro => {
+                let Source::Features(names) = source_of(knob) else { return None };
+                let has_it = |port: &String| {
+                    let features = self.ethtool().ok()?.features(port).ok()?;
+                    Some(
+                        names.iter().any(|name| features.get(*name).is_some_and(|it| it.is_active)),
+                    )
+                };
+                let mut ports = self.sysfs.lower(interface);
+                ports.retain(|port| has_it(port) == Some(true));
+                ports_obstacle(interface, &ports)
+            }
+            _ => None,
+        }
     }
 
     /// Why a driver cannot push descriptors; `None` if it can. The kernel reports the flags of every

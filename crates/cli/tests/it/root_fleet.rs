@@ -505,15 +505,19 @@ fn a_second_ctrl_c_ends_the_wait_for_hosts_that_do_not_answer() {
 fn rollout_cut_short_is_named_and_finished() {
     let Some(rack) = Rack::up(2) else { return };
     let (asked, hold) = (rack.place.path("asked"), rack.place.path("hold"));
-    let way = rack.script(
-        "way",
+    fs::create_dir(rack.place.path("far-bin")).unwrap();
+    rack.script(
+        "far-bin/latput",
         &format!(
-            "case \"$*\" in *extend*) ;; *'confirm eth0'*) touch {asked}; while [ -e {hold} ]; do sleep 0.1; done;; \
-             esac; exec ip netns exec h2 \"$@\"",
+            "case \"$*\" in *--extend*) ;; 'confirm eth0'*) touch {asked}; while [ -e {hold} ]; do sleep 0.1; done;; \
+             esac; exec {latput} \"$@\"",
             asked = asked.display(),
-            hold = hold.display()
+            hold = hold.display(),
+            latput = crate::latput()
         ),
     );
+    let far_bin = rack.place.path("far-bin").display().to_string();
+    let way = rack.script("way", &format!("PATH={far_bin}:$PATH exec ip netns exec h2 \"$@\""));
     rack.place.write(
         "far.toml",
         &format!(

@@ -36,7 +36,7 @@ impl LinuxKernel {
                 Ok(self.route.set_txqueuelen(name, narrow(*packets)?)?)
             }
             (Source::Features(names), Place::Device, Value::Switch(on), _) => {
-                self.write_features(reading, names, *on)
+                self.write_features(reading, knob, names, *on)
             }
             (Source::Number(field), place, _, Some(number)) => {
                 self.write_number(name, field, place, number)
@@ -82,11 +82,16 @@ impl LinuxKernel {
     fn write_features(
         &self,
         reading: &Reading<'_>,
+        knob: Knob,
         names: &[&str],
         on: bool,
     ) -> Result<(), Failure> {
         let features = reading.features()?;
         if let Some(reason) = obstacle(&features, names) {
+            return Err(Failure::unsupported(reason));
+        }
+        // Also on the way back: rules may have come since.
+        if !on && let Some(reason) = self.lost_without(reading.name, knob) {
             return Err(Failure::unsupported(reason));
         }
         let changeable = names
