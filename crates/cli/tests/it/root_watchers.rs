@@ -125,11 +125,16 @@ fn watchers_of_settled_change_end_without_folder() {
         // Both have seen it.
         thread::sleep(Duration::from_secs(2));
         let both = watchers(&place);
-        both.iter().for_each(|watcher| signal("STOP", *watcher));
+        let all = |name: &str| {
+            for watcher in &both {
+                signal(name, *watcher);
+            }
+        };
+        all("STOP");
         lab.b(&[ends]).expect(0, &[]);
         let after = link(&place);
         std::fs::remove_dir_all(place.path("state/lab-up/checkpoints")).unwrap();
-        both.iter().for_each(|watcher| signal("CONT", *watcher));
+        all("CONT");
         wait_until("the watchers to end", || watchers(&place).is_empty());
         assert_eq!(link(&place), after);
         assert_eq!(after == changed, ends == "confirm");
@@ -137,7 +142,9 @@ fn watchers_of_settled_change_end_without_folder() {
     }
     // The signal alone ends no watch.
     lab.b(&LONG).expect(0, &["changed"]);
-    watchers(&place).iter().for_each(|watcher| signal("USR1", *watcher));
+    for watcher in watchers(&place) {
+        signal("USR1", watcher);
+    }
     thread::sleep(Duration::from_secs(2));
     assert_eq!(watchers(&place).len(), 2);
     lab.b(&["restore"]).expect(0, &["put back"]);
