@@ -87,9 +87,11 @@ pub(crate) struct HostSession {
     watch: Watch,
     /// Whether its link was up at the start.
     was_linked: bool,
+    /// How often the link had gone up or down when the current setting was in force; `None` if the kernel does not tell.
+    carrier_changes: Option<u64>,
     /// The knobs of the current setting.
     wanted: BTreeSet<Knob>,
-    /// Knobs that were left to somebody else since the last report, in sentences.
+    /// Knobs that were left to somebody else or lost since the last report, in sentences.
     left: Vec<String>,
     /// What is known of live traffic's connections.
     tcp_known: connections::Known,
@@ -146,6 +148,7 @@ impl HostSession {
             session,
             watch,
             was_linked,
+            carrier_changes: None,
             wanted,
             left,
             tcp_known: connections::Known::default(),
@@ -247,6 +250,7 @@ impl HostSession {
             let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
             let watched = held.filter(|knob| !knob.spec().is_negotiated).chain(self.wanted.clone());
             self.watch.expect(&self.kernel, watched);
+            self.carrier_changes = self.kernel.carrier_changes(interface).ok();
             found = applied.found;
         } else if !setting.is_empty() {
             return Err(failed("the session was opened for reading only"));
@@ -264,11 +268,21 @@ impl HostSession {
     }
 
     /// Stops managing the knobs that somebody else has changed since they were last set: the
-    /// administrator has priority.
+    /// administrator has priority. What was lost because the link went down and up is nobody's, and
+    /// the next setting writes it again.
     fn leave_to_others(&mut self) -> Result<(), Failure> {
         let Some(session) = &mut self.session else { return Ok(()) };
+        let carrier_changes = self.kernel.carrier_changes(&self.open.interface).ok();
+        let was_down = carrier_changes != self.carrier_changes;
         for change in self.watch.check(&self.kernel) {
+            let is_lost = was_down && session.is_lost_with_link(&change);
             let Change { knob, place, from, to } = change;
+            if is_lost {
+                self.left.push(format!(
+                    "{knob} ({place}) fell from {from} to {to} when the link went down and up: it is set again"
+                ));
+                continue;
+            }
             session.give_up(knob).map_err(|error| failed(chain(&error)))?;
             self.left.push(format!(
                 "another program changed {knob} ({place}) from {from} to {to}: latput leaves it alone from now \

@@ -274,7 +274,7 @@ fn is_there(knob: Knob, wanted: &str, value: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use latput_knobs::Setting;
 
     use super::*;

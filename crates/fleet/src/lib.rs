@@ -11,6 +11,7 @@ pub mod journal;
 pub mod judge;
 pub mod look;
 pub mod prometheus;
+pub mod rollouts;
 pub mod stages;
 pub mod twins;
 

@@ -51,6 +51,9 @@ pub struct InterfaceLook {
     pub knobs: Vec<KnobLook>,
     /// A change of it that is under way or waits to be confirmed.
     pub waiting: Option<WaitingChange>,
+    /// The newest rollout of it, where that is still of interest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutLook>,
 }
 
 /// A knob of an interface.
@@ -86,6 +89,28 @@ pub struct WaitingChange {
     pub by: String,
     /// The time until it goes back, in milliseconds; `None` if it is incomplete.
     pub left_ms: Option<u64>,
+}
+
+/// What became of a rollout on one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutLook {
+    /// Its name.
+    pub name: String,
+    /// How far it has come.
+    pub state: RolloutState,
+}
+
+/// How far a rollout has come on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutState {
+    /// It waits to be confirmed, and goes back after so many milliseconds; `None` while the change is made.
+    Waits(Option<u64>),
+    /// It is confirmed, as this entry of the journal, and in force.
+    Confirmed(u64),
+    /// It went back, because nobody confirmed it.
+    WentBack,
 }
 
 impl HostLook {
@@ -148,7 +173,8 @@ impl HostLook {
                 [&knob.knob].into_iter().chain(&knob.problem).chain(of_places)
             });
             let by = found.waiting.iter().map(|waiting| &waiting.by);
-            [&found.name, &found.driver].into_iter().chain(by).chain(of_knobs)
+            let rollout = found.rollout.iter().map(|rollout| &rollout.name);
+            [&found.name, &found.driver].into_iter().chain(by).chain(rollout).chain(of_knobs)
         });
         [&self.version, &self.boot_id].into_iter().chain(&self.others).chain(of_interface)
     }

@@ -320,6 +320,13 @@ const PER_OPEN: &[Knob] = &[
     Knob::IrqSuspendTimeout,
 ];
 
+impl Knob {
+    /// Whether its values are lost where a driver closes and opens its queues, as with the link down and up.
+    pub fn is_lost_at_open(self) -> bool {
+        PER_OPEN.contains(&self)
+    }
+}
+
 /// The values that belong to a queue or its interrupt: another number of channels makes new ones.
 const PER_QUEUE: &[Knob] = &[
     Knob::QueueQdisc,

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::catalogue::Knob;
 use crate::device::{Device, Whereabouts};
 use crate::spec::Limits;
+use crate::transaction::permit::WritePermit;
 use crate::value::{Named, Place, Value};
 
 /// Reads knobs. One implementation value stands for one network namespace.
@@ -85,12 +86,13 @@ pub trait KernelRead {
     fn find(&self, device: &Device) -> Result<Whereabouts, KernelError>;
 }
 
-/// Writes knobs. Only the transaction calls this.
+/// Writes knobs. Only the transaction can call this: it alone has the permit.
 pub trait KernelWrite: KernelRead {
     /// Writes one value at one place, and returns when a read would show it. An `Ok` is not a proof:
     /// the transaction reads back.
     fn write(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
@@ -98,8 +100,13 @@ pub trait KernelWrite: KernelRead {
     ) -> Result<(), KernelError>;
 
     /// Writes the present values of a knob's table again, where that may tell that they could not be put back.
-    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
-        let _ = (interface, knob);
+    fn rewrite(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+    ) -> Result<(), KernelError> {
+        let _ = (permit, interface, knob);
         Ok(())
     }
 
@@ -107,13 +114,14 @@ pub trait KernelWrite: KernelRead {
     /// `done`.
     fn write_many(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         values: &[(Place, Value)],
         done: &mut usize,
     ) -> Result<(), KernelError> {
         for (place, value) in values {
-            self.write(interface, knob, *place, value)?;
+            self.write(permit, interface, knob, *place, value)?;
             *done += 1;
         }
         Ok(())
@@ -179,26 +187,33 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 impl<K: KernelWrite + ?Sized> KernelWrite for &mut K {
     fn write(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        (**self).write(interface, knob, place, value)
+        (**self).write(permit, interface, knob, place, value)
     }
 
-    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
-        (**self).rewrite(interface, knob)
+    fn rewrite(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+    ) -> Result<(), KernelError> {
+        (**self).rewrite(permit, interface, knob)
     }
 
     fn write_many(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         values: &[(Place, Value)],
         done: &mut usize,
     ) -> Result<(), KernelError> {
-        (**self).write_many(interface, knob, values, done)
+        (**self).write_many(permit, interface, knob, values, done)
     }
 }
 

@@ -36,7 +36,7 @@ pub use setting::{Setting, State};
 pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
-    Session, Standing, apply, await_confirmation, commit, confirm, extend, plan, plan_restore,
-    plan_undo, restore, standing, undo,
+    Session, Standing, WritePermit, apply, await_confirmation, commit, confirm, extend, plan,
+    plan_restore, plan_undo, restore, standing, undo,
 };
 pub use value::{Named, Place, Value};

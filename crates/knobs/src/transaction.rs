@@ -7,6 +7,7 @@
 mod along;
 mod confirm;
 mod outcome;
+pub(crate) mod permit;
 mod session;
 mod steps;
 
@@ -15,6 +16,7 @@ pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
     Standing,
 };
+pub use permit::WritePermit;
 pub use session::Session;
 
 use std::collections::BTreeSet;

@@ -109,6 +109,13 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Whether it is the value of a knob that nobody has set yet.
+    pub const fn is_fresh(&self) -> bool {
+        matches!(self, Self::Count(0) | Self::Time(Nanos::ZERO) | Self::Switch(_))
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use latput_knobs::{
     ApplyError, Capability, Cause, ChangeOutcome, Device, KernelError, KernelErrorKind, KernelRead,
     KernelWrite, Knob, Place, Refusal, RestoreError, Restored, Session, Setting, State, Value,
-    Whereabouts, parse_assignment,
+    Whereabouts, WritePermit, parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
@@ -350,12 +350,13 @@ impl KernelRead for Counting<'_> {
 impl KernelWrite for Counting<'_> {
     fn write(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        self.kernel.write(interface, knob, place, value)
+        self.kernel.write(permit, interface, knob, place, value)
     }
 }
 

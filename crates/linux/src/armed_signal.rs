@@ -1,11 +1,12 @@
 //! A signal that is armed while this process may send it, and is sent after it has given its rights up.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid};
 
 use crate::error::Error;
 
@@ -33,18 +34,7 @@ impl ArmedSignal {
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
         let pid = libc::pid_t::try_from(child.id())
             .map_err(|_| Error::Other("no process has this id".to_owned()))?;
-        let number = watched.as_raw_fd();
-        let set = |command, value: libc::c_int| {
-            // SAFETY: the call takes three numbers, and the pipe is open for as long as this is borrowed.
-            if unsafe { libc::fcntl(number, command, value) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            Err(Error::Other(format!("cannot arm a signal: {error}")))
-        };
-        set(F_SETSIG, signal.as_raw())?;
-        set(libc::F_SETOWN, pid)?;
-        set(libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC)?;
+        send_at_event(watched.as_fd(), pid, signal)?;
         Ok(Self { _watched: watched, trigger })
     }
 
@@ -54,10 +44,43 @@ impl ArmedSignal {
     }
 }
 
+/// Has the kernel continue this process when the last process that holds the other end of a pipe has ended: also if this
+/// one was stopped and cannot look.
+///
+/// # Errors
+///
+/// The system's.
+pub fn continue_when_left(end: impl AsFd) -> Result<(), Error> {
+    send_at_event(end.as_fd(), getpid().as_raw_pid(), Signal::CONT)
+}
+
+/// Whether nobody holds the reading end of a pipe any more.
+pub fn is_left(writing_end: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&writing_end, PollFlags::OUT)];
+    let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::ERR)
+}
+
+/// Has the kernel send a signal to a process when something happens at this end of a pipe.
+fn send_at_event(watched: BorrowedFd<'_>, pid: libc::pid_t, signal: Signal) -> Result<(), Error> {
+    let number = watched.as_raw_fd();
+    let set = |command, value: libc::c_int| {
+        // SAFETY: the call takes three numbers, and the pipe is open for as long as this is borrowed.
+        if unsafe { libc::fcntl(number, command, value) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        Err(Error::Other(format!("cannot arm a signal: {error}")))
+    };
+    set(F_SETSIG, signal.as_raw())?;
+    set(libc::F_SETOWN, pid)?;
+    set(libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -77,5 +100,17 @@ mod tests {
         let mut child = Command::new("sleep").arg("0.2").spawn().unwrap();
         drop(ArmedSignal::arm(&child, Signal::TERM).unwrap());
         assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+
+    #[test]
+    fn end_of_all_readers_is_noticed() {
+        let start = |stdin| Command::new("sleep").arg("100").stdin(stdin).spawn().unwrap();
+        let mut first = start(Stdio::piped());
+        let end = first.stdin.take().unwrap();
+        continue_when_left(&end).unwrap();
+        assert!(!is_left(&end));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert!(is_left(&end));
     }
 }

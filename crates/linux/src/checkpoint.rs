@@ -64,7 +64,8 @@ impl FileCheckpoints {
     pub fn tell_late(&self, change: &Checkpoint, ending: &str) -> Result<(), StoreError> {
         let path = self.file(change.slot(), "late");
         let text = format!("{}\n{}\n{ending}\n", change.boot_id, change.interface);
-        fs::write(&path, text).map_err(|error| store_error(&path, "write the end of", &error))
+        files::overwrite_state(&path, &text)
+            .map_err(|error| store_error(&path, "write the end of", &error))
     }
 
     /// Interfaces of this boot and namespace whose change nobody confirmed in time, each with what became
@@ -78,7 +79,7 @@ impl FileCheckpoints {
                 let is_told = path.extension().is_some_and(|extension| extension == "late")
                     && path.file_name()?.to_str()?.starts_with(&prefix);
                 let mut text = String::new();
-                File::open(path)
+                files::open_state(&path)
                     .ok()
                     .filter(|_| is_told)?
                     .take(4096)
@@ -129,7 +130,8 @@ impl FileCheckpoints {
 
     fn make_folder(&self) -> Result<(), StoreError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|error| store_error(&self.folder, "create the folder of", &error))
+        made.map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
+        files::check_state_folder(&self.folder).map_err(|error| of_file(error, "write"))
     }
 
     /// Makes what was renamed or removed in the folder last.
@@ -343,6 +345,57 @@ mod tests {
             let error = store.claim(Slot { index, ..SLOT }, "eth1").unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{index}: {error}");
             assert!(folder.path().join(format!("7-{index}.json")).exists(), "{index}");
+        }
+    }
+
+    /// What another user owns, may write or has put there by a link is neither believed nor written.
+    #[test]
+    fn strangers_state_is_named_and_left() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut store = FileCheckpoints::new(folder.path());
+        store.claim(SLOT, "eth0").unwrap();
+        store.save(&sample("eth0", 1500)).unwrap();
+        let file = at("7-2.json");
+        let check = |problem: &str| {
+            let listed = FileCheckpoints::new(folder.path()).list().unwrap();
+            let [Err(error @ StoreError::Damaged { .. })] = &listed[..] else {
+                panic!("{listed:?}")
+            };
+            assert!(error.to_string().contains(problem), "{error}");
+        };
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o606)).unwrap();
+        check("others may write it");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&file, at("kept")).unwrap();
+        symlink(at("kept"), &file).unwrap();
+        check("symbolic link");
+        // A planted link is no way to another file.
+        symlink(at("victim"), at("7-2.late")).unwrap();
+        assert!(store.tell_late(&sample("eth0", 1500), "x").is_err() && !at("victim").exists());
+        fs::remove_file(at("7-2.late")).unwrap();
+        store.tell_late(&sample("eth0", 1500), "x").unwrap();
+        assert_eq!(fs::metadata(at("7-2.late")).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(store);
+        let claim =
+            |path: &Path| FileCheckpoints::new(path).claim(Slot { index: 3, ..SLOT }, "eth1");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = claim(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("others may write in it"), "{error}");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::create_dir(at("real")).unwrap();
+        symlink(at("real"), at("link")).unwrap();
+        assert!(claim(&at("link")).unwrap_err().to_string().contains("no folder"));
+        if crate::confine::file_user() == 0 {
+            fs::remove_file(&file).unwrap();
+            fs::rename(at("kept"), &file).unwrap();
+            chown(&file, Some(65_534), None).unwrap();
+            check("it belongs to user 65534");
+            chown(folder.path(), Some(65_534), None).unwrap();
+            let error = claim(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("it belongs to user 65534"), "{error}");
+            chown(folder.path(), Some(0), None).unwrap();
         }
     }
 

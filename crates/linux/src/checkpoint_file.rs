@@ -1,12 +1,11 @@
 //! One checkpoint in a file, and what is said of a file that cannot be used.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use latput_knobs::{Checkpoint, StoreError};
 
-use crate::files::FileError;
+use crate::files::{self, FileError};
 
 /// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -14,14 +13,13 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// A checkpoint in a file; `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Checkpoint>, StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
-    let file = match File::open(path) {
+    let file = match files::open_state(path) {
         Ok(file) => file,
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
+        Err(error) if matches!(error.errno, Some(libc::ENOENT | libc::ENOTDIR)) => {
             return Ok(None);
         }
-        Err(error) => return Err(store_error(path, "read", &error)),
+        Err(error) if error.errno.is_none() => return Err(damaged(error.problem)),
+        Err(error) => return Err(of_file(error, "read")),
     };
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES + 1)

@@ -3,6 +3,8 @@
 //! latput often runs as root in folders that others may write to. A name that is a symbolic link, a pipe or a
 //! device is never followed when it is written, and nothing is read without a bound.
 
+mod links;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -177,10 +179,12 @@ fn give(file: &File, owner: Owner) -> io::Result<()> {
 /// name makes nothing through a link. Gives its absolute name, without links in its folders, and whether it was made.
 pub fn ensure(path: &Path) -> Result<(PathBuf, bool), FileError> {
     let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
-    check(path)?;
-    let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
+    check_target(path)?;
+    let folder = open_folder(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let is_new = match openat(&folder, name, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666)) {
         Ok(_) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+        Err(rustix::io::Errno::EXIST) => {
             check_target(path)?;
             false
         }
@@ -237,12 +241,60 @@ pub fn read_own_text(path: &Path, limit: u64) -> Result<String, FileError> {
     if owner != 0 && owner != file_user() {
         return Err(FileError::new(path, format!("it belongs to user {owner}")));
     }
-    // Many systems give each user a group of the same number.
-    let is_of_group = meta.mode() & GROUP_WRITABLE != 0 && meta.gid() != owner;
-    if is_of_group || meta.mode() & WORLD_WRITABLE != 0 {
+    if may_others_write(&meta) {
         return Err(FileError::new(path, "others may write it"));
     }
     text_of(path, read_open(path, file, limit)?)
+}
+
+/// Whether others than its owner may write a file, or make files in a folder.
+pub(crate) fn may_others_write(meta: &Metadata) -> bool {
+    // Many systems give each user a group of the same number.
+    let is_of_group = meta.mode() & GROUP_WRITABLE != 0 && meta.gid() != meta.uid();
+    is_of_group || meta.mode() & WORLD_WRITABLE != 0
+}
+
+/// Opens a file of latput's state to read it. It is refused as somebody else's work where a link leads to it, or where
+/// another user than this one and root owns it or may write it.
+pub(crate) fn open_state(path: &Path) -> Result<File, FileError> {
+    let failed = |error: io::Error| FileError::io(path, "read", error);
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let opened = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => FileError::new(path, "it is a symbolic link"),
+        _ => failed(error),
+    })?;
+    let meta = opened.metadata().map_err(failed)?;
+    let problem = match meta.uid() {
+        _ if !meta.is_file() => "it is no regular file".to_owned(),
+        owner if owner != 0 && owner != file_user() => format!("it belongs to user {owner}"),
+        _ if may_others_write(&meta) => "others may write it".to_owned(),
+        _ => return Ok(opened),
+    };
+    Err(FileError::new(path, problem))
+}
+
+/// Writes a short text over a file of latput's state, or makes it. It needs no room for a second file.
+pub(crate) fn overwrite_state(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE).custom_flags(libc::O_NOFOLLOW);
+    let mut file = options.open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(PRIVATE))?;
+    file.write_all(text.as_bytes())
+}
+
+/// Refuses a folder of latput's state that another user owns or may write in, or that a link leads to.
+pub(crate) fn check_state_folder(path: &Path) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::io(path, "look at", error);
+    let meta = fs::symlink_metadata(path).map_err(failed)?;
+    if !meta.is_dir() {
+        return Err(FileError::new(path, "it is no folder"));
+    }
+    check_owner(path, &meta)?;
+    if may_others_write(&meta) {
+        return Err(FileError::new(path, "others may write in it: `chmod go-w` it"));
+    }
+    Ok(())
 }
 
 /// Makes a folder that only its owner may enter, whatever the umask; durable when it returns. One that is there must
@@ -389,9 +441,7 @@ fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
 /// The folder of `path`, refused where root would share it with everybody.
 fn open_folder(path: &Path) -> Result<File, FileError> {
     let folder = folder_of(path);
-    let failed = |error: io::Error| FileError::io(folder, "open this folder", error);
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
-    let opened = opened.map_err(failed)?;
+    let opened = links::open_folder(folder)?;
     check_folder(path, &opened)?;
     Ok(opened)
 }

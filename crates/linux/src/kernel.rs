@@ -1,7 +1,8 @@
 //! The knobs of the real kernel, in one network namespace.
 //!
-//! Per NAPI where the kernel can set one NAPI instance (`napi-set`, Linux 6.13), else per device
-//! through sysfs. The two are not mixed: writing the device's file overwrites every NAPI's own value.
+//! Per NAPI where the kernel can set one NAPI instance (`napi-set`, Linux 6.13), and per device through sysfs. Many
+//! drivers make their NAPIs anew when the interface goes down and up, and those take the device's value. Writing the device's
+//! file overwrites every NAPI's own value, so that it is written first.
 //! `threaded` is always set per device: a NAPI instance that is made anew (whenever GRO or the number
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
@@ -21,7 +22,7 @@ use std::path::Path;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, State, Tier, Value, Whereabouts,
+    Place, State, Tier, Value, Whereabouts, WritePermit,
 };
 
 use latput_trial::nic::{Nic, NicKnob};
@@ -29,7 +30,7 @@ use latput_units::{CpuSet, IntoMap, IntoSet};
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
-use self::features::obstacle;
+use self::features::{obstacle, ports_obstacle, rules_obstacle};
 use self::read::{Reading, Values};
 use self::source::{Number, Source, source_of};
 use self::whereabouts::Departures;
@@ -165,16 +166,18 @@ impl LinuxKernel {
             let reason = "the driver reads it when it is loaded".to_owned();
             return Ok(Capability::ReadOnly(read.err().map_or(reason, |failure| failure.reason)));
         }
-        read?; // what cannot be read cannot be put back
+        let values = read?; // what cannot be read cannot be put back
         let via = |through: String| Capability::Settable(through);
         let unless = |obstacle: Option<String>, through: String| {
             obstacle.map_or_else(|| via(through), Capability::ReadOnly)
         };
         Ok(match source_of(knob) {
-            Source::Features(names) => unless(
-                obstacle(&*reading.features()?, names),
-                format!("ethtool netlink, feature {}", names[0]),
-            ),
+            Source::Features(names) => {
+                let is_on = values.iter().any(|(_, value)| *value == Value::Switch(true));
+                let obstacle = obstacle(&*reading.features()?, names);
+                let lost = || if is_on { self.lost_without(reading.name, knob) } else { None };
+                unless(obstacle.or_else(lost), format!("ethtool netlink, feature {}", names[0]))
+            }
             Source::Queue(file) => {
                 let attribute = read::queue_attribute(file, 0);
                 let path = self.sysfs.path(reading.name, &attribute.replacen("-0/", "-N/", 1));
@@ -187,11 +190,12 @@ impl LinuxKernel {
                 self.threaded_obstacle(&*reading.link()?)?,
                 format!("{} (per device)", self.sysfs.path(reading.name, "threaded").display()),
             ),
-            Source::Napi(field) => match (reading.napis()?, field.sysfs_name()) {
-                (None, Some(file)) => {
+            Source::Napi(field) => match (reading.napis(), field.sysfs_name()) {
+                (Ok(None), Some(file)) => {
                     via(format!("{} (per device)", self.sysfs.path(reading.name, file).display()))
                 }
-                _ => via("netdev netlink, per NAPI".to_owned()),
+                (Ok(_), _) => via("netdev netlink, per NAPI".to_owned()),
+                (Err(failure), _) => Capability::ReadOnly(failure.reason),
             },
             Source::Qdisc => {
                 unless(self.qdisc_obstacle(&*reading.link()?, true)?, spec.lives.to_owned())
@@ -207,6 +211,31 @@ impl LinuxKernel {
             }
             _ => via(spec.lives.to_owned()),
         })
+    }
+
+    /// What would be lost for good with an offload that is on, as a reason against switching it off; `None` if nothing.
+    fn lost_without(&self, interface: &str, knob: Knob) -> Option<String> {
+        match knob {
+            Knob::RxNtuple => match self.ioctl.flow_rules(interface) {
+                Ok(rules) => rules_obstacle(interface, rules),
+                Err(error) => {
+                    Some(format!("it cannot be told whether flow rules need it: {error}"))
+                }
+            },
+            Knob::Lro => {
+                let Source::Features(names) = source_of(knob) else { return None };
+                let has_it = |port: &String| {
+                    let features = self.ethtool().ok()?.features(port).ok()?;
+                    Some(
+                        names.iter().any(|name| features.get(*name).is_some_and(|it| it.is_active)),
+                    )
+                };
+                let mut ports = self.sysfs.lower(interface);
+                ports.retain(|port| has_it(port) == Some(true));
+                ports_obstacle(interface, &ports)
+            }
+            _ => None,
+        }
     }
 
     /// Why a driver cannot push descriptors; `None` if it can. The kernel reports the flags of every
@@ -389,6 +418,7 @@ impl KernelRead for LinuxKernel {
 impl KernelWrite for LinuxKernel {
     fn write(
         &mut self,
+        _permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
@@ -398,7 +428,12 @@ impl KernelWrite for LinuxKernel {
     }
 
     /// `sfc` starts with a delay of each direction that it refuses to take again: its channels are shared.
-    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+    fn rewrite(
+        &mut self,
+        _permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+    ) -> Result<(), KernelError> {
         if !matches!(source_of(knob), Source::Number(number) if number.table == Table::Coalesce) {
             return Ok(());
         }
@@ -416,6 +451,7 @@ impl KernelWrite for LinuxKernel {
     /// one makes none of the others anew.
     fn write_many(
         &mut self,
+        _permit: &WritePermit,
         interface: &str,
         knob: Knob,
         values: &[(Place, Value)],
@@ -466,10 +502,13 @@ mod tests {
             .map(|(queue, cpus)| (Place::RxQueue(queue), Value::Cpus(cpus.parse().unwrap())));
         assert_eq!(kernel.read("lo", Knob::RpsCpus), Ok(rps.to_vec()));
         let time = Value::Time(Nanos::from_us(500));
-        kernel.write("lo", Knob::GroFlushTimeout, Place::Device, &time).unwrap();
+        latput_testkit::write(&mut kernel, "lo", Knob::GroFlushTimeout, Place::Device, &time)
+            .unwrap();
         let written = fs::read_to_string(folder.path().join("class/net/lo/gro_flush_timeout"));
         assert_eq!(written.unwrap().trim(), "500000");
-        let error = kernel.write("lo", Knob::GroFlushTimeout, Place::Napi(0), &time).unwrap_err();
+        let error =
+            latput_testkit::write(&mut kernel, "lo", Knob::GroFlushTimeout, Place::Napi(0), &time)
+                .unwrap_err();
         assert_eq!(error.kind, KernelErrorKind::Unsupported, "{error}");
     }
 

@@ -32,6 +32,7 @@ pub mod others;
 pub mod process;
 mod root_folder;
 pub mod route;
+pub mod state_place;
 pub mod surroundings;
 pub mod tcp;
 pub mod throttle;
@@ -44,7 +45,7 @@ mod kernel;
 mod sysfs;
 mod user;
 
-pub use armed_signal::ArmedSignal;
+pub use armed_signal::{ArmedSignal, continue_when_left, is_left};
 pub use bpf::{NapiTracer, RttSamples, RttTracer};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, check_interface_name};
+use crate::process::Capability;
 
 /// Longer than any attribute: sysfs gives at most a page.
 const MAX_VALUE_BYTES: u64 = 4096;
@@ -102,6 +103,19 @@ impl Sysfs {
     pub(crate) fn write(&self, interface: &str, attribute: &str, value: &str) -> Result<(), Error> {
         check_interface_name(interface)?;
         self.files.write(&file(interface, attribute), value)
+    }
+
+    /// Whether an attribute is there, and may be written by whoever may change the interface: not below a read-only
+    /// mount, nor by a user who has the capability but not the file.
+    pub(crate) fn may_be_set(&self, interface: &str, attribute: &str) -> bool {
+        use rustix::fs::{Access, access};
+        use rustix::io::Errno;
+        match access(self.path(interface, attribute), Access::WRITE_OK) {
+            Ok(()) => true,
+            // Nobody's values may be hidden from who only reads: his writes fail either way.
+            Err(Errno::ACCESS | Errno::PERM) => !Capability::NetAdmin.is_effective(),
+            Err(_) => false,
+        }
     }
 
     /// The interfaces that this one stands on, by name.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place,
-    Value, Whereabouts,
+    Value, Whereabouts, WritePermit,
 };
 use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{conformance, needs_root};
+use latput_testkit::{conformance, needs_root, write};
 use latput_units::Nanos;
 
 /// What can be set on a veth of two CPUs, besides GRO and what belongs to its NAPIs.
@@ -69,7 +69,8 @@ fn the_real_kernel_conforms_without_a_napi_instance() {
     lab.b
         .run_in(|| {
             let mut kernel = LinuxKernel::open().unwrap();
-            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false)).unwrap();
+            write(&mut kernel, lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false))
+                .unwrap();
             let mut kernel = Without { kernel, knob: Knob::Gro };
             let set = conformance(&mut kernel, lab::INTERFACE);
             assert_eq!(set, ON_EVERY_VETH);
@@ -78,7 +79,7 @@ fn the_real_kernel_conforms_without_a_napi_instance() {
 }
 
 #[test]
-fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
+fn without_gro_napi_knobs_cannot_be_set_and_say_why() {
     if needs_root() {
         return;
     }
@@ -86,18 +87,28 @@ fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
     lab.b
         .run_in(|| {
             let mut kernel = LinuxKernel::open().unwrap();
-            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false)).unwrap();
-            let error = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap_err();
+            write(&mut kernel, lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false))
+                .unwrap();
+            // The device's value is there for NAPIs to come, so that it can be put back.
+            let values = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            assert_eq!(values, [(Place::Device, Value::Time(Nanos::ZERO))]);
+            let capability = kernel.capability(lab::INTERFACE, Knob::GroFlushTimeout);
+            let Capability::ReadOnly(reason) = capability else { panic!("{capability:?}") };
+            assert!(reason.contains("switch gro on"), "{reason}");
+            let error = kernel.read(lab::INTERFACE, Knob::IrqSuspendTimeout).unwrap_err();
             assert_eq!(error.kind, KernelErrorKind::Unsupported);
             assert!(error.reason.contains("switch gro on"), "{error}");
             let threaded = Value::Switch(false);
             let error =
-                kernel.write(lab::INTERFACE, Knob::Threaded, Place::Device, &threaded).unwrap_err();
+                write(&mut kernel, lab::INTERFACE, Knob::Threaded, Place::Device, &threaded)
+                    .unwrap_err();
             assert_eq!(error.kind, KernelErrorKind::Unsupported, "{error}");
             let capability = kernel.capability(lab::INTERFACE, Knob::Threaded);
             assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
-            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(true)).unwrap();
-            kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            write(&mut kernel, lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(true))
+                .unwrap();
+            let values = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+            assert!(values.iter().any(|(place, _)| *place == Place::Napi(0)), "{values:?}");
         })
         .unwrap();
 }
@@ -113,7 +124,8 @@ fn tso_off_and_on_again_leaves_every_feature_as_it_was() {
             let mut kernel = LinuxKernel::open().unwrap();
             let ethtool = Ethtool::open().unwrap();
             let mut switch = |knob, on| {
-                kernel.write(lab::INTERFACE, knob, Place::Device, &Value::Switch(on)).unwrap();
+                write(&mut kernel, lab::INTERFACE, knob, Place::Device, &Value::Switch(on))
+                    .unwrap();
                 ethtool.features(lab::INTERFACE).unwrap()
             };
             switch(Knob::Gso, true);
@@ -140,7 +152,7 @@ fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
         .run_in(|| {
             let mut kernel = LinuxKernel::open().unwrap();
             let mut check = |knob, place, value: Value, kind| {
-                let error = kernel.write(lab::INTERFACE, knob, place, &value).unwrap_err();
+                let error = write(&mut kernel, lab::INTERFACE, knob, place, &value).unwrap_err();
                 assert_eq!(error.kind, kind, "{error}");
                 assert!(error.to_string().starts_with("lat0: "), "{error}");
                 println!("{error}");
@@ -156,7 +168,7 @@ fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
             check(Knob::Mtu, Place::Device, Value::Switch(true), KernelErrorKind::Refused);
             let device = Place::Device;
             let time = Value::Time(Nanos::from_us(1));
-            check(Knob::GroFlushTimeout, device, time, KernelErrorKind::Refused);
+            check(Knob::IrqSuspendTimeout, device, time, KernelErrorKind::Refused);
             let cpus = Value::Cpus("0-999".parse().unwrap());
             check(Knob::RpsCpus, Place::RxQueue(0), cpus, KernelErrorKind::Refused);
         })
@@ -193,12 +205,10 @@ fn round_trips(lab: &Lab, timeout: Nanos) -> Vec<Duration> {
             let mut kernel = LinuxKernel::open().unwrap();
             let polls = if timeout == Nanos::ZERO { 0 } else { 100 };
             let place = Place::Napi(0);
-            kernel
-                .write(lab::INTERFACE, Knob::NapiDeferHardIrqs, place, &Value::Count(polls))
-                .unwrap();
-            kernel
-                .write(lab::INTERFACE, Knob::GroFlushTimeout, place, &Value::Time(timeout))
-                .unwrap();
+            let polls = Value::Count(polls);
+            write(&mut kernel, lab::INTERFACE, Knob::NapiDeferHardIrqs, place, &polls).unwrap();
+            let timeout = Value::Time(timeout);
+            write(&mut kernel, lab::INTERFACE, Knob::GroFlushTimeout, place, &timeout).unwrap();
         })
         .unwrap();
     }
@@ -239,11 +249,12 @@ impl KernelRead for Without {
 impl KernelWrite for Without {
     fn write(
         &mut self,
+        permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        self.kernel.write(interface, knob, place, value)
+        self.kernel.write(permit, interface, knob, place, value)
     }
 }

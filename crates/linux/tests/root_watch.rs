@@ -5,10 +5,10 @@
 use std::process::Command;
 
 use latput_knobs::transaction::Change;
-use latput_knobs::{KernelRead, KernelWrite, Knob, Place, Value, parse_assignment};
+use latput_knobs::{KernelRead, Knob, Place, Value, parse_assignment};
 use latput_linux::watch::Watch;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::needs_root;
+use latput_testkit::{needs_root, write};
 use latput_units::Nanos;
 
 const KNOBS: [Knob; 6] =
@@ -129,7 +129,7 @@ fn somebody(command: &str) {
 fn somebody_writes(assignment: &str) {
     let (knob, value) = parse_assignment(assignment).unwrap();
     let mut kernel = LinuxKernel::open().unwrap();
-    kernel.write(lab::INTERFACE, knob, Place::Device, &value).unwrap();
+    write(&mut kernel, lab::INTERFACE, knob, Place::Device, &value).unwrap();
 }
 
 fn value_of(knob: Knob, text: &str) -> Value {

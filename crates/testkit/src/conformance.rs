@@ -7,6 +7,7 @@ use latput_knobs::{
 use latput_units::{CpuId, CpuSet, IntoMap};
 
 use crate::checkpoints::MemoryCheckpoints;
+use crate::lender::write;
 
 /// No interface is called this.
 const NOBODY: &str = "nobody-has-this"; // 15 bytes, the longest name
@@ -149,15 +150,14 @@ fn set_and_restore(
 #[track_caller]
 fn check_refusals(kernel: &mut dyn KernelWrite, interface: &str, knob: Knob, value: &Value) {
     for place in [Place::RxQueue(4095), Place::TxQueue(4095), Place::Napi(4095)] {
-        assert!(kernel.write(interface, knob, place, value).is_err(), "{knob} at {place}");
+        assert!(write(kernel, interface, knob, place, value).is_err(), "{knob} at {place}");
     }
     if knob.spec().scope == Scope::Host {
         return; // it is there without any interface
     }
     let error = kernel.read(NOBODY, knob).expect_err("there is no such interface");
     assert_eq!(error.kind, KernelErrorKind::NoInterface, "read {knob}: {error}");
-    let error = kernel
-        .write(NOBODY, knob, Place::Device, value)
+    let error = write(kernel, NOBODY, knob, Place::Device, value)
         .expect_err("there is no such interface to write");
     assert_eq!(error.kind, KernelErrorKind::NoInterface, "write {knob}: {error}");
 }

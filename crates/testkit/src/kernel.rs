@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, Scope, State, Tier, Value, Whereabouts,
+    Place, Scope, State, Tier, Value, Whereabouts, WritePermit,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -277,7 +277,12 @@ impl KernelRead for FakeKernel {
 }
 
 impl KernelWrite for FakeKernel {
-    fn rewrite(&mut self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+    fn rewrite(
+        &mut self,
+        _permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+    ) -> Result<(), KernelError> {
         if self.faults_of(knob).any(|fault| fault == Fault::RefusePresent) {
             return Err(error(interface, knob, "rewrite", KernelErrorKind::Refused));
         }
@@ -286,6 +291,7 @@ impl KernelWrite for FakeKernel {
 
     fn write(
         &mut self,
+        _permit: &WritePermit,
         interface: &str,
         knob: Knob,
         place: Place,

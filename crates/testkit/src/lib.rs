@@ -8,6 +8,7 @@ pub mod fuse;
 pub mod interface;
 pub mod isolation;
 pub mod kernel;
+pub mod lender;
 pub mod root;
 pub mod wrong_values;
 
@@ -17,6 +18,7 @@ pub use fuse::Fuse;
 pub use interface::FakeInterface;
 pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
+pub use lender::write;
 pub use root::needs_root;
 pub use wrong_values::check_wrong_values;
 

@@ -72,39 +72,6 @@ pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// The text between the parenthesis at the start of `text` and its partner, without them.
-pub fn in_parentheses(text: &str) -> Option<&str> {
-    let mut depth = 0_usize;
-    for (at, char) in text.char_indices() {
-        match char {
-            '(' => depth += 1,
-            ')' if depth == 1 => return Some(&text[1..at]),
-            ')' => depth = depth.checked_sub(1)?,
-            _ if depth == 0 => return None,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// How many arguments a list has; a comma at the end adds none.
-pub fn count_arguments(list: &str) -> usize {
-    let mut depth = 0_usize;
-    let commas = list.trim_end().trim_end_matches(',').chars().filter(|char| match char {
-        '(' | '[' | '{' => {
-            depth += 1;
-            false
-        }
-        ')' | ']' | '}' => {
-            depth = depth.saturating_sub(1);
-            false
-        }
-        ',' => depth == 0,
-        _ => false,
-    });
-    if list.trim().is_empty() { 0 } else { commas.count() + 1 }
-}
-
 /// Length of the item at the start of `text`: to its `;` or to the end of its braces.
 fn item_len(text: &str) -> usize {
     let mut depth = 0_usize;
@@ -222,16 +189,5 @@ mod tests {
     fn words_are_found_whole() {
         assert_eq!(find_word("std::fs::read; std::fsx; xstd::fs", "std::fs").count(), 1);
         assert_eq!(find_word("eprintln!(); println!()", "println!").count(), 1);
-    }
-
-    #[test]
-    fn arguments_are_counted_at_their_own_level() {
-        for (text, count) in
-            [("()", 0), ("(a)", 1), ("(a, f(b, c), [d, e],)", 3), ("(a, b, c, &d)", 4)]
-        {
-            assert_eq!(count_arguments(in_parentheses(text).unwrap()), count, "{text}");
-        }
-        assert_eq!(in_parentheses("no"), None);
-        assert_eq!(in_parentheses("(open"), None);
     }
 }

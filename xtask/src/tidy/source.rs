@@ -1,7 +1,7 @@
 //! Rules of Rust files: their shape, what pure crates may not touch, who prints and who writes.
 
 use super::Finding;
-use super::code::{count_arguments, find_word, in_parentheses, line_of};
+use super::code::{find_word, line_of};
 use super::tree::{File, Tree};
 
 /// Lines that a file should stay within.
@@ -35,7 +35,6 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         pure_crates_do_not_touch_the_world,
         unsafe_stays_in_its_crates,
         only_the_edge_prints,
-        only_the_transaction_writes,
         iteration_order_is_fixed,
         has_no_documentation_test,
         ignored_tests_are_run_by_somebody,
@@ -103,31 +102,6 @@ fn only_the_edge_prints(file: &File) -> Vec<Finding> {
     find_all(file, &file.product_code(), PRINTING, |word| {
         format!("`{word}` in a library; return the text, or use `tracing`")
     })
-}
-
-/// `KernelWrite::write` is known by its four arguments: nothing else called `write` has so many.
-fn only_the_transaction_writes(file: &File) -> Vec<Finding> {
-    const ARGUMENTS: usize = 4;
-    let code = file.product_code();
-    let implements = code.contains("KernelWrite for");
-    let may_call = match file.crate_folder() {
-        // The kit proves of each kernel that a write does what it should.
-        Some("knobs" | "testkit") => true,
-        // A wrapper of a kernel passes the call on.
-        Some("linux") => implements,
-        _ => false,
-    };
-    if may_call {
-        return Vec::new();
-    }
-    let mut calls: Vec<usize> = find_word(&code, "KernelWrite::write").collect();
-    calls.extend(code.match_indices(".write(").map(|(at, _)| at).filter(|at| {
-        let list = in_parentheses(&code[at + ".write".len()..]);
-        list.is_some_and(|list| count_arguments(list) == ARGUMENTS)
-    }));
-    let message = "a kernel is written to only by the transaction in crates/knobs";
-    let finding = |at: usize| Finding::new(&file.path, line_of(&code, at), message);
-    calls.into_iter().map(finding).collect()
 }
 
 /// Clippy's `disallowed_types` misses the fully qualified path in an expression.
@@ -239,21 +213,6 @@ mod tests {
         check_one("crates/cli/src/a.rs", code, &[]);
         let stream = "//! A.\nfn a() { std::io::stdout().flush() }\n";
         check_one("crates/experiment/src/a.rs", stream, &["`io::stdout` in a library"]);
-    }
-
-    #[test]
-    fn only_the_transaction_may_write_to_a_kernel() {
-        let call = "//! A.\nfn a() { kernel.write(\"eth0\", knob, place, &value) }\n";
-        let elsewhere = &["only by the transaction"][..];
-        check_one("crates/experiment/src/a.rs", call, elsewhere);
-        check_one("crates/linux/src/a.rs", call, elsewhere);
-        check_one("crates/knobs/src/a.rs", call, &[]);
-        let wrapper = "//! A.\nimpl KernelWrite for A { fn b() { c.write(d, e, f, g) } }\n";
-        check_one("crates/linux/src/a.rs", wrapper, &[]);
-        check_one("crates/testkit/src/a.rs", call, &[]);
-        let path = "//! A.\nfn a() { KernelWrite::write(&mut k, b, c, d, e) }\n";
-        check_one("crates/cli/src/a.rs", path, elsewhere);
-        check_one("crates/cli/src/a.rs", "//! A.\nfn a() { file.write(&bytes) }\n", &[]);
     }
 
     #[test]

@@ -214,10 +214,14 @@ impl Changing {
             });
         };
         let by = process::since_boot() + within;
-        match transaction::await_confirmation(&mut self.store, &applied.undo, by) {
-            Ok(()) => Ok(Kept { number: None, waits, left: None }),
-            Err(error) => Err(self.put_back(applied, &error.to_string())),
+        if let Err(error) = transaction::await_confirmation(&mut self.store, &applied.undo, by) {
+            return Err(self.put_back(applied, &error.to_string()));
         }
+        if self.watched.as_ref().is_some_and(|(watcher, _)| !watcher.is_alive()) {
+            let why = "what would put it back in time was killed: everything is as it was";
+            return Err(self.put_back(applied, why));
+        }
+        Ok(Kept { number: None, waits, left: None })
     }
 }
 

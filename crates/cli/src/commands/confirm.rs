@@ -8,7 +8,7 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
 use crate::commands::restore::{is_made_by, waiting_words, waits_for_other, with_its_name_of_now};
-use crate::commands::{change, next};
+use crate::commands::{change, next, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -81,7 +81,12 @@ impl Args {
                 None => transaction::confirm(&mut store, &origin, change, now),
             };
             match ended {
-                Ok(number) => confirmed.push((&change.interface, number)),
+                Ok(number) => {
+                    if self.extend.is_none() {
+                        watcher::tell_settled(change);
+                    }
+                    confirmed.push((&change.interface, number));
+                }
                 Err(error) => {
                     let failure = CliError { code: error.outcome().into(), error: error.into() };
                     if let Some(earlier) = worst.replace(failure) {

@@ -2,6 +2,8 @@
 
 mod confirm;
 mod crew;
+mod done;
+mod finish;
 mod hosts;
 mod journal;
 mod look;
@@ -40,6 +42,7 @@ Examples:
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 6min
   latput fleet undo -i inventory.toml                       takes the newest rollout back
+  latput fleet finish -i inventory.toml --confirm           one that was cut short
   latput fleet keep -i inventory.toml                       keeps the values over a reboot
   latput fleet log -i inventory.toml                        the changes of every host
   latput fleet confirm latput-results.db -i inventory.toml  is the winner one on every pair of hosts?
@@ -70,6 +73,7 @@ enum Action {
     /// Set the wanted values in stages, watch the hosts, and put all back if a guard breaks.
     Apply(rollout::Args),
     Undo(journal::Undo),
+    Finish(finish::Args),
     Keep(journal::Keep),
     Log(journal::Log),
     /// Compare the results of one plan on several pairs of hosts
@@ -109,6 +113,7 @@ impl Args {
             Action::Drift(args) => args.run(context, "drift"),
             Action::Apply(args) => args.run(context),
             Action::Undo(args) => args.run(context),
+            Action::Finish(args) => args.run(context),
             Action::Keep(args) => args.run(context),
             Action::Log(args) => args.run(context),
             Action::Pairs(args) => args.run(context),
@@ -127,6 +132,7 @@ impl Show {
         }
         let asked = if self.knobs.is_empty() { None } else { Some(self.knobs.as_slice()) };
         let looked = Looked::at(&fleet, asked, context);
+        finish::remark(&self.fleet, &looked.judged);
         let (values, text) = if action == "drift" {
             let values = twins::drift(&looked.judged);
             let text = table::drift(&values, &twins::compared(&looked.judged));
@@ -157,6 +163,7 @@ impl Verify {
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
         let looked = Looked::at(&fleet, None, context);
+        finish::remark(&self.fleet, &looked.judged);
         for problem in undecided_groups(&looked.judged) {
             output::remark(&format!("latput: warning: {problem}: name the right one by `driver`"));
         }

@@ -7,7 +7,7 @@ use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, KernelRead, Whereabouts};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
-use crate::commands::set;
+use crate::commands::{set, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -163,6 +163,9 @@ fn put_back(
     let interface = kept.interface.clone();
     match transaction::restore(kernel, store, origin, kept) {
         Ok(Restored::Done { changes, others, .. }) => {
+            if kept.confirm_by.is_some() {
+                watcher::tell_settled(kept);
+            }
             Ok((interface, RestoreOutcome::PutBack(changes, others)))
         }
         Ok(Restored::InterfaceGone) => Ok((interface, RestoreOutcome::Gone)),

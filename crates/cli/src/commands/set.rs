@@ -1,13 +1,15 @@
 //! `latput set`: sets knobs in one transaction.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting};
-use latput_linux::{LinuxKernel, facts, interfaces};
-use latput_units::Nanos;
+use latput_linux::{LinuxKernel, facts, interfaces, state_place};
+use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
 use crate::commands::{effect, next};
@@ -93,6 +95,7 @@ impl Args {
             return Ok(Code::Done.into());
         }
         change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
+        warn_of_hidden_state(interface);
         let by = self.made_by.as_deref().unwrap_or("set");
         let mut changing = Changing::begin(by, link_resets)?;
         changing.watch(interface, self.confirm_within)?;
@@ -107,10 +110,10 @@ impl Args {
         }
         kept.remark(interface);
         applied_remark(interface, &applied);
-        if applied.changes.iter().any(|change| matches!(change.place, Place::Napi(_))) {
+        for knob in until_link_down(&applied) {
             output::remark(&format!(
-                "latput: some drivers lose the values of NAPI instances when the link goes down. `latput log` \
-                 shows whether they are in force; `latput keep {interface}` also sets the device's values"
+                "latput: {knob}: some drivers lose the values of NAPI instances when the link goes down. `latput log` \
+                 shows whether they are in force"
             ));
         }
         let shown = kept.number.filter(|_| applied.unnoted.is_none());
@@ -118,6 +121,27 @@ impl Args {
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
+}
+
+/// Says that a latput outside of this container does not see the change.
+fn warn_of_hidden_state(interface: &str) {
+    let folder = host::state_dir();
+    if state_place::is_hidden(&folder) {
+        output::remark(&format!(
+            "latput: warning: {} is this container's, and the network is not: a latput outside of it sees neither this \
+             change nor its lock, and may change {interface} at the same time. Mount the host's folder there",
+            folder.display()
+        ));
+    }
+}
+
+/// The knobs whose NAPI instances have values that those to come will not take from the device.
+fn until_link_down(applied: &Applied) -> BTreeSet<Knob> {
+    let of_napi = |(knob, place): &(Knob, Place)| matches!(place, Place::Napi(_)).then_some(*knob);
+    let changed: BTreeSet<Knob> =
+        applied.changes.iter().filter_map(|it| of_napi(&(it.knob, it.place))).into_set();
+    let is_kept = |knob: &Knob| applied.found.0.contains_key(&(*knob, Place::Device));
+    changed.into_iter().filter(|knob| !is_kept(knob)).into_set()
 }
 
 impl Args {

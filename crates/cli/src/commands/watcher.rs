@@ -6,6 +6,7 @@
 //! back as soon as its maker is gone, a complete one at the end of its time. A maker that is not
 //! done by then, because it hangs or was stopped, is killed first, so that it never writes again.
 //!
+//! When both are killed at once, the kernel continues the maker, stopped or not, and that puts back what it has made.
 //! Where systemd runs, a timer of its own starts a third one after the deadline.
 //!
 //! None of them gives up. A checkpoint that cannot be read now, a lock that cannot be taken and a value that the kernel
@@ -18,15 +19,17 @@ mod timer;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use latput_experiment::host::state_dir;
 use latput_knobs::{self as knobs, Checkpoint, Device, KernelRead};
-use latput_linux::{LinuxKernel, checkpoint, process};
+use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::SIGUSR1;
 
-use self::deadline::ConfirmDeadline;
+use self::deadline::{ConfirmDeadline, Ends};
 use self::peer::{Peer, wait_for};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -66,10 +69,31 @@ pub(crate) struct Args {
     is_late: bool,
 }
 
+/// Tells the watchers of a change that it was confirmed or put back. They find that out from the checkpoint that is gone,
+/// but where its whole folder is gone they could not tell.
+pub(crate) fn tell_settled(change: &Checkpoint) {
+    let words = [
+        "watcher".to_owned(),
+        format!("--index={}", change.device.index),
+        format!("--pid={}", change.pid),
+        format!("--created-unix-ms={}", change.created_unix_ms),
+    ];
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in ids.filter_map(Pid::from_raw) {
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+        let said: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        if words.iter().all(|word| said.contains(&word.as_bytes())) {
+            let _gone = pidfd_send_signal(process, Signal::USR1);
+        }
+    }
+}
+
 /// The running watchers. When this is dropped, they treat the change as finished, complete or not.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    _process: Child,
+    process: Child,
 }
 
 impl Watcher {
@@ -99,10 +123,22 @@ impl Watcher {
                 format!("cannot start the process that would put the change back: {problem}");
             CliError::new(Code::Failed, message)
         })?;
+        if let Some(pipe) = &started.stdin
+            && let Err(error) = continue_when_left(pipe)
+        {
+            tracing::debug!(
+                "stopped, this process would not notice that its watchers end: {error}"
+            );
+        }
         if let Err(why) = timer::start(&args, within) {
             tracing::debug!("no timer of systemd watches this change: {why}");
         }
-        Ok(Self { _process: started })
+        Ok(Self { process: started })
+    }
+
+    /// Whether one of the watchers is alive. The other starts it again when it dies, so that then both were killed.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.process.stdin.as_ref().is_some_and(is_left)
     }
 }
 
@@ -168,6 +204,8 @@ impl Args {
         let maker =
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };
+        let is_settled = Arc::default();
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&is_settled))?;
         // From now on its deletion is noticed, so that nobody waits for an interface that is no more.
         let _gone_already = kernel.device(&self.interface);
         let change = Checkpoint::new(&maker, &self.interface, device);
@@ -181,7 +219,8 @@ impl Args {
             Some(pid) => Peer::above(pid),
             None => Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?,
         };
-        Ok(ConfirmDeadline::new(self, (change, maker, peer), &context.stop, (origin, kernel)))
+        let ends = Ends { stop: &context.stop, is_settled };
+        Ok(ConfirmDeadline::new(self, (change, maker, peer), ends, (origin, kernel)))
     }
 }
 

@@ -333,15 +333,15 @@ pub(crate) struct ConfirmPairPart {
     pub(crate) ratio: Option<PairRatio>,
 }
 
-/// The output of `latput fleet undo` and `keep`.
+/// The output of `latput fleet undo`, `finish` and `keep`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FleetDoneDocument {
     /// Version of this document's schema: 1.
     pub(crate) schema: u32,
-    /// `undo` or `keep`.
+    /// `undo`, `finish` or `keep`.
     pub(crate) action: String,
-    /// The rollout that was undone.
+    /// The rollout that was undone or finished.
     pub(crate) rollout: Option<String>,
     /// Outcome of every host.
     pub(crate) hosts: Vec<FleetDoneHost>,
@@ -357,8 +357,8 @@ pub(crate) struct FleetDoneHost {
     group: String,
     /// The interface.
     interface: String,
-    /// `undone`, `would-undo`, `unchanged` (the rollout is not in force there); `kept`, `would-write`, `removed`;
-    /// `left-out`, `refused`, `lost` (it is not known) or `stranded`.
+    /// `undone`, `would-undo`, `unchanged` (the rollout is not in force there); `confirmed`, `put-back`, `went-back` (it
+    /// did before); `kept`, `would-write`, `removed`; `left-out`, `refused`, `lost` (it is not known) or `stranded`.
     outcome: String,
     /// Why, or which files; empty if the outcome says all.
     why: String,

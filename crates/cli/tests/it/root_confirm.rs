@@ -1,5 +1,6 @@
 //! A change that goes back by itself unless it is confirmed, whatever ends latput or its session.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -299,9 +300,14 @@ fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
 }
 
 /// Starts a change that strace stops.
-pub(crate) fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Child {
+pub(crate) fn start_stopping(
+    place: &Place,
+    call: &str,
+    when: impl Display,
+    change: &[&str],
+) -> Child {
     let (trace, inject) =
-        (format!("trace={call}"), format!("inject={call}:signal=STOP:when={nth}"));
+        (format!("trace={call}"), format!("inject={call}:signal=STOP:when={when}"));
     let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let latput = [crate::latput()];
     place.start(&[&["lab", "exec", "b", "--"], &strace[..], &latput, change].concat())
@@ -347,7 +353,7 @@ pub(crate) fn kill_watchers(place: &Place) {
     wait_until("the watchers to end", || watchers(place).is_empty());
 }
 
-fn signal(name: &str, pid: u32) {
+pub(crate) fn signal(name: &str, pid: u32) {
     Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
 }
 

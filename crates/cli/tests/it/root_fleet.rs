@@ -503,6 +503,100 @@ fn a_second_ctrl_c_ends_the_wait_for_hosts_that_do_not_answer() {
     assert!(rack.all_are(BEFORE));
 }
 
+/// The second host hangs where it is to confirm, and then the controller is killed.
+#[test]
+fn rollout_cut_short_is_named_and_finished() {
+    let Some(rack) = Rack::up(2) else { return };
+    let inventory = |way: &str| {
+        let text = format!(
+            "schema = 1\n[group.web]\nhosts = [\"netns://h1\", {{ name = \"far\", target = \"exec:{way}\" }}]\n\
+             interface = \"eth0\"\nsettings = {{ txqueuelen = 700 }}\n"
+        );
+        rack.place.write("far.toml", &text);
+    };
+    let fleet = |args: &[&str]| rack.fleet(&[args, &["-i", "far.toml"]].concat());
+    inventory("true");
+    fleet(&["finish"]).expect(2, &["--confirm", "--back"]);
+    for way in ["--confirm", "--back"] {
+        // Files of its own for each: what hangs of the other may go on late.
+        let at = |name: &str| rack.place.path(&format!("{name}{way}"));
+        let (asked, hold, far) = (at("asked"), at("hold"), at("far"));
+        fs::create_dir(&far).unwrap();
+        rack.script(
+            &format!("far{way}/latput"),
+            &format!(
+                "case \"$*\" in *--extend*) ;; 'confirm eth0'*) touch {asked}; while [ -e {hold} ]; do sleep 0.1; \
+                 done;; esac; exec {latput} \"$@\"",
+                asked = asked.display(),
+                hold = hold.display(),
+                latput = crate::latput()
+            ),
+        );
+        let far_first = format!("PATH={}:$PATH exec ip netns exec h2 \"$@\"", far.display());
+        inventory(&rack.script(&format!("way{way}"), &far_first));
+        fleet(&["finish", "--back"]).expect(1, &["no rollout is under way or cut short"]);
+        fs::write(&hold, "").unwrap();
+        let args =
+            ["apply", "-i", "far.toml", "--canary", "all", "--soak", "0s", "--parallel", "1"];
+        let mut child = rack.start(&[&args[..], &["--confirm-within", "15min"]].concat());
+        wait_until("the second host to be asked", || asked.exists());
+        kill(child.id());
+        child.wait().unwrap();
+        let named = ["cut short: confirmed on h1; waits on far, and goes back in", way];
+        fleet(&["verify"]).expect(0, &named);
+        fleet(&["log"]).expect(0, &named);
+        assert!(rack.has_checkpoint());
+        if way == "--confirm" {
+            fleet(&["finish", way, "--timeout", "3s"])
+                .expect(6, &["cut short", "far eth0", "has not answered"]);
+            fs::remove_file(&hold).unwrap();
+            let ran = fleet(&["finish", way, "--json"]);
+            // One of those that hung may have confirmed it.
+            if ran.code == Some(0) {
+                let outcomes = by_host(&document(FLEET_DONE, &ran.out), "outcome");
+                assert_eq!(outcomes.values().collect::<Vec<_>>(), ["confirmed", "confirmed"]);
+            }
+            wait_until("both to be confirmed", || !rack.has_checkpoint());
+            assert!(rack.all_are("700"));
+            fleet(&["undo"]).expect(0, &["undone       2 hosts"]);
+        } else {
+            fleet(&["finish", way]).expect(0, &["put-back     1 host", "undone       1 host"]);
+            fs::remove_file(&hold).unwrap();
+        }
+        let ran = fleet(&["verify"]);
+        ran.expect(8, &["2 drifted"]);
+        assert!(!ran.err.contains("cut short"), "{ran:#?}");
+        assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
+    }
+}
+
+#[test]
+fn hosts_that_went_back_are_named_with_the_confirmed() {
+    let Some(rack) = Rack::up(3) else { return };
+    let set = |host: &str, more: &[&str]| {
+        let (at, made_by) = (format!("netns://{host}"), "--made-by=fleet-7");
+        let set =
+            ["lab", "exec", &at, "--", crate::latput(), "set", "eth0", "txqueuelen=700", made_by];
+        rack.place.run(&[&set[..], more].concat()).expect(0, &["changed"]);
+    };
+    set("h1", &[]);
+    set("h2", &["--confirm-within", "1s"]);
+    set("h3", &["--confirm-within", "15min"]);
+    wait_until("the second host to go back", || length_of("h2") == BEFORE);
+    let named = "rollout fleet-7 is under way or was cut short: confirmed on h1; waits on h3";
+    wait_until("it to be in the journal", || {
+        rack.fleet(&["show", "mtu"]).err.contains("back on h2")
+    });
+    rack.fleet(&["drift", "txqueuelen"]).expect(8, &[named]);
+    let ran = rack.fleet(&["finish", "fleet-7", "--confirm"]);
+    ran.expect(6, &["confirmed    2 hosts", "h2 eth0: it went back before: `latput fleet apply`"]);
+    assert_eq!(rack.lengths(), ["700", BEFORE, "700"]);
+    rack.fleet(&["verify"]).expect(8, &["rollout fleet-7 was cut short", "h2"]);
+    rack.fleet(&["finish", "--back"]).expect(0, &["undone       2 hosts", "unchanged    1 host"]);
+    assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
+    rack.fleet(&["finish", "--back"]).expect(1, &["no rollout"]);
+}
+
 #[test]
 fn hosts_of_ansible_are_read_by_its_own_program() {
     if needs_program("ansible-inventory") {

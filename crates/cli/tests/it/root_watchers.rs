@@ -7,7 +7,7 @@ use std::time::Duration;
 use latput_testkit::{isolate, needs_root};
 
 use crate::root_confirm::{
-    LONG, SHORT, kill_watchers, link, start_stopping, stopped_maker, watchers,
+    LONG, SHORT, kill_watchers, link, signal, start_stopping, stopped_maker, watchers,
 };
 use crate::root_settings::Lab;
 use crate::{Place, is_gone, kill, needs_program, wait_until, words_of};
@@ -110,6 +110,66 @@ fn state_folder_that_is_gone_still_goes_back() {
     wait_until("the watchers to end", || watchers(&place).is_empty());
 }
 
+/// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
+#[test]
+fn watchers_of_settled_change_end_without_folder() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    for ends in ["confirm", "restore"] {
+        lab.b(&LONG).expect(0, &["changed"]);
+        let changed = link(&place);
+        // Both have seen it.
+        thread::sleep(Duration::from_secs(2));
+        let both = watchers(&place);
+        let all = |name: &str| {
+            for watcher in &both {
+                signal(name, *watcher);
+            }
+        };
+        all("STOP");
+        lab.b(&[ends]).expect(0, &[]);
+        let after = link(&place);
+        std::fs::remove_dir_all(place.path("state/lab-up/checkpoints")).unwrap();
+        all("CONT");
+        wait_until("the watchers to end", || watchers(&place).is_empty());
+        assert_eq!(link(&place), after);
+        assert_eq!(after == changed, ends == "confirm");
+        lab.ip("b", &["link", "set", "lat0", "mtu", "1500"]).expect(0, &[]);
+    }
+    // The signal alone ends no watch.
+    lab.b(&LONG).expect(0, &["changed"]);
+    for watcher in watchers(&place) {
+        signal("USR1", watcher);
+    }
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(watchers(&place).len(), 2);
+    lab.b(&["restore"]).expect(0, &["put back"]);
+}
+
+/// Nobody else is left to act where systemd does not run.
+#[test]
+fn stopped_maker_without_watchers_puts_back() {
+    if needs_root() || needs_program("strace") {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    let mut run = start_stopping(&place, "fsync", 3, &LONG);
+    wait_until("the maker to stop", || stopped_maker(&place).is_some());
+    assert!(!watchers(&place).is_empty());
+    kill_watchers(&place);
+    wait_until("the maker to go on and end", || run.try_wait().unwrap().is_some());
+    assert_eq!(link(&place), before);
+    assert!(watchers(&place).is_empty());
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
 /// The late watcher of systemd's timer, where both others were killed.
 #[test]
 fn late_watcher_ends_a_stopped_maker() {
@@ -120,7 +180,8 @@ fn late_watcher_ends_a_stopped_maker() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = link(&place);
-    let mut run = start_stopping(&place, "fsync", 3, &SHORT);
+    // Continued when its watchers end, it is stopped again before it can see that.
+    let mut run = start_stopping(&place, "fsync", "3+", &SHORT);
     wait_until("the maker to stop", || stopped_maker(&place).is_some());
     let maker = stopped_maker(&place).unwrap();
     let words = words_of(watchers(&place)[0]);

@@ -220,6 +220,93 @@ fn restore_with_link_down_keeps_the_checkpoint() {
     assert_eq!(lab.knobs(), before);
 }
 
+/// A veth's NAPIs are made anew when it goes down and up, with the values of the device.
+#[test]
+fn napi_values_outlast_link_down() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    lab.b_sh("echo 20000 > /sys/class/net/lat0/gro_flush_timeout");
+    let sysfs = || {
+        let files = "cd /sys/class/net/lat0; grep . gro_flush_timeout napi_defer_hard_irqs";
+        lab.b_sh(files).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let of_napis = || {
+        let knobs = lab.knobs();
+        let all = knobs.as_array().unwrap().iter().filter(|knob| {
+            ["gro-flush-timeout", "napi-defer-hard-irqs"].contains(&knob["name"].as_str().unwrap())
+        });
+        all.map(|knob| knob["values"].to_string()).collect::<Vec<_>>()
+    };
+    let flap = || {
+        lab.ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
+        lab.ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
+    };
+    let before = (sysfs(), of_napis());
+    let set = ["set", "lat0", "gro=on", "gro-flush-timeout=50us", "napi-defer-hard-irqs=7"];
+    for waits in [&[][..], &WAITS] {
+        let ran = lab.b(&[&set[..], waits].concat());
+        ran.expect(0, &["changed"]);
+        assert!(!ran.err.contains("end with a link down"), "{ran:#?}");
+        let set = (sysfs(), of_napis());
+        assert_eq!(set.0, "gro_flush_timeout:50000 napi_defer_hard_irqs:7");
+        flap();
+        assert_eq!((sysfs(), of_napis()), set);
+        let back = if waits.is_empty() { "undo" } else { "restore" };
+        if waits.is_empty() {
+            lab.b(&["log"]).expect(0, &[": in force\n"]);
+        }
+        lab.b(&[back]).expect(0, &["gro-flush-timeout"]);
+        assert_eq!((sysfs(), of_napis()), before);
+        flap();
+        assert_eq!((sysfs(), of_napis()), before);
+    }
+}
+
+/// The first process of a container is in other files than a second one that shares its network.
+#[test]
+fn state_that_others_do_not_see_is_told() {
+    if needs_root() || needs_program("unshare") {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let made = ["link", "add", "v0", "type", "veth", "peer", "name", "v1"];
+    assert!(Command::new("ip").args(made).status().unwrap().success());
+    let set = "env -u LATPUT_STATE_DIR \"$0\" set v0 txqueuelen=";
+    let script = format!(
+        "mount -t proc proc /proc; {set}700; \
+         unshare -m sh -c 'mount -t tmpfs none /run; {set}600; true' \"$0\"; \
+         unshare -m sh -c 'mkdir -p /run/latput; mount --bind /run/latput /run/latput; {set}500; true' \"$0\""
+    );
+    let mut command = place.wrapped(&["unshare", "-m", "-p", "-f", "sh", "-c", &script], &[]);
+    let ran = Ran::from(command.output().unwrap());
+    let warned = "/run/latput is this container's, and the network is not";
+    ran.expect(0, &["from 1000 to 700", "from 700 to 600", "from 600 to 500", warned]);
+    assert_eq!(ran.err.matches(warned).count(), 1, "{ran:#?}");
+}
+
+#[test]
+fn napi_values_that_link_down_ends_are_told() {
+    if needs_root() || needs_program("unshare") {
+        return;
+    }
+    isolate();
+    let place = crate::Place::new();
+    let lab = Lab::up(&place);
+    let told = "values of NAPI instances end with a link down and up";
+    lab.b(&["set", "lat0", "irq-suspend-timeout=9ms"]).expect(0, &["irq-suspend-timeout", told]);
+    // As in a container: sysfs is read-only, and netlink sets the NAPIs alone.
+    let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";
+    let before = ["unshare", "-m", "sh", "-c", mount];
+    let ran = lab.b_behind(&before, &["set", "lat0", "gro-flush-timeout=50us"]);
+    ran.expect(0, &["(napi of rx-0) from 0us to 50us", told]);
+    assert_eq!(lab.b_sh("cat /sys/class/net/lat0/gro_flush_timeout").trim(), "0");
+}
+
 #[test]
 fn waiting_change_of_another_is_named_and_left() {
     if needs_root() {

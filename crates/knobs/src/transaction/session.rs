@@ -6,6 +6,7 @@ use std::fmt;
 use latput_units::IntoMap;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
+use super::permit::WritePermit;
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
 use crate::checkpoint::{
@@ -134,6 +135,14 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// The knobs that were left to somebody else.
     pub fn given_up(&self) -> &BTreeSet<Knob> {
         &self.given_up
+    }
+
+    /// Whether a value that moved while the link went down and up is nobody's: drivers make queues and NAPIs anew then,
+    /// with what they had before the first setting, or with nothing.
+    pub fn is_lost_with_link(&self, change: &Change) -> bool {
+        let Change { knob, place, to, .. } = change;
+        let first = self.checkpoint.undo.0.get(&(*knob, *place));
+        knob.is_lost_at_open() && (first == Some(to) || to.is_fresh())
     }
 
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
@@ -383,10 +392,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
         let interface = &self.checkpoint.interface;
+        let permit = WritePermit::new();
         if !self.proven.contains(&knob) {
-            self.kernel.rewrite(interface, knob).inspect_err(|_| *writes_done += 1)?;
+            self.kernel.rewrite(&permit, interface, knob).inspect_err(|_| *writes_done += 1)?;
         }
-        Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)
+        Ok(self.kernel.write_many(&permit, interface, knob, &values, writes_done)?)
     }
 
     fn interface(&self) -> &str {

@@ -7,12 +7,13 @@ use latput_units::{IntoMap, IntoSet};
 use super::outcome::{
     ApplyError, Cause, Change, Foreign, Leftover, PutBack, Standing, how_to_finish,
 };
+use super::permit::WritePermit;
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use crate::spec::{Scope, Tier};
+use crate::spec::{Group, Scope, Tier};
 use crate::value::{Named, Place, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is
@@ -381,9 +382,12 @@ pub(super) fn verify(
     for knob in knobs {
         let current = readings.get(&knob).cloned();
         let current = current.unwrap_or_else(|| read(kernel, interface, knob));
-        let current = unless_gone(current, target.desired.contains_key(&knob))?;
-        let differing =
-            target.differences(kernel, interface, knob, &current.unwrap_or_default())?;
+        let is_desired = target.desired.contains_key(&knob);
+        let current = unless_gone(current, is_desired)?.unwrap_or_default();
+        if is_desired {
+            check_in_force(kernel, interface, knob, &current)?;
+        }
+        let differing = target.differences(kernel, interface, knob, &current)?;
         if target.is_overruled(knob) {
             continue;
         }
@@ -396,6 +400,30 @@ pub(super) fn verify(
         }
     }
     Ok((rounded, readings))
+}
+
+/// Refuses a value that no NAPI has: the device keeps it for those to come.
+fn check_in_force(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+    current: &[(Place, Value)],
+) -> Result<(), KernelError> {
+    let is_default = current.iter().all(|(place, _)| *place == Place::Device);
+    if knob.spec().group != Group::Napi || !is_default {
+        return Ok(());
+    }
+    match kernel.capability(interface, knob) {
+        Capability::Settable(_) => Ok(()),
+        Capability::ReadOnly(reason) | Capability::Absent(reason) => Err(KernelError {
+            interface: interface.to_owned(),
+            knob: Some(knob),
+            operation: "put it in force".to_owned(),
+            kind: KernelErrorKind::Unsupported,
+            errno: None,
+            reason,
+        }),
+    }
 }
 
 /// What to put back: the values of `undo`, but those of now where somebody else has set them since, which are
@@ -657,7 +685,7 @@ fn write_old_values(
             None => true,
         };
         if needed {
-            match kernel.write(interface, knob, place, old) {
+            match kernel.write(&WritePermit::new(), interface, knob, place, old) {
                 Ok(()) => {
                     tried.refused.remove(&(knob, place));
                     let found = current.as_ref().and_then(|current| current.get(&place));

@@ -1,8 +1,8 @@
-//! What ethtool has only as an ioctl: coalescing per queue, the RSS indirection table, and who the
-//! driver is.
+//! What ethtool has only as an ioctl: coalescing per queue, the RSS indirection table, the number of flow rules, and who
+//! the driver is.
 //!
 //! Layouts: `include/uapi/linux/ethtool.h`, `struct ethtool_per_queue_op`, `struct ethtool_coalesce`,
-//! `struct ethtool_rxfh_indir`, `struct ethtool_drvinfo`; `include/uapi/linux/if.h`, `struct ifreq`.
+//! `struct ethtool_rxfh_indir`, `struct ethtool_rxnfc`, `struct ethtool_drvinfo`; `include/uapi/linux/if.h`, `struct ifreq`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +18,7 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_SCOALESCE: u32 = 0x0f;
+const ETHTOOL_GRXCLSRLCNT: u32 = 0x2e;
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_SRXFHINDIR: u32 = 0x39;
 const ETHTOOL_PERQUEUE: u32 = 0x4b;
@@ -26,6 +27,9 @@ const QUEUES_MAX: u32 = 4096;
 const MASK_WORDS: usize = 128;
 /// Words of `struct ethtool_coalesce`, the command first.
 const COALESCE_WORDS: usize = 23;
+/// Words of `struct ethtool_rxnfc`, and the place of `rule_cnt` among them.
+const RXNFC_WORDS: usize = 48;
+const RULE_COUNT: usize = 46;
 /// More entries than any NIC's table has.
 const TABLE_MAX: u32 = 65_536;
 
@@ -157,6 +161,17 @@ impl EthtoolIoctl {
         self.call(interface, "set the RSS table of", &mut words)
     }
 
+    /// The number of rules by which the NIC steers chosen flows; none where it cannot have any.
+    pub fn flow_rules(&self, interface: &str) -> Result<u32, Error> {
+        let mut words = vec![0; RXNFC_WORDS];
+        words[0] = ETHTOOL_GRXCLSRLCNT;
+        match self.call(interface, "count the flow rules of", &mut words) {
+            Ok(()) => Ok(words[RULE_COUNT]),
+            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Who the driver is.
     pub fn driver(&self, interface: &str) -> Result<DriverInfo, Error> {
         // struct ethtool_drvinfo: 196 bytes.
@@ -237,6 +252,9 @@ mod tests {
         assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
         let error = ioctl.rss_table("lo").unwrap_err();
         assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
+        assert_eq!(ioctl.flow_rules("lo").unwrap(), 0);
+        let error = ioctl.flow_rules("nobody-has-this").unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ENODEV), "{error}");
         assert!(ioctl.rss_table("../../etc").is_err());
         let error = ioctl.rss_table("nobody-has-this").unwrap_err();
         assert_eq!(error.errno(), Some(libc::ENODEV), "{error}");

@@ -235,7 +235,7 @@ pub(super) fn base_name(link: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{KernelErrorKind, KernelRead, KernelWrite, Named};
+    use latput_knobs::{KernelErrorKind, KernelRead, Named};
     use latput_units::Nanos;
 
     use super::super::tests::old_kernel;
@@ -265,20 +265,24 @@ mod tests {
         assert_eq!(kernel.resolve("lo", affinity, second, Named::Hint), Ok(cpus("1")));
         let error = kernel.resolve("lo", affinity, first, Named::Hint).unwrap_err();
         assert!(error.to_string().contains("no hint for interrupt 4"), "{error}");
-        kernel.write("lo", affinity, second, &cpus("2")).unwrap();
+        latput_testkit::write(&mut kernel, "lo", affinity, second, &cpus("2")).unwrap();
         let written = fs::read_to_string(folder.path().join("irq/31/smp_affinity_list"));
         assert!(written.unwrap().starts_with('2'));
-        assert!(kernel.write("lo", affinity, second, &cpus("none")).is_err());
+        assert!(latput_testkit::write(&mut kernel, "lo", affinity, second, &cpus("none")).is_err());
         // Each write to this device finds no space, as one to a CPU without a free vector does.
         let list = folder.path().join("irq/4/smp_affinity_list");
         fs::remove_file(&list).unwrap();
         std::os::unix::fs::symlink("/dev/full", &list).unwrap();
-        let full = kernel.write("lo", affinity, first, &cpus("100")).unwrap_err();
+        let full =
+            latput_testkit::write(&mut kernel, "lo", affinity, first, &cpus("100")).unwrap_err();
         assert_eq!(full.kind, KernelErrorKind::Refused);
         assert!(full.reason.starts_with("CPU 100 has no free interrupt vector"), "{full}");
         fs::remove_file(&list).unwrap();
         fs::write(&list, "0\n").unwrap();
-        assert!(kernel.write("lo", affinity, Place::Interrupt(2), &cpus("0")).is_err());
+        assert!(
+            latput_testkit::write(&mut kernel, "lo", affinity, Place::Interrupt(2), &cpus("0"))
+                .is_err()
+        );
         assert_eq!(kernel.interrupt_names(31), ["eth0-rx-0"]);
         let routes = kernel.interrupt_routes("lo").unwrap();
         assert_eq!(routes[1].to_string(), "31 eth0-rx-0: cpus 2-3, effective unreadable");

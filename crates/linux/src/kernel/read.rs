@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use latput_knobs::{Knob, Place, QueueTable, Scope, Value, ValueKind};
+use latput_knobs::{KernelErrorKind, Knob, Place, QueueTable, Scope, Value, ValueKind};
 use latput_units::CpuSet;
 
 use super::LinuxKernel;
@@ -202,15 +202,32 @@ impl<'k> Reading<'k> {
         queues.into_iter().map(read).collect()
     }
 
+    /// The device's value, which NAPIs that are made anew take, and then that of each NAPI.
     fn read_napi(&self, knob: Knob, field: NapiField) -> Result<Values, Failure> {
-        let Some(napis) = self.napis()? else {
-            let attribute = field.sysfs_name().ok_or_else(|| {
-                Failure::unsupported("this kernel has no irq-suspend-timeout (Linux 6.13)")
-            })?;
-            let number = self.kernel.sysfs.read_number(self.name, attribute)?;
-            return Ok(vec![(Place::Device, from_number(knob, number))]);
+        let napis = match self.napis() {
+            Ok(Some(napis)) => Ok(napis),
+            Ok(None) => {
+                let attribute = field.sysfs_name().ok_or_else(|| {
+                    Failure::unsupported("this kernel has no irq-suspend-timeout (Linux 6.13)")
+                })?;
+                let number = self.kernel.sysfs.read_number(self.name, attribute)?;
+                return Ok(vec![(Place::Device, from_number(knob, number))]);
+            }
+            Err(failure) => Err(failure),
         };
-        let value_of = |(queue, napi): &(u32, Napi)| {
+        let mut values = Values::new();
+        if let Some(attribute) = self.napi_default(field) {
+            let number = self.kernel.sysfs.read_number(self.name, attribute)?;
+            values.push((Place::Device, from_number(knob, number)));
+        }
+        let napis = match napis {
+            // What new NAPIs will take is there without any.
+            Err(failure) if failure.kind == KernelErrorKind::Unsupported && !values.is_empty() => {
+                return Ok(values);
+            }
+            napis => napis?,
+        };
+        for (queue, napi) in napis.iter() {
             let value = match field {
                 NapiField::DeferHardIrqs => napi.defer_hard_irqs.map(Value::Count),
                 NapiField::GroFlushTimeout => napi.gro_flush_timeout.map(Value::Time),
@@ -219,9 +236,16 @@ impl<'k> Reading<'k> {
             let value = value.ok_or_else(|| {
                 Failure::malformed(format!("NAPI {} comes without {knob}", napi.id))
             })?;
-            Ok((Place::Napi(*queue), value))
-        };
-        napis.iter().map(value_of).collect()
+            values.push((Place::Napi(*queue), value));
+        }
+        Ok(values)
+    }
+
+    /// The device's file of a value that each NAPI has too; `None` where there is none, or where this process could
+    /// set the NAPIs and not the file, as in a container whose sysfs is read-only.
+    fn napi_default(&self, field: NapiField) -> Option<&'static str> {
+        let attribute = field.sysfs_name()?;
+        self.kernel.sysfs.may_be_set(self.name, attribute).then_some(attribute)
     }
 }
 

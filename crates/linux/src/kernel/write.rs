@@ -36,7 +36,7 @@ impl LinuxKernel {
                 Ok(self.route.set_txqueuelen(name, narrow(*packets)?)?)
             }
             (Source::Features(names), Place::Device, Value::Switch(on), _) => {
-                self.write_features(reading, names, *on)
+                self.write_features(reading, knob, names, *on)
             }
             (Source::Number(field), place, _, Some(number)) => {
                 self.write_number(name, field, place, number)
@@ -82,11 +82,16 @@ impl LinuxKernel {
     fn write_features(
         &self,
         reading: &Reading<'_>,
+        knob: Knob,
         names: &[&str],
         on: bool,
     ) -> Result<(), Failure> {
         let features = reading.features()?;
         if let Some(reason) = obstacle(&features, names) {
+            return Err(Failure::unsupported(reason));
+        }
+        // Also on the way back: rules may have come since.
+        if !on && let Some(reason) = self.lost_without(reading.name, knob) {
             return Err(Failure::unsupported(reason));
         }
         let changeable = names
@@ -148,9 +153,13 @@ impl LinuxKernel {
         place: Place,
         number: u64,
     ) -> Result<(), Failure> {
-        let napis = reading.napis()?;
-        match (place, napis, field.sysfs_name()) {
-            (Place::Napi(queue), Some(napis), _) => {
+        match (place, field.sysfs_name()) {
+            (Place::Napi(queue), _) => {
+                let napis = reading.napis()?.ok_or_else(|| {
+                    Failure::unsupported(
+                        "this kernel sets NAPI values per device only (before Linux 6.13)",
+                    )
+                })?;
                 let napi = napis.iter().find(|(number, _)| *number == queue);
                 let (_, napi) = napi.ok_or_else(|| {
                     Failure::unsupported(format!("no NAPI instance serves receive queue {queue}"))
@@ -158,16 +167,10 @@ impl LinuxKernel {
                 let netdev = self.netdev.as_ref().expect("the instances were listed through it");
                 Ok(netdev.set_napi(napi.id, field.change(number))?)
             }
-            (Place::Napi(_), None, _) => Err(Failure::unsupported(
-                "this kernel sets NAPI values per device only (before Linux 6.13)",
-            )),
-            (Place::Device, None, Some(attribute)) => {
+            // It overwrites the value of every NAPI, so that the transaction writes it first.
+            (Place::Device, Some(attribute)) => {
                 Ok(self.sysfs.write(reading.name, attribute, &number.to_string())?)
             }
-            // Writing the device's file would overwrite values that a reader of ours saw per NAPI.
-            (Place::Device, Some(_), _) => Err(Failure::refused(
-                "this kernel has the value per NAPI, and writing the device's overwrites all of them",
-            )),
             _ => Err(Failure::refused(format!("there is no value of it at {place}"))),
         }
     }

@@ -150,7 +150,7 @@ impl Daemon {
         tracing::info!(interface, "the interface came up or has other queues: starting over");
         let read = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
         let theirs: Vec<_> = differing(&self.written, &read)
-            .filter(|(key, value)| !is_fresh(value) && !self.is_known(*key, value))
+            .filter(|(key, value)| !value.is_fresh() && !self.is_known(*key, value))
             .map(|((knob, _), _)| knob)
             .collect();
         if !theirs.is_empty() {
@@ -247,11 +247,6 @@ fn differing<'a>(
 ) -> impl Iterator<Item = ((Knob, Place), &'a Value)> {
     let values = now.0.iter().filter(|(key, value)| before.0.get(key) != Some(value));
     values.map(|(key, value)| (*key, value))
-}
-
-/// Whether it is the value of a knob that nobody has set yet.
-fn is_fresh(value: &Value) -> bool {
-    matches!(value, Value::Count(0) | Value::Time(Nanos::ZERO) | Value::Switch(_))
 }
 
 /// Busy and total CPU time of the machine since boot.

@@ -12,13 +12,14 @@ use latput_linux::confine::UsedFiles;
 use latput_linux::process::local_time;
 
 use super::crew;
+use super::done::Done;
+use super::finish;
 use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
 use super::look;
-use super::table::hosts_in_words;
 use super::tell::{Heard, tell};
 use super::wanted::{FleetWish, WantedArgs};
 use crate::context::Context;
-use crate::document::fleet::{FleetDoneDocument, FleetDoneHost, FleetLogDocument, FleetLogHost};
+use crate::document::fleet::{FleetLogDocument, FleetLogHost};
 use crate::exit::{CliError, Code};
 use crate::output;
 
@@ -91,6 +92,7 @@ impl Log {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let wish = || Ok(FleetWish::default());
         let fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
+        finish::tell_open(&self.fleet, &fleet, context);
         let journals = journals(&fleet, context);
         let is_whole = journals.iter().all(Result::is_ok);
         if context.json {
@@ -132,6 +134,7 @@ impl Undo {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let rights = FleetRights { changes: !self.dry_run, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
+        finish::tell_open(&self.fleet, &fleet, context);
         let journals = journals(&fleet, context);
         let name = match &self.rollout {
             Some(name) => name.clone(),
@@ -198,7 +201,9 @@ impl Keep {
             fleet.must_want()?;
             let answers = look::all(&fleet, None, context);
             let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
-            for (at, Judged { state, look, .. }) in judge(&hosts, answers).into_iter().enumerate() {
+            let judged = judge(&hosts, answers);
+            finish::remark(&self.fleet, &judged);
+            for (at, Judged { state, look, .. }) in judged.into_iter().enumerate() {
                 let waits = look.is_some_and(|look| look.waiting.is_some());
                 let why = match state {
                     HostState::Same if waits => "its change waits to be confirmed".to_owned(),
@@ -239,94 +244,4 @@ fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, Stri
     let answers = crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", one);
     let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not reached".to_owned()));
     answers.into_iter().map(asked).collect()
-}
-
-/// Outcome of each host.
-struct Done<'a> {
-    action: &'static str,
-    fleet: &'a Fleet,
-    outcomes: BTreeMap<usize, (&'static str, String)>,
-}
-
-impl<'a> Done<'a> {
-    fn new(action: &'static str, fleet: &'a Fleet) -> Self {
-        Self { action, fleet, outcomes: BTreeMap::new() }
-    }
-
-    fn say(&mut self, at: usize, outcome: &'static str, why: String) {
-        self.outcomes.insert(at, (outcome, why));
-    }
-
-    /// Tells these hosts to do something, side by side; those that do have `outcome`, and what `said` makes of their answer.
-    fn tell(
-        &mut self,
-        which: &[usize],
-        context: &Context,
-        (what, outcome): (&'static str, &'static str),
-        verb: impl Fn(&usize) -> HostVerb + Sync,
-        said: impl Fn(&serde_json::Value) -> String + Sync,
-    ) {
-        let fleet = self.fleet;
-        let until = Until::SecondStop(&context.stop);
-        let one = |at: &usize, place: &mut crew::HostSlot<'_>| {
-            let member = &fleet.members[*at];
-            let mut waiting = InPlace { place, until };
-            match tell(fleet, member, &verb(at), &member.host.setting_lines(), &mut waiting) {
-                Heard::Done(out) => match serde_json::from_slice(&out) {
-                    Ok(document) => (outcome, said(&document)),
-                    Err(_) => ("lost", "its answer is not from latput".to_owned()),
-                },
-                Heard::Refused(error) if error.kind == "stranded" => ("stranded", error.message),
-                Heard::Refused(error) => ("refused", error.message),
-                Heard::Lost(why) => ("lost", why),
-            }
-        };
-        let is_over = || until.is_over();
-        let results = crew::side_by_side(which, fleet.parallel, is_over, what, one);
-        for (at, result) in which.iter().zip(results) {
-            let (outcome, why) = result.unwrap_or(("left-out", "it was not reached".to_owned()));
-            self.say(*at, outcome, why);
-        }
-    }
-
-    /// Prints what became of every host, and gives the exit code.
-    fn end(self, context: &Context, rollout: Option<String>) -> Result<ExitCode, CliError> {
-        let of_outcome =
-            |name: &str| self.outcomes.values().filter(|(outcome, _)| *outcome == name).count();
-        if context.json {
-            let hosts = self.outcomes.iter().map(|(at, (outcome, why))| {
-                FleetDoneHost::new(&self.fleet.members[*at].host, outcome, why)
-            });
-            let hosts = hosts.collect();
-            let action = self.action.to_owned();
-            output::print_json(&FleetDoneDocument { schema: 1, action, rollout, hosts })?;
-        } else {
-            let mut text = rollout.map_or(String::new(), |name| format!("{name}\n"));
-            let mut names: Vec<&str> =
-                self.outcomes.values().map(|(outcome, _)| *outcome).collect();
-            names.sort_unstable();
-            names.dedup();
-            for name in names {
-                let _ = writeln!(text, "{name:<12} {}", hosts_in_words(of_outcome(name)));
-                let hosts = self
-                    .outcomes
-                    .iter()
-                    .filter(|(_, (outcome, why))| *outcome == name && !why.is_empty());
-                for (at, (_, why)) in hosts {
-                    let host = &self.fleet.members[*at].host;
-                    let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
-                }
-            }
-            output::print(&text)?;
-        }
-        let is_any = |names: &[&str]| names.iter().any(|name| of_outcome(name) > 0);
-        let code = if is_any(&["stranded"]) {
-            Code::Stranded
-        } else if is_any(&["left-out", "refused", "lost"]) {
-            Code::Partial
-        } else {
-            Code::Done
-        };
-        Ok(code.into())
-    }
 }

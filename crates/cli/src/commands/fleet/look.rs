@@ -6,11 +6,14 @@ use std::process::ExitCode;
 
 use latput_experiment::broker::command::HostVerb;
 use latput_experiment::host;
-use latput_fleet::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, SCHEMA, WaitingChange};
+use latput_fleet::journal::ROLLOUT;
+use latput_fleet::look::{
+    HostLook, InterfaceLook, KnobLook, PlaceLook, RolloutLook, RolloutState, SCHEMA, WaitingChange,
+};
 use latput_fleet::{Answered, FleetHost};
 use latput_knobs::{
-    self as knobs, Capability, KernelError, KernelErrorKind, KernelRead, Knob, Place, Slot, Value,
-    parse_assignment,
+    self as knobs, Capability, Checkpoint, KernelError, KernelErrorKind, KernelRead, Knob, Place,
+    Slot, Standing, Value, parse_assignment, transaction,
 };
 use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
@@ -79,6 +82,7 @@ impl Args {
             faults: Route::open()?.faults(link.index)?,
             knobs: self.knobs(kernel, question)?,
             waiting: waiting(origin, slot),
+            rollout: rollout(kernel, origin, slot),
         })
     }
 
@@ -162,6 +166,41 @@ fn waiting(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
         by: format!("{} by {}", by.command, by.user),
         left_ms: left.map(|left| left.as_ns() / 1_000_000),
     })
+}
+
+/// The newest rollout of an interface, unless it was taken back or something else is in its place. What cannot be read has
+/// none.
+fn rollout(kernel: &LinuxKernel, origin: &knobs::Context, slot: Slot) -> Option<RolloutLook> {
+    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let is_here = |change: &Checkpoint| {
+        change.slot() == slot
+            && change.boot_id == origin.boot_id
+            && change.is_of_namespace(origin) == Some(true)
+    };
+    let name = |change: &Checkpoint| {
+        let command = change.by.as_ref().map(|by| by.command.clone());
+        command.filter(|command| command.starts_with(ROLLOUT))
+    };
+    if let Some(change) = store.kept(slot).ok().flatten().filter(is_here)
+        && let Some(name) = name(&change)
+    {
+        let left = change.confirm_by.map(|by| by.saturating_sub(process::since_boot()));
+        let state = RolloutState::Waits(left.map(|left| left.as_ns() / 1_000_000));
+        return Some(RolloutLook { name, state });
+    }
+    let entries = store.journal().entries().ok()?.into_iter();
+    let changes = entries.filter_map(|(number, change)| Some((number, change.ok()?)));
+    let mut rollouts = changes
+        .filter(|(_, change)| is_here(change))
+        .filter_map(|(number, change)| Some((number, name(&change)?, change)));
+    let (number, name, change) = rollouts.next()?;
+    let is_in_force = || transaction::standing(kernel, &change).iter().any(Standing::is_in_force);
+    let state = match change.went_back {
+        Some(_) => RolloutState::WentBack,
+        None if is_in_force() => RolloutState::Confirmed(number),
+        None => return None,
+    };
+    Some(RolloutLook { name, state })
 }
 
 /// Looks at every host of a fleet, side by side; see [`one`] for `knobs`.

@@ -24,7 +24,7 @@ use self::change::{HostChange, SettingEnded};
 use super::crew::{self, HostSlot};
 use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
 use super::wanted::WantedArgs;
-use super::{look, table};
+use super::{finish, look, table};
 use crate::commands::change as local_change;
 use crate::context::Context;
 use crate::exit::CliError;
@@ -232,6 +232,7 @@ impl<'a> Rollout<'a> {
         let answers = look::all(&self.fleet, None, self.context);
         let hosts: Vec<_> = self.fleet.members.iter().map(|member| member.host.clone()).collect();
         let judged = judge(&hosts, answers);
+        finish::remark(&self.args.fleet, &judged);
         if let Some(problem) = undecided_groups(&judged).first() {
             return Err(CliError::usage(format!("{problem}: name the right one by `driver`")));
         }

@@ -2,6 +2,8 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use latput_experiment::host::{chain, checkpoints_dir};
@@ -23,6 +25,13 @@ const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
 /// How long that is after the first attempt; then they are rare, and never end.
 const OFTEN_FOR: Nanos = Nanos::from_s(60);
 const RARELY: Duration = Duration::from_secs(30);
+
+/// What ends a watcher from outside.
+pub(super) struct Ends<'a> {
+    pub(super) stop: &'a Stop,
+    /// Set by the signal of whoever has confirmed the change or put it back.
+    pub(super) is_settled: Arc<AtomicBool>,
+}
 
 /// A watcher at work.
 pub(super) struct ConfirmDeadline<'a> {
@@ -46,6 +55,7 @@ pub(super) struct ConfirmDeadline<'a> {
     has_complained: bool,
     peer: Peer,
     stop: &'a Stop,
+    is_settled: Arc<AtomicBool>,
     origin: knobs::Context,
     kernel: LinuxKernel,
 }
@@ -54,7 +64,7 @@ impl<'a> ConfirmDeadline<'a> {
     pub(super) fn new(
         args: Args,
         (change, maker, peer): (Checkpoint, Maker, Peer),
-        stop: &'a Stop,
+        Ends { stop, is_settled }: Ends<'a>,
         (origin, kernel): (knobs::Context, LinuxKernel),
     ) -> Self {
         let by = Nanos::from_ns(args.by_ns);
@@ -71,6 +81,7 @@ impl<'a> ConfirmDeadline<'a> {
             has_complained: false,
             peer,
             stop,
+            is_settled,
             origin,
             kernel,
         }
@@ -131,10 +142,14 @@ impl<'a> ConfirmDeadline<'a> {
         self.seen.as_ref().and_then(|seen| seen.confirm_by).unwrap_or(self.by)
     }
 
-    /// Whether the folder of the checkpoints is gone, and with it the checkpoint: neither a confirmation nor a
-    /// restore takes it away.
+    /// Whether the folder of the checkpoints is gone, and with it the checkpoint, although nobody has confirmed the change
+    /// or put it back.
     fn is_away(&self, store: &FileCheckpoints) -> bool {
-        let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back) else { return false };
+        // Believed here alone: whoever sends this signal to all processes must not end a watch.
+        let is_settled = self.is_settled.load(Ordering::Relaxed);
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back && !is_settled) else {
+            return false;
+        };
         !store.folder().exists() && !self.is_interface_gone(seen)
     }
 

@@ -1,0 +1,141 @@
+//! `latput fleet finish`: ends a rollout whose own process ended before it had confirmed every host.
+
+use std::process::ExitCode;
+
+use latput_experiment::broker::command::{HostUndo, HostVerb};
+use latput_fleet::judge;
+use latput_fleet::judge::Judged;
+use latput_fleet::look::RolloutState;
+use latput_fleet::rollouts::{OpenRollout, open_rollouts};
+
+use super::done::Done;
+use super::hosts::{Fleet, FleetArgs, FleetRights};
+use super::look;
+use super::wanted::FleetWish;
+use crate::context::Context;
+use crate::exit::{CliError, Code};
+use crate::output;
+
+/// Finish a rollout that was cut short: confirm it on the hosts that wait, or take it back on all.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("which way").required(true),
+    after_help = "\
+Examples:
+  latput fleet finish -i inventory.toml --confirm       the hosts that wait keep it
+  latput fleet finish -i inventory.toml --back          every host goes back, also those that have confirmed it
+  latput fleet finish fleet-1a21f0015cc-7fbf -i inventory.toml --back
+
+A rollout is cut short where `latput fleet apply` ends while it confirms one host after the other. The other commands of
+`latput fleet` name it then. A host that waits goes back by itself at the end of its time; with --confirm such a host is
+named (exit code 6), and `latput fleet apply` sets it again."
+)]
+pub(super) struct Args {
+    /// The name of the rollout; needed where several are open.
+    #[arg(value_name = "ROLLOUT")]
+    rollout: Option<String>,
+    /// Confirm it on the hosts that wait.
+    #[arg(long, group = "which way")]
+    confirm: bool,
+    /// Take it back on the hosts that wait, and on those that have confirmed it.
+    #[arg(long, group = "which way")]
+    back: bool,
+    /// Allow changes that take the link down and up, unless it carries the connection to the host.
+    #[arg(long)]
+    allow_link_reset: bool,
+    #[command(flatten)]
+    fleet: FleetArgs,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let rights = FleetRights { changes: true, ..FleetRights::default() };
+        let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
+        let judged = looked(&fleet, context);
+        let open = self.choose(open_rollouts(&judged))?;
+        output::remark(&format!("latput: {open}"));
+        let mut done = Done::new("finish", &fleet);
+        let unknown = judged.iter().enumerate().filter(|(_, one)| one.look.is_none());
+        for (at, one) in unknown {
+            done.say(at, "left-out", format!("{}: {}", one.state.name(), one.state.why()));
+        }
+        let state = |at: usize| open.hosts[&at].state;
+        let meant = |is_meant: fn(RolloutState) -> bool| -> Vec<usize> {
+            open.hosts.keys().copied().filter(|at| is_meant(state(*at))).collect()
+        };
+        let waiting = meant(|state| matches!(state, RolloutState::Waits(_)));
+        let confirmed = meant(|state| matches!(state, RolloutState::Confirmed(_)));
+        let by = Some(open.name.clone());
+        if self.confirm {
+            let verb = |_: &usize| HostVerb::Confirm { made_by: by.clone() };
+            let words = ("hosts confirmed", "confirmed");
+            done.tell(&waiting, context, words, verb, |_| String::new());
+            for at in confirmed {
+                done.say(at, "confirmed", String::new());
+            }
+            for at in meant(|state| state == RolloutState::WentBack) {
+                let why = "it went back before: `latput fleet apply` sets it again".to_owned();
+                done.say(at, "went-back", why);
+            }
+        } else {
+            let restore = |_: &usize| HostVerb::Restore { made_by: by.clone() };
+            let words = ("hosts put back", "put-back");
+            done.tell(&waiting, context, words, restore, |_| String::new());
+            let undo = |at: &usize| {
+                let RolloutState::Confirmed(entry) = state(*at) else {
+                    unreachable!("only confirmed hosts are asked")
+                };
+                let allow_link_reset = self.allow_link_reset;
+                HostVerb::Undo(HostUndo { entry: Some(entry), allow_link_reset, json: true })
+            };
+            done.tell(&confirmed, context, ("hosts undone", "undone"), undo, |_| String::new());
+            for at in meant(|state| state == RolloutState::WentBack) {
+                done.say(at, "unchanged", "it went back before".to_owned());
+            }
+        }
+        done.end(context, Some(open.name))
+    }
+
+    /// The rollout that is meant.
+    fn choose(&self, mut open: Vec<OpenRollout>) -> Result<OpenRollout, CliError> {
+        if let Some(name) = &self.rollout {
+            open.retain(|one| one.name == *name);
+        }
+        if open.len() > 1 {
+            let all: Vec<String> = open.iter().map(ToString::to_string).collect();
+            let problem = format!("several rollouts are open, name one: {}", all.join(". "));
+            return Err(CliError::usage(problem));
+        }
+        open.pop().ok_or_else(|| {
+            let which = self.rollout.as_deref().map_or("no rollout is", |_| "that rollout is not");
+            let problem = format!(
+                "{which} under way or cut short on these hosts: `latput fleet undo` takes a whole one back"
+            );
+            CliError::new(Code::Failed, problem)
+        })
+    }
+}
+
+fn looked(fleet: &Fleet, context: &Context) -> Vec<Judged> {
+    let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
+    let nothing_wanted = hosts.into_iter().map(|mut host| {
+        host.setting.clear();
+        host
+    });
+    judge(&nothing_wanted.collect::<Vec<_>>(), look::all(fleet, Some(&[]), context))
+}
+
+/// Looks at the hosts, and names the rollouts that are open.
+pub(super) fn tell_open(args: &FleetArgs, fleet: &Fleet, context: &Context) {
+    remark(args, &looked(fleet, context));
+}
+
+/// Names the rollouts that are open, and how each is finished.
+pub(super) fn remark(args: &FleetArgs, judged: &[Judged]) {
+    for open in open_rollouts(judged) {
+        let finish = format!("latput fleet finish {}{}", open.name, args.words());
+        output::remark(&format!(
+            "latput: warning: {open}. Unless somebody is at it: `{finish} --confirm` or `{finish} --back`"
+        ));
+    }
+}

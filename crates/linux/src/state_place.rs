@@ -1,0 +1,88 @@
+//! Whether latput's state lies where every latput finds it that can change the same interfaces.
+//!
+//! A container with the host's network and files of its own has another `/run`: neither its locks nor its checkpoints are
+//! seen outside of it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The process namespace that the kernel starts with (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
+const FIRST_PROCESSES: &str = "pid:[4026531836]";
+/// The network namespace that the kernel starts with has a number of its own since Linux 6.18 (`NET_NS_INIT_INO`), and one of
+/// the first that are given out before. Those that are made later have larger ones.
+const LAST_OF_BOOT: u64 = 0xf000_0000 + 255;
+
+/// Whether a state folder is this container's own although the network is not, so that a latput outside does not see it.
+/// What cannot be told is taken for the host's.
+pub fn is_hidden(folder: &Path) -> bool {
+    let namespace = |process: &str, kind: &str| {
+        fs::read_link(format!("/proc/{process}/ns/{kind}")).ok().map(PathBuf::into_os_string)
+    };
+    let network = namespace("thread-self", "net");
+    let Ok(folder) = std::path::absolute(folder) else { return false };
+    if network.is_some() && namespace("1", "net") == network {
+        let theirs = place_of(&Path::new("/proc/1/root").join(below_root(&folder)));
+        if let (Some(ours), Some(theirs)) = (place_of(&folder), theirs)
+            && ours != theirs
+        {
+            return true;
+        }
+    }
+    let is_container = namespace("self", "pid").is_some_and(|it| it != FIRST_PROCESSES);
+    let number = network.and_then(|it| number_of(it.to_str()?));
+    let has_hosts_network = number.is_some_and(|number| number <= LAST_OF_BOOT);
+    if !is_container || !has_hosts_network {
+        return false;
+    }
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    !is_part_of_another(&mounts, &folder)
+}
+
+/// The number of a namespace in what its link says: `net:[4026531833]`.
+fn number_of(link: &str) -> Option<u64> {
+    link.split_once('[')?.1.strip_suffix(']')?.parse().ok()
+}
+
+fn below_root(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::RootDir).collect()
+}
+
+/// The file system and the number of a folder, or of the nearest one above that is there.
+fn place_of(folder: &Path) -> Option<(u64, u64, usize)> {
+    folder.ancestors().enumerate().find_map(|(above, folder)| {
+        let meta = fs::metadata(folder).ok()?;
+        Some((meta.dev(), meta.ino(), above))
+    })
+}
+
+/// Whether a folder lies in a mount that shows a part of a file system, as of a folder of the host: in
+/// `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`) its root is not that of the file system.
+fn is_part_of_another(mounts: &str, folder: &Path) -> bool {
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, point) = (fields.next()?.to_owned(), PathBuf::from(fields.next()?));
+        folder.starts_with(&point).then_some((point.components().count(), root))
+    };
+    // Of several at one place, the last hides the others.
+    let innermost = mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth);
+    innermost.is_some_and(|(_, root)| root != "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_folder_in_container_is_known_by_its_mount() {
+        let alone = "1 0 0:50 / / rw - overlay overlay rw\n2 1 0:51 / /run rw - tmpfs tmpfs rw\n";
+        let hosts = format!("{alone}3 2 0:22 /latput /run/latput rw master:5 - tmpfs tmpfs rw\n");
+        let folder = Path::new("/run/latput/checkpoints");
+        assert!(!is_part_of_another(alone, folder));
+        assert!(is_part_of_another(&hosts, folder));
+        assert!(!is_part_of_another(&hosts, Path::new("/run/latputs")));
+        assert!(!is_part_of_another("", folder));
+        assert_eq!(number_of("net:[4026531833]"), Some(4_026_531_833));
+        assert_eq!(number_of("net"), None);
+    }
+}
