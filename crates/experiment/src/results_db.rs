@@ -156,7 +156,7 @@ impl ResultsDb {
         })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let db = Self::connect(path, &real, flags, PATIENCE)?;
-        let results_db = Self { _made: made, writer: Some(lock), ..db };
+        let mut results_db = Self { _made: made, writer: Some(lock), ..db };
         if results_db.is_empty()? {
             results_db.sync_fully()?;
         } else {
