@@ -104,7 +104,7 @@ fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
         doubts.push(format!("{reached}, not to {wanted}."));
     }
     for check in &view.summary.failed_checks {
-        doubts.extend(failed::sentence(&view, &[check]));
+        doubts.extend(failed::sentence(view, &[check]));
     }
     if doubts.is_empty() {
         format!("yes: rate and CPU are within {wanted}, and no check failed")
