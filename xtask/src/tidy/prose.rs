@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn shares_must_have_their_sign_behind_them() {
         check_one("a.rs", concat!("//! A.\nlet a = \"5", " %\";\n"), &["written `5%`"]);
-        check_one("a.rs", concat!("//! A.\n/// Ü: {:.1", "}% of it.\n"), &["written `5%`"]);
+        check_one("a.rs", concat!("//! A.\n/// Ü: {:.1}", " % of it.\n"), &["written `5%`"]);
         check_one("a.html", concat!("<p>30", " %</p>\n"), &["written `5%`"]);
         check_one("a.rs", "//! A.\nlet a = \"ü 5%\" + 60_000% 7;\n", &[]);
         check_one("a.rs", "//! A.\nlet a = \"dev 4 %k\";\n", &[]);
