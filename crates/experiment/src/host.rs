@@ -525,7 +525,7 @@ fn differences(before: &State, after: &State) -> Vec<String> {
         match after.0.get(key) {
             Some(now) if now == value => {}
             Some(now) => {
-                changes.push(format!("knob {knob} ({place}) changed from {value} to {now}"))
+                changes.push(format!("knob {knob} ({place}) changed from {value} to {now}"));
             }
             None => changes.push(format!("knob {knob} ({place}) is gone")),
         }

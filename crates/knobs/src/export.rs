@@ -215,7 +215,8 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         Format::Ansible => ansible::document(target, &words),
         Format::CloudInit => cloud_init::document(target, &words),
     };
-    let is_of_udev = |one: &Elsewhere| one.file.as_ref().is_some_and(|it| it.ends_with(".rules"));
+    let is_of_udev =
+        |one: &Elsewhere| one.file.as_ref().is_some_and(|it| it.starts_with("/etc/udev/"));
     let place = if elsewhere.iter().all(is_of_udev) { "the udev rule below" } else { "below" };
     let nothing = format!("# {format} can express none of these settings; see {place}.\n");
     let body = if words.is_empty() { nothing } else { body };

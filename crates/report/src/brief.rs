@@ -97,14 +97,16 @@ fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
     let mut doubts = Vec::new();
     if !cell.narrow_enough() {
         let reached = estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
-        let reached = reached.map_or_else(
-            || format!("{} give no interval", format::count(cell.runs, "run")),
-            |ratio| format!("The rate is known to ±{}", format::rough_percent(ratio)),
-        );
-        doubts.push(format!("{reached}, not to {wanted}."));
+        doubts.push(match reached {
+            Some(ratio) => {
+                format!("The rate is known to ±{}, not to {wanted}.", format::rough_percent(ratio))
+            }
+            None if cell.runs == 1 => "One run has no interval: run more.".to_owned(),
+            None => format!("{} give no interval.", format::count(cell.runs, "run")),
+        });
     }
     for check in &view.summary.failed_checks {
-        doubts.extend(failed::sentence(&view, &[check]));
+        doubts.extend(failed::sentence(view, &[check]));
     }
     if doubts.is_empty() {
         format!("yes: rate and CPU are within {wanted}, and no check failed")

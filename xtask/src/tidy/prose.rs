@@ -88,8 +88,9 @@ fn shares_are_written_one_way(file: &File) -> Vec<Finding> {
     let chars: Vec<char> = file.text.chars().collect();
     let is_split = |at: &usize| {
         let ends_a_number = chars[*at].is_ascii_digit() || chars[*at] == '}';
-        let begins_a_word = chars.get(at + 3).is_some_and(|char| char.is_alphanumeric());
-        ends_a_number && !begins_a_word && chars[at + 1..].starts_with(&[' ', '%'])
+        // A word begins behind the sign, or a tag of a template ends.
+        let is_other = chars.get(at + 3).is_some_and(|char| char.is_alphanumeric() || *char == '}');
+        ends_a_number && !is_other && chars[at + 1..].starts_with(&[' ', '%'])
     };
     let split = (0..chars.len()).filter(is_split).filter(|at| code.get(at + 2) != Some(&'%'));
     let line = |at: usize| chars[..at].iter().filter(|char| **char == '\n').count() + 1;
@@ -144,10 +145,11 @@ mod tests {
     #[test]
     fn shares_must_have_their_sign_behind_them() {
         check_one("a.rs", concat!("//! A.\nlet a = \"5", " %\";\n"), &["written `5%`"]);
-        check_one("a.rs", concat!("//! A.\n/// Ü: {:.1", "}% of it.\n"), &["written `5%`"]);
+        check_one("a.rs", concat!("//! A.\n/// Ü: {:.1}", " % of it.\n"), &["written `5%`"]);
         check_one("a.html", concat!("<p>30", " %</p>\n"), &["written `5%`"]);
         check_one("a.rs", "//! A.\nlet a = \"ü 5%\" + 60_000% 7;\n", &[]);
         check_one("a.rs", "//! A.\nlet a = \"dev 4 %k\";\n", &[]);
+        check_one("a.html", "{% if a > 2 %}\n", &[]);
     }
 
     #[track_caller]

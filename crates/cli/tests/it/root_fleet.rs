@@ -170,7 +170,7 @@ fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
     for (host, state, words) in [
         ("h1", "same", ""),
         ("h2", "drifted", "gro is off, wanted on"),
-        ("h3", "other", "it has no interface eth0, but lo, ens1"),
+        ("h3", "other", "it has no interface eth0; it has lo, ens1"),
         ("h4", "other", "its driver is bridge, and most of its group have veth"),
         ("h5", "same", ""),
         ("dead", "unreachable", "`false` ended"),
@@ -273,7 +273,7 @@ fn a_rollout_is_listed_kept_and_taken_back() {
     let by = format!("{rollout} by ");
     rack.fleet(&["log"]).expect(
         6,
-        &["h1 eth0\n  ", &by, ": in-force", "txqueuelen: 1000 -> 700", "dead eth0\n  not known"],
+        &["h1 eth0\n  ", &by, ": in-force", "txqueuelen: 1000 -> 700", "dead eth0\n  unknown"],
     );
     let log = document(FLEET_LOG, &rack.fleet(&["log", "--json"]).expect(6, &[]).out);
     assert_eq!(log["hosts"][0]["entries"][0]["command"], rollout);

@@ -161,7 +161,7 @@ mod alone {
         let (lab, traffic) = lab_with(&place, &plan(HARMFUL, goal, guard));
         let before = lab.knobs();
         let ran = place.run(&words(&[]));
-        ran.expect(0, &["it is banned if that happens again", "is banned: ", "broke a guard"]);
+        ran.expect(0, &["it is banned if that happens again", "is banned: ", "breaking a guard"]);
         assert_eq!(lab.knobs(), before);
         drop(traffic);
         let report = place.report("live.db");

@@ -333,7 +333,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
     place.merge(&second, &[]).expect(0, &[]);
 
     place.search(&["-o", "all.db"]).expect(0, &[]);
-    shard("all.db").expect(2, &["all.db: it has no open search of this plan"]);
+    shard("all.db").expect(2, &["all.db has no open search of this plan"]);
     place.search(&["--shard", "1/2", "-o", "part1.db"]).expect(2, &["--from"]);
     // A part of another search is no file for this one.
     place.write("plan.toml", &SEARCH.replace("seed = 7", "seed = 8"));

@@ -158,7 +158,7 @@ impl Undo {
                         format!("entry {} is {}", entry.number, entry.state),
                     ),
                     None => {
-                        done.say(at, "unchanged", "it has no change of this rollout".to_owned())
+                        done.say(at, "unchanged", "it has no change of this rollout".to_owned());
                     }
                 },
             }
