@@ -197,7 +197,9 @@ mod root_tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut far = listener.accept().unwrap().0;
-        [&near, &far].iter().for_each(|end| end.set_nodelay(true).unwrap());
+        for end in [&near, &far] {
+            end.set_nodelay(true).unwrap();
+        }
         let (begun, mut notes) = (process::OsClock.now(), Vec::new());
         let end = begun + Nanos::from_s(2);
         let load = std::thread::spawn(move || {

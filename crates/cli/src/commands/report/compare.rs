@@ -184,7 +184,7 @@ fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, Cl
         let bounded = figures.filter(|it| it.largest_loss.is_some());
         if let Some(worst) = bounded.max_by(|a, b| loss(a).total_cmp(&loss(b))) {
             let sentence = comparison::sentence(worst, base);
-            why += &format!("; the worst is {}, {sentence}", worst.metric);
+            why += &["; the worst is ", worst.metric.name(), ", ", &sentence].concat();
         }
     }
     output::remark(&format!("the gate failed: {why}"));
