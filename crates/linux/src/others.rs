@@ -41,6 +41,8 @@ pub struct OtherWork {
     known: BTreeMap<u32, KnownProcess>,
     /// What was busy in some span.
     seen: BTreeMap<u32, BusyProcess>,
+    /// What was counted of processes by their own clocks. When they end, it is among their parents' time too.
+    clocked: BTreeMap<u32, ClockedProcess>,
 }
 
 /// The CPU time of every process at an instant, by process id in ascending order.
@@ -72,6 +74,15 @@ impl From<&Stat> for KnownProcess {
     }
 }
 
+/// A process that was counted by its own clock.
+#[derive(Clone, Debug, Default)]
+struct ClockedProcess {
+    /// Its time, wherever it ran.
+    time: Nanos,
+    /// Its parent, the parent's, and so on, when it was last looked at.
+    elders: Vec<u32>,
+}
+
 /// A busy process.
 #[derive(Clone, Debug)]
 struct BusyProcess {
@@ -97,6 +108,7 @@ impl OtherWork {
             own: family(&all, std::process::id()),
             known: all.iter().map(|(pid, stat)| (*pid, stat.into())).collect(),
             seen: BTreeMap::new(),
+            clocked: BTreeMap::new(),
         }
     }
 
@@ -125,11 +137,15 @@ impl OtherWork {
     /// The part of a busy process's time that was on the host's CPUs, by where its threads were last.
     fn look_at(&mut self, pid: u32, grown: Nanos) -> Nanos {
         let Some(stat) = Stat::read(pid) else { return Nanos::ZERO };
-        let is_own = self.is_of_family(stat.parent);
+        let elders = self.elders(stat.parent);
+        let is_own = elders.iter().any(|pid| self.own.contains(pid));
         if is_own || OF_TRAFFIC.iter().any(|name| stat.name.starts_with(name)) {
             self.own.extend(is_own.then_some(pid));
             return Nanos::ZERO;
         }
+        let clocked = self.clocked.entry(pid).or_default();
+        clocked.time = clocked.time.saturating_add(grown);
+        clocked.elders = elders;
         let threads = if stat.threads > 1 { processors(pid) } else { vec![stat.processor] };
         let here = || threads.iter().copied().filter(|cpu| self.cpus.contains(*cpu));
         let share = here().count() as f64 / threads.len().max(1) as f64;
@@ -148,15 +164,22 @@ impl OtherWork {
     }
 
     /// Whether a process is of this run, or was started by one that is.
-    fn is_of_family(&self, mut pid: u32) -> bool {
-        for _ in 0..MOST_ELDERS {
+    fn is_of_family(&self, pid: u32) -> bool {
+        self.elders(pid).iter().any(|elder| self.own.contains(elder))
+    }
+
+    /// A process, its parent and so on, up to one of this run.
+    fn elders(&self, mut pid: u32) -> Vec<u32> {
+        let mut elders = Vec::new();
+        while pid > 1 && elders.len() < MOST_ELDERS {
+            elders.push(pid);
             if self.own.contains(&pid) {
-                return true;
+                break;
             }
-            let Some(stat) = Stat::read(pid).filter(|stat| stat.parent > 1) else { return false };
+            let Some(stat) = Stat::read(pid) else { break };
             pid = stat.parent;
         }
-        false
+        elders
     }
 
     /// Ends the count, after spans that took `counted` in all. Returns the busiest processes with their shares of it, and
@@ -166,19 +189,13 @@ impl OtherWork {
         let whole = now.saturating_sub(self.begun).as_secs_f64().max(f64::EPSILON);
         let mut of_children = 0.0;
         let alive: BTreeSet<u32> = pids().collect();
-        // What a child had used before the count is charged to its parent when it ends.
-        let mut used_before: BTreeMap<u32, Nanos> = BTreeMap::new();
-        for (_, gone) in self.known.iter().filter(|(pid, _)| !alive.contains(pid)) {
-            let used = used_before.entry(gone.parent).or_default();
-            *used = used.saturating_add(gone.own).saturating_add(gone.children);
-        }
+        let charged = self.charged(&alive);
         // The first process is charged with orphans, whose times before the count nobody can tell.
         for pid in alive.into_iter().filter(|pid| *pid > 1 && !self.own.contains(pid)) {
             let (Some(&before), Some(stat)) = (self.known.get(&pid), Stat::read(pid)) else {
                 continue;
             };
-            let used = used_before.get(&pid).copied().unwrap_or_default();
-            let finished = stat.children.saturating_sub(before.children).saturating_sub(used);
+            let finished = unseen_children(&before, &stat, charged.get(&pid).copied());
             let finished = finished.as_secs_f64() / whole;
             if finished < TOLD || self.is_of_family(stat.parent) || !self.may_use(pid) {
                 continue;
@@ -210,12 +227,40 @@ impl OtherWork {
         (told, of_children)
     }
 
+    /// What each process that is alive was charged with when those that it stems from ended, and which is counted already, or
+    /// was used before the count.
+    fn charged(&self, alive: &BTreeSet<u32>) -> BTreeMap<u32, Nanos> {
+        let is_gone = |pid: &u32| !alive.contains(pid);
+        let before = self.known.iter().filter(|(pid, _)| is_gone(pid)).map(|(_, gone)| {
+            let parent = |pid: &u32| Some(self.known.get(pid)?.parent);
+            let mut elders = std::iter::successors(Some(gone.parent), parent).take(MOST_ELDERS);
+            (elders.find(|pid| alive.contains(pid)), gone.own.saturating_add(gone.children))
+        });
+        let clocked = self.clocked.iter().filter(|(pid, _)| is_gone(pid)).map(|(_, gone)| {
+            (gone.elders.iter().copied().find(|pid| alive.contains(pid)), gone.time)
+        });
+        let mut charged: BTreeMap<u32, Nanos> = BTreeMap::new();
+        for (heir, time) in before.chain(clocked) {
+            let Some(heir) = heir else { continue };
+            let sum = charged.entry(heir).or_default();
+            *sum = sum.saturating_add(time);
+        }
+        charged
+    }
+
     /// Whether a process may run on the host's CPUs; so may one that cannot be asked.
     fn may_use(&self, pid: u32) -> bool {
         let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return true };
         self.cpus.iter().any(|cpu| allowed.is_set(cpu.0 as usize))
     }
+}
+
+/// CPU time of children of a process that have come and gone since `before`, without what it was `charged` with that is
+/// known already.
+fn unseen_children(before: &KnownProcess, now: &Stat, charged: Option<Nanos>) -> Nanos {
+    let finished = now.children.saturating_sub(before.children);
+    finished.saturating_sub(charged.unwrap_or_default())
 }
 
 /// What `/proc/PID/stat` says (`proc_pid_stat(5)`).
@@ -381,6 +426,50 @@ mod tests {
         assert!(time > Nanos::ZERO && !found.cpus.is_empty(), "{found:?}");
         let share = exact.as_secs_f64() / span.as_secs_f64();
         assert!(found.cpu_ratio > 0.0 && found.cpu_ratio <= share + 0.01, "{found:?} {share}");
+    }
+
+    /// Each child lives through several readings, so that its own clock has nearly all of its time, and its parent's too
+    /// once it has ended. The sum of both is no more than what the storm has used.
+    #[test]
+    fn children_that_come_and_go_count_once() {
+        let storm = "while :; do sh -c 'i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done'; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", storm]).stdout(Stdio::null());
+        let mut storm = Running(command.spawn().unwrap());
+        let pid = storm.0.id();
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        meter.own.clear();
+        let before = meter.known[&pid];
+        let mut reading = meter.read();
+        for _ in 0..60 {
+            std::thread::sleep(Duration::from_millis(20));
+            let next = meter.read();
+            meter.between(&reading, &next);
+            reading = next;
+        }
+        // The child of this moment too: from here on nothing of the storm runs.
+        let stopped = rustix::process::Pid::from_child(&storm.0);
+        rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
+        let alive: BTreeSet<u32> = pids().collect();
+        let now = Stat::read(pid).unwrap();
+        let clocked: Nanos = meter
+            .clocked
+            .values()
+            .filter(|child| child.elders.contains(&pid))
+            .map(|child| child.time)
+            .sum();
+        let unseen = unseen_children(&before, &now, meter.charged(&alive).get(&pid).copied());
+        let running: Nanos = pids()
+            .filter(|child| Stat::read(*child).is_some_and(|stat| stat.parent == pid))
+            .filter_map(cpu_time_of)
+            .sum();
+        let used = now.children.saturating_sub(before.children).saturating_add(running);
+        storm.0.kill().unwrap();
+        let (counted, used) = (clocked.saturating_add(unseen).as_secs_f64(), used.as_secs_f64());
+        println!("{used} s used, {counted} s counted, {unseen:?} of it by the parent alone");
+        assert!(clocked.as_secs_f64() > 0.3 * used, "readings saw {clocked:?} of {used}");
+        assert!(counted <= 1.1 * used + 0.05, "{counted} of {used}, {unseen:?} of it unseen");
+        assert!(counted >= 0.7 * used - 0.05, "{counted} of {used}");
     }
 
     struct Running(Child);
