@@ -90,7 +90,7 @@ fn check_toml(text: &str, path: &Path, binary: &Path) -> Result<()> {
 }
 
 /// With `--help` at its end a command line is parsed and then nothing is done.
-fn check_arguments(arguments: &[String], binary: &Path) -> Result<()> {
+pub(super) fn check_arguments(arguments: &[String], binary: &Path) -> Result<()> {
     // What follows is the command of somebody else.
     let stop = arguments.iter().position(|word| word == "--");
     let ours = &arguments[..stop.unwrap_or(arguments.len())];

@@ -2,15 +2,17 @@
 //! own for network, mounts and processes, and a folder with the files that are named.
 //!
 //! What measures is run for a moment or with `--check`. What needs hosts of its own, or files of another program, is
-//! only parsed, and counted.
+//! only parsed, and listed with the reason.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::documents::{documents_of, latput_lines, printed_blocks};
+use super::documents::{check_arguments, documents_of, latput_lines, printed_blocks};
 use super::tally::Tally;
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
@@ -37,35 +39,54 @@ const RUN: &[&str] = &[
     "completions",
     "man",
     "fleet",
+    "lab",
+    "keep",
+    "import",
 ];
-/// Words that say that a command needs other hosts or a file of its own.
-const ELSEWHERE: &[&str] = &[
-    "ssh://",
-    "netns://",
-    "iperf3://",
-    "netperf://",
-    "exec:",
-    "rack.toml",
-    "testbed.toml",
-    "hosts.ini",
-    "--hosts-from",
-    "pair1.toml",
-    "nodes.toml",
-    "--prometheus",
-    "--match",
-    "--peer",
-    "--live",
-    "--observe",
-    "vm:",
-    "--ask-tell",
-    "--shard",
-    "twin",
-    "--predicted",
-    "pairs",
-    "--fitted",
-    "unix:",
-    "--daemon",
-    "--from",
+/// Why the other subcommands are not run.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("apply", HOSTS),
+    ("moderate", SERVICE),
+    ("calibrate", MINUTES),
+    ("reproduce", MINUTES),
+    ("merge", FILES),
+    ("vm", GUEST),
+    ("agent", HOSTS),
+    ("help", "say only what `--help` says"),
+];
+const HOSTS: &str = "need other hosts";
+const TRAFFIC: &str = "need live traffic or a NIC of this host";
+const FILES: &str = "need files that the example before them makes, or another program";
+const GUEST: &str = "need a guest";
+const SERVICE: &str = "go on until they are ended";
+const MINUTES: &str = "take minutes";
+const PATTERN: &str = "have words that stand for others";
+/// Words that say what a command needs that is not here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("ssh://", HOSTS),
+    ("netns://", HOSTS),
+    ("iperf3://", HOSTS),
+    ("netperf://", HOSTS),
+    ("exec:", HOSTS),
+    ("rack.toml", HOSTS),
+    ("testbed.toml", HOSTS),
+    ("hosts.ini", HOSTS),
+    ("--hosts-from", HOSTS),
+    ("pair1.toml", HOSTS),
+    ("nodes.toml", HOSTS),
+    ("--peer", HOSTS),
+    ("pairs", HOSTS),
+    ("--live", TRAFFIC),
+    ("--observe", TRAFFIC),
+    ("vm:", GUEST),
+    ("--ask-tell", FILES),
+    ("--shard", FILES),
+    ("--prometheus", FILES),
+    ("--predicted", FILES),
+    ("--fitted", FILES),
+    ("twin.", FILES),
+    ("unix:", SERVICE),
+    ("--daemon", SERVICE),
 ];
 /// Answers of a command that has run: what they say depends on the interface of this world, and on what was changed
 /// before.
@@ -80,6 +101,9 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("export-settings", 2, "no setting is proven better"),
     ("fleet", 1, "no rollout is in force"),
     ("fleet", 2, "no host has a change of"),
+    ("fleet", 2, "no setting is proven better"),
+    ("keep", 1, "nothing is kept"),
+    ("keep", 2, "no setting is proven better"),
     ("fleet", 8, ""),
     ("fleet", 6, ""),
 ];
@@ -102,6 +126,9 @@ duration = "50ms"
 seed = 7
 "#;
 
+/// The folder that stands for `/` where files of the host would be written.
+const IMAGE: &str = "image";
+
 /// A network, mount and process namespace with an interface `eth0`. `/run` is empty.
 const WORLD: &str = "mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; ip link set lo up; \
     ip link add eth0 type veth peer name eth1; ip link set eth0 up; ip link set eth1 up; \
@@ -113,30 +140,60 @@ struct Printed {
     words: Vec<String>,
 }
 
+impl Printed {
+    fn name(&self) -> String {
+        format!("{}: latput {}", self.place, self.words.join(" "))
+    }
+}
+
 /// Runs every command of help, README.md and docs/ that can be run here.
 pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "printed commands are run in namespaces, which need root"
     );
-    let mut parsed = 0;
+    let mut not_run: BTreeMap<&str, Vec<Printed>> = BTreeMap::new();
     for (page, commands) in pages(root, binary)? {
-        let (run, rest): (Vec<_>, Vec<_>) =
-            commands.into_iter().partition(|printed| can_run(&printed.words));
-        parsed += rest.len();
+        let mut run = Vec::new();
+        for printed in commands {
+            match why_not(&printed.words) {
+                None => run.push(printed),
+                Some(reason) => not_run.entry(reason).or_default().push(printed),
+            }
+        }
         if !run.is_empty() {
             run_page(&page, &run, binary, tally)?;
         }
     }
-    println!("{parsed} commands need other hosts, files or minutes: only parsed");
+    parse(&not_run, binary, tally)?;
     ensure!(tally.failed == 0, "{} printed commands fail", tally.failed);
+    Ok(())
+}
+
+/// Lets latput parse the commands that are not run, and says why they are not. Their list is beside the binary.
+fn parse(not_run: &BTreeMap<&str, Vec<Printed>>, binary: &Path, tally: &mut Tally) -> Result<()> {
+    let list = binary.with_file_name("xtask-printed-not-run.txt");
+    let mut text = String::new();
+    for (reason, commands) in not_run {
+        for printed in commands {
+            let _ = writeln!(text, "{reason}: {}", printed.name());
+            if let Err(error) = check_arguments(&printed.words, binary) {
+                tally.failed += 1;
+                println!("{} ... FAILED to parse: {error:#}", printed.name());
+            }
+        }
+        println!("not run, only parsed: {:>3} {reason}", commands.len());
+    }
+    fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
+    println!("the commands that were not run are listed in {}", list.display());
     Ok(())
 }
 
 /// The commands of each page of help and of each document.
 fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
     let mut pages = Vec::new();
-    for name in std::iter::once("").chain(RUN.iter().copied()) {
+    let verbs = RUN.iter().copied().chain(NOT_RUN.iter().map(|(verb, _)| *verb));
+    for name in std::iter::once("").chain(verbs) {
         let words = [name, "--help"].into_iter().filter(|word| !word.is_empty());
         let help = Command::new(binary).args(words).env("COLUMNS", "100").output()?;
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
@@ -183,20 +240,42 @@ fn unexplained(line: &str) -> String {
     command
 }
 
-fn can_run(words: &[String]) -> bool {
-    let Some(verb) = words.first().filter(|verb| RUN.contains(&verb.as_str())) else {
-        return false;
-    };
+/// Why a command is not run; `None` for one that is.
+fn why_not(words: &[String]) -> Option<&'static str> {
+    let verb = words.first()?;
     let is_pattern = |word: &String| {
         let letters: String = word.chars().filter(char::is_ascii_alphabetic).collect();
         word.contains("...")
             || word.starts_with('[')
             || (letters.len() > 1 && letters.chars().all(|c| c.is_ascii_uppercase()))
     };
-    let is_elsewhere = words.iter().any(|word| ELSEWHERE.iter().any(|sign| word.contains(sign)));
-    let is_of_fleet = verb != "fleet" || words.get(1).is_some_and(|word| word != "confirm");
-    let is_of_nic = verb == "tune" && words.iter().any(|word| word == "eth0");
-    !is_elsewhere && is_of_fleet && !is_of_nic && !words.iter().any(is_pattern)
+    if words.iter().any(is_pattern) {
+        return Some(PATTERN);
+    }
+    let is_shard_of_plan = verb == "run" && words.iter().any(|word| word.starts_with("sim:"));
+    let of_words = words
+        .iter()
+        .filter(|word| !(is_shard_of_plan && *word == "--shard"))
+        .find_map(|word| ELSEWHERE.iter().find(|(sign, _)| word.contains(sign)).map(|one| one.1));
+    if of_words.is_some() {
+        return of_words;
+    }
+    if verb == "fleet" && words.get(1).is_none_or(|word| word == "confirm") {
+        return Some(HOSTS);
+    }
+    if verb == "tune" && words.iter().any(|word| word == "eth0") {
+        return Some(TRAFFIC);
+    }
+    if verb == "import"
+        && words.get(1).is_none_or(|word| Path::new(word).extension() != Some("html".as_ref()))
+    {
+        return Some(FILES);
+    }
+    if RUN.contains(&verb.as_str()) {
+        return None;
+    }
+    let of_verb = NOT_RUN.iter().find(|(name, _)| name == verb);
+    Some(of_verb.map_or("are of no subcommand that this step knows", |(_, reason)| *reason))
 }
 
 /// What is run for a printed command: what measures is checked, or is run for a moment.
@@ -206,16 +285,29 @@ fn bounded(words: &[String]) -> Vec<String> {
     if is_of_program && words[0] == "tune" {
         words.splice(0..1, ["measure".to_owned(), "lab".to_owned()]);
     }
+    if words[0] == "keep" {
+        // A folder in the place of this host's `/`.
+        if let Some(place) = words.iter().position(|word| word == "--root") {
+            IMAGE.clone_into(&mut words[place + 1]);
+        }
+    }
+    let is_shard = words.iter().any(|word| word == "--shard");
     let more: &[&str] = match (words[0].as_str(), words.get(1).map(String::as_str)) {
-        ("tune" | "run", _) if !words.iter().any(|word| word.starts_with("--check")) => {
+        ("tune" | "run", _)
+            if !is_shard && !words.iter().any(|word| word.starts_with("--check")) =>
+        {
             &["--check"]
         }
+        ("keep", _) if !words.iter().any(|word| word == "--root") => &["--root", IMAGE],
         ("measure", _) => &["--repetitions", "2..2"],
         ("fleet", Some("apply")) if !words.iter().any(|word| word == "--dry-run") => &["--dry-run"],
         _ => &[],
     };
     let is_given = more.first().is_some_and(|flag| words.iter().any(|word| word == flag));
     words.extend(more.iter().filter(|_| !is_given).map(|word| (*word).to_owned()));
+    if words[0] == "keep" && !words.iter().any(|word| word == "--yes" || word == "--dry-run") {
+        words.push("--yes".to_owned()); // nobody is here to ask
+    }
     words
 }
 
@@ -252,7 +344,7 @@ fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) 
         let is_answer = ANSWERS.iter().any(|(verb, answer, says)| {
             printed.words[0] == *verb && code == *answer && err.contains(says)
         });
-        let name = format!("{}: latput {}", printed.place, printed.words.join(" "));
+        let name = printed.name();
         if code == 0 || is_answer {
             tally.passed += 1;
             println!("{name} ... ok");
@@ -270,6 +362,7 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
     let inventory = "schema = 1\n[group.web]\nhosts = [\"eth0\"]\nsettings = { mtu = 1400 }\n";
     fs::write(folder.join("inventory.toml"), inventory)?;
     fs::write(folder.join("plan.toml"), PLAN)?;
+    fs::create_dir_all(folder.join(IMAGE).join("etc"))?;
     let made = folder.join("made.db");
     let other = folder.join("other.db");
     // Two runs in one file, and one of another day in another.
@@ -290,7 +383,7 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
             if is_output
                 || path.is_absolute()
                 || at.exists()
-                || !["db", "toml"].contains(&extension)
+                || !["db", "toml", "html"].contains(&extension)
             {
                 continue;
             }
@@ -298,10 +391,20 @@ fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
             match extension {
                 "db" if word.starts_with("after") => fs::copy(&other, &at).map(drop)?,
                 "db" => fs::copy(&made, &at).map(drop)?,
+                "html" => make_report(folder, &path, binary)?,
                 _ => fs::write(&at, PLAN)?,
             }
         }
     }
+    Ok(())
+}
+
+/// Writes a report that can be imported.
+fn make_report(folder: &Path, file: &Path, binary: &Path) -> Result<()> {
+    let mut command = Command::new(binary);
+    command.args(["report", "made.db", "--share", "-o"]).arg(file).current_dir(folder);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    ensure!(status.success(), "no report is made of the check's results");
     Ok(())
 }
 
@@ -327,10 +430,21 @@ mod tests {
 
     #[test]
     fn what_needs_hosts_or_is_a_pattern_is_not_run() {
-        assert!(can_run(&words("show eth0")));
-        assert!(!can_run(&words("show IFACE")));
-        assert!(!can_run(&words("tune ssh://a ssh://b")));
-        assert!(!can_run(&words("keep eth0 mtu=9000 --yes")));
+        for (line, why) in [
+            ("show eth0", None),
+            ("show IFACE", Some(PATTERN)),
+            ("tune ssh://a ssh://b", Some(HOSTS)),
+            ("tune eth0", Some(TRAFFIC)),
+            ("apply results.db", Some(HOSTS)),
+            ("run p.toml --on sim:x --shard 1/2", None),
+            ("search p.toml --on sim:x --shard 1/2", Some(FILES)),
+            ("import iperf3 a.json", Some(FILES)),
+            ("plan twin", None),
+            ("run twin.toml --on sim:x", Some(FILES)),
+            ("no-such-verb", Some("are of no subcommand that this step knows")),
+        ] {
+            assert_eq!(why_not(&words(line)), why, "{line}");
+        }
     }
 
     #[test]
@@ -341,5 +455,15 @@ mod tests {
             "measure lab --command x --repetitions 2..2"
         );
         assert_eq!(bounded(&words("show eth0")).join(" "), "show eth0");
+        let shard = "run p.toml --on sim:x --shard 1/2";
+        assert_eq!(bounded(&words(shard)).join(" "), shard);
+        // Never the files of this host.
+        for (line, expected) in [
+            ("keep --remove eth0", "keep --remove eth0 --root image --yes"),
+            ("keep r.db --dry-run", "keep r.db --dry-run --root image"),
+            ("keep eth0 --root /mnt --yes", "keep eth0 --root image --yes"),
+        ] {
+            assert_eq!(bounded(&words(line)).join(" "), expected);
+        }
     }
 }
