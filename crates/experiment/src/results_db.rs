@@ -5,7 +5,7 @@
 
 mod merge;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -89,8 +89,22 @@ const LOCK: &str = "-lock";
 pub struct ResultsDb {
     path: PathBuf,
     db: Connection,
+    /// The file, if this made it. It goes while the lock is held.
+    _made: Option<MadeFile>,
     /// The writer's lock; released when the process ends, for any reason.
     writer: Option<FileLock>,
+}
+
+/// A file that was made to be written. If nothing was, it is removed with this value.
+#[derive(Debug)]
+struct MadeFile(PathBuf);
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.0).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+            let _gone = fs::remove_file(&self.0);
+        }
+    }
 }
 
 /// The summary of one run of a file.
@@ -110,7 +124,8 @@ pub struct RunSummary {
 
 impl ResultsDb {
     /// Opens a results file for appending, and creates it if there is none. Only one process can
-    /// have it open this way. A symbolic link or a file that is not regular is refused.
+    /// have it open this way. A symbolic link or a file that is not regular is refused. Nothing is written before
+    /// [`Self::begin`]; a file that is made here and never written is removed.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let refused = |error: FileError| {
             let place = if error.path == path {
@@ -124,7 +139,8 @@ impl ResultsDb {
                 permission: error.permission,
             }
         };
-        let real = files::ensure(path).map_err(refused)?;
+        let (real, is_new) = files::ensure(path).map_err(refused)?;
+        let made = is_new.then(|| MadeFile(real.clone()));
         let mut name = path.as_os_str().to_owned();
         name.push(LOCK);
         let busy =
@@ -139,14 +155,13 @@ impl ResultsDb {
             Error::ResultsDb { path: path.to_owned(), problem, permission }
         })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let mut results_db = Self::connect(path, &real, flags, PATIENCE)?;
-        results_db.writer = Some(lock);
+        let db = Self::connect(path, &real, flags, PATIENCE)?;
+        let mut results_db = Self { _made: made, writer: Some(lock), ..db };
         if results_db.is_empty()? {
-            results_db.make_tables()?;
+            results_db.sync_fully()?;
+        } else {
+            results_db.verify()?;
         }
-        results_db.verify()?;
-        // A file of an older latput has none yet.
-        results_db.sql(results_db.db.execute_batch(&views()))?;
         let no_bound = results_db.db.progress_handler(0, None::<fn() -> bool>);
         results_db.sql(no_bound)?;
         Ok(results_db)
@@ -156,9 +171,7 @@ impl ResultsDb {
     pub fn in_memory() -> Result<Self, Error> {
         let path = PathBuf::from("results in memory");
         let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
-        let results_db = Self { path, db, writer: None };
-        results_db.make_tables()?;
-        Ok(results_db)
+        Ok(Self { path, db, _made: None, writer: None })
     }
 
     /// Refuses a file that [`Self::create`] would refuse, and makes none.
@@ -240,7 +253,7 @@ impl ResultsDb {
         db.progress_handler(STEPS, Some(move || Instant::now() >= until)).map_err(failed)?;
         // A reader may be allowed to write beside the file only.
         db.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
-        Ok(Self { path: path.to_owned(), db, writer: None })
+        Ok(Self { path: path.to_owned(), db, _made: None, writer: None })
     }
 
     /// Whether it holds nothing yet. A power cut may leave SQLite's head without latput's tables.
@@ -259,9 +272,13 @@ impl ResultsDb {
         self.sql(self.db.execute_batch(&script))
     }
 
+    fn sync_fully(&self) -> Result<(), Error> {
+        self.sql(self.db.pragma_update(None, "synchronous", "FULL"))
+    }
+
     /// Checks that this is a whole results file of this latput's schema.
     fn verify(&self) -> Result<(), Error> {
-        self.sql(self.db.pragma_update(None, "synchronous", "FULL"))?;
+        self.sync_fully()?;
         let pragma = |name| self.sql(self.db.pragma_query_value(None, name, |row| row.get(0)));
         let application: i32 = pragma("application_id")?;
         if application != APPLICATION_ID {
@@ -325,6 +342,9 @@ impl ResultsDb {
 
     /// The newest run of exactly this plan on these machines, and whether it is finished.
     fn newest_of(&self, plan: &str, machine: &str) -> Result<Option<(i64, bool)>, Error> {
+        if self.is_empty()? {
+            return Ok(None);
+        }
         let newest = self.db.query_row(
             "SELECT id, finished FROM run WHERE plan = ?1 AND machine = ?2 ORDER BY id DESC LIMIT 1",
             params![plan, machine],
@@ -362,6 +382,11 @@ impl ResultsDb {
         started_unix_ms: u64,
         header: &Results,
     ) -> Result<i64, Error> {
+        if self.is_empty()? {
+            self.make_tables()?;
+        }
+        // A file of an older latput has none yet.
+        self.sql(self.db.execute_batch(&views()))?;
         self.sql(self.db.execute(
             "INSERT INTO run (started_unix_ms, finished, plan, machine, header) \
              VALUES (?1, 0, ?2, ?3, ?4)",
@@ -426,6 +451,9 @@ impl ResultsDb {
     }
 
     fn keep_header(&self, statement: &str, run: i64, header: &Results) -> Result<(), Error> {
+        if self.is_empty()? {
+            return Ok(()); // no run has begun
+        }
         let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
         self.sql(self.db.execute(statement, params![run, header]))?;
         Ok(())
@@ -449,6 +477,9 @@ impl ResultsDb {
 
     /// The runs of the file, oldest first.
     pub fn runs(&self) -> Result<Vec<RunSummary>, Error> {
+        if self.is_empty()? {
+            return Ok(Vec::new());
+        }
         let rows: Vec<(i64, i64, bool, String, i64)> = self.sql(
             self.db
                 .prepare(

@@ -174,17 +174,21 @@ fn give(file: &File, owner: Owner) -> io::Result<()> {
 }
 
 /// Makes sure that `path` is a regular file, making an empty one if there is none, so that what opens it by its
-/// name makes nothing through a link. Gives its absolute name, without links in its folders.
-pub fn ensure(path: &Path) -> Result<PathBuf, FileError> {
+/// name makes nothing through a link. Gives its absolute name, without links in its folders, and whether it was made.
+pub fn ensure(path: &Path) -> Result<(PathBuf, bool), FileError> {
     let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
     check(path)?;
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_target(path)?,
+    let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            check_target(path)?;
+            false
+        }
         Err(error) => return Err(FileError::io(path, "make", error)),
-    }
+    };
     let folder = folder_of(path).canonicalize();
-    Ok(folder.map_err(|error| FileError::io(path, "find", error))?.join(name))
+    let folder = folder.map_err(|error| FileError::io(path, "find", error))?;
+    Ok((folder.join(name), is_new))
 }
 
 /// The bytes of a file (or a pipe), at most `limit` of them.

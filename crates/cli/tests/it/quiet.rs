@@ -48,6 +48,28 @@ mod alone {
         }
     }
 
+    /// Of a refused run no results file is left, and one that is there is as before.
+    #[track_caller]
+    fn check_leaves_no_file(place: &Place) {
+        let refused = |file: &str| {
+            let ran = place.run(&[&MEASURE[..], &["0s", "-o", file]].concat());
+            ran.expect(1, &["the hosts are not quiet"]);
+        };
+        let names = || {
+            let entries = std::fs::read_dir(place.path(".")).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort_unstable();
+            names
+        };
+        let sim = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
+        place.run(&[&sim[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
+        let (before, kept) = (names(), std::fs::read(place.path("kept.db")).unwrap());
+        refused("new.db");
+        refused("kept.db");
+        assert_eq!(names(), before);
+        assert_eq!(std::fs::read(place.path("kept.db")).unwrap(), kept);
+    }
+
     #[test]
     fn a_busy_host_is_refused_until_it_is_quiet() {
         if needs_program("timeout") {
@@ -58,6 +80,7 @@ mod alone {
         let named = format!("{BUSY} (pid ");
         let ran = place.run(&[&MEASURE[..], &["0s"]].concat());
         ran.expect(1, &["the hosts are not quiet", &named, "% of CPU", "--quiet-within 2min"]);
+        check_leaves_no_file(&place);
         let mut child = place.start(&[&MEASURE[..], &["600s"]].concat());
         let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
         wait_until("it to wait", || said().contains("waiting up to 600s for quiet hosts"));

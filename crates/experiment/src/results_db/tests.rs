@@ -38,7 +38,7 @@ fn views_have_names_beside_the_numbers() {
     drop(results_db);
     let drop_views = "DROP VIEW wide_trial; DROP VIEW named_figure; DROP VIEW named_trial;";
     Connection::open(&path).unwrap().execute_batch(drop_views).unwrap();
-    drop(ResultsDb::create(&path).unwrap());
+    make(&path);
     let db = Connection::open(&path).unwrap();
     let texts = |query: &str| -> Vec<String> {
         let mut statement = db.prepare(query).unwrap();
@@ -80,9 +80,10 @@ fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
 fn a_second_writer_is_refused_and_a_reader_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    let _first = ResultsDb::create(&path).unwrap();
+    let first = ResultsDb::create(&path).unwrap();
     let second = ResultsDb::create(&path).unwrap_err().to_string();
     assert!(second.contains("another latput is writing"), "{second}");
+    first.begin("plan", "boot", 1, &header()).unwrap();
     ResultsDb::open(&path).unwrap();
 }
 
@@ -95,7 +96,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     );
     check(
         |path| {
-            drop(ResultsDb::create(path).unwrap());
+            make(path);
             let db = Connection::open(path).unwrap();
             db.pragma_update(None, "user_version", 99).unwrap();
         },
@@ -117,7 +118,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     );
     check(
         |path| {
-            drop(ResultsDb::create(path).unwrap());
+            make(path);
             let mut file = fs::File::options().write(true).open(path).unwrap();
             file.write_all(&[0xff; 64]).unwrap();
         },
@@ -129,7 +130,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
 fn a_link_or_a_pipe_is_not_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    drop(ResultsDb::create(&at("kept.db")).unwrap());
+    make(&at("kept.db"));
     let kept = fs::read(at("kept.db")).unwrap();
     std::os::unix::fs::symlink(at("kept.db"), at("link.db")).unwrap();
     std::os::unix::fs::symlink(at("made.db"), at("dangling.db")).unwrap();
@@ -149,6 +150,7 @@ fn a_link_or_a_pipe_is_not_written_through() {
 fn the_lock_is_nobody_elses_to_take() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
+    make(&path);
     let results_db = ResultsDb::create(&path).unwrap();
     let lock = folder.path().join("results.db-lock");
     assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
@@ -181,7 +183,7 @@ fn what_takes_the_place_of_a_table_is_refused() {
     ] {
         check(
             |path| {
-                drop(ResultsDb::create(path).unwrap());
+                make(path);
                 Connection::open(path).unwrap().execute_batch(change).unwrap();
             },
             "tables are not those",
@@ -193,7 +195,7 @@ fn what_takes_the_place_of_a_table_is_refused() {
 fn a_query_without_end_is_ended_and_a_long_text_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    drop(ResultsDb::create(&path).unwrap());
+    make(&path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
     let results_db =
         ResultsDb::connect(&path, &path.canonicalize().unwrap(), flags, Duration::from_millis(50))
@@ -203,10 +205,37 @@ fn a_query_without_end_is_ended_and_a_long_text_is_not_read() {
     let result = results_db.sql(results_db.db.query_row(endless, [], |row| row.get::<_, i64>(0)));
     assert!(result.unwrap_err().to_string().contains("took more than"));
     let db = Connection::open(&path).unwrap();
-    let long = "INSERT INTO run VALUES (1, 0, 1, '', '', zeroblob(70000000))";
+    let long = "INSERT INTO run VALUES (2, 0, 1, '', '', zeroblob(70000000))";
     db.execute_batch(long).unwrap();
-    let text = ResultsDb::open(&path).unwrap().load(1).unwrap_err().to_string();
+    let text = ResultsDb::open(&path).unwrap().load(2).unwrap_err().to_string();
     assert!(text.contains("longer than 67108864 bytes"), "{text}");
+}
+
+/// Makes a results file with a run without trials.
+fn make(path: &Path) {
+    let results_db = ResultsDb::create(path).unwrap();
+    results_db.begin("plan", "boot", 1, &header()).unwrap();
+}
+
+/// A run that is refused before it begins.
+#[test]
+fn a_file_that_no_run_began_in_is_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("empty.db"), "").unwrap();
+    make(&at("kept.db"));
+    let kept = fs::read(at("kept.db")).unwrap();
+    for name in ["new.db", "empty.db", "kept.db"] {
+        let results_db = ResultsDb::create(&at(name)).unwrap();
+        assert!(results_db.resumable("another plan", "boot").unwrap().is_none());
+        assert_eq!(results_db.runs().unwrap().len(), usize::from(name == "kept.db"));
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["empty.db", "kept.db"]);
+    assert_eq!(fs::read(at("empty.db")).unwrap(), b"");
+    assert_eq!(fs::read(at("kept.db")).unwrap(), kept);
 }
 
 #[track_caller]
