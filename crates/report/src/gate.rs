@@ -1,7 +1,8 @@
-//! The rule by which a comparison passes or fails in CI. `JUnit`, KTAP and the exit code read it here.
+//! The rule by which a comparison passes or fails in CI. HTML, `JUnit`, KTAP and the exit code read it here.
 
+use latput_model::Comparison;
 use latput_model::compare::{FigureComparison, Verdict};
-use latput_units::text::number;
+use latput_units::text::{number, percent};
 
 /// What fails a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +43,93 @@ impl Gate {
     }
 }
 
+impl JudgedFigure {
+    /// The words in a table.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Passed => "passed".to_owned(),
+            Self::Failed(_, why) => format!("failed{why}"),
+            Self::Skipped => "not judged".to_owned(),
+        }
+    }
+}
+
+/// What a gate says of all figures of some comparisons.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateAnswer {
+    gate: Gate,
+    /// Number of figures.
+    pub all: usize,
+    /// Those that fail.
+    pub failed: usize,
+    /// Those that cannot be judged.
+    pub skipped: usize,
+}
+
+impl GateAnswer {
+    /// Judges every figure.
+    pub fn of(gate: Gate, comparisons: &[Comparison]) -> Self {
+        let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
+        let mut answer = Self { gate, all: 0, failed: 0, skipped: 0 };
+        for figure in figures {
+            answer.all += 1;
+            match gate.judge(figure) {
+                JudgedFigure::Passed => {}
+                JudgedFigure::Failed(..) => answer.failed += 1,
+                JudgedFigure::Skipped => answer.skipped += 1,
+            }
+        }
+        answer
+    }
+
+    /// Whether nothing could be judged, so that the gate has not passed.
+    pub const fn is_unjudged(&self) -> bool {
+        self.skipped == self.all
+    }
+
+    /// Why the gate fails; `None` where it passes. A loss in a figure that cannot be judged is not ruled out.
+    pub fn why_failed(&self) -> Option<String> {
+        let Self { gate, all, failed, skipped } = *self;
+        match gate {
+            _ if self.is_unjudged() => Some("no figure could be judged".to_owned()),
+            Gate::Worse if failed > 0 => {
+                Some(format!("{failed} of {all} figures are proven worse"))
+            }
+            Gate::Unproven(margin) if failed + skipped > 0 => {
+                let unjudged = if skipped > 0 {
+                    format!(", {skipped} of them not judged")
+                } else {
+                    String::new()
+                };
+                Some(format!(
+                    "a loss of {} is not ruled out in {} of {all} figures{unjudged}",
+                    percent(margin),
+                    failed + skipped
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// The answer in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        if let Some(why) = self.why_failed() {
+            return format!("The gate failed: {why}.");
+        }
+        let Self { gate, all, skipped, .. } = *self;
+        match gate {
+            Gate::Unproven(margin) => format!(
+                "The gate passed: a loss of {} is ruled out in all of {all} figures.",
+                percent(margin)
+            ),
+            Gate::Worse if skipped > 0 => format!(
+                "The gate passed: none of {all} figures is proven worse, {skipped} could not be judged."
+            ),
+            Gate::Worse => format!("The gate passed: none of {all} figures is proven worse."),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use latput_stats::Estimate;
@@ -76,6 +164,54 @@ mod tests {
         assert_eq!(gate.judge(&figure(Verdict::NotJudged, None)), JudgedFigure::Skipped);
         // A proven loss below the margin passes.
         assert_eq!(gate.judge(&figure(Verdict::Worse, Some(0.015))), JudgedFigure::Passed);
+    }
+
+    #[test]
+    fn an_answer_counts_what_could_not_be_judged() {
+        let same = |loss| figure(Verdict::NoDifferenceShown, loss);
+        let said = |gate, figures: Vec<FigureComparison>| {
+            let method =
+                latput_model::compare::CompareMethod { confidence: 0.99, smallest_effect: 0.01 };
+            let comparison = Comparison {
+                base: "a".to_owned(),
+                other: "b".to_owned(),
+                method,
+                paired: true,
+                figures,
+                remarks: Vec::new(),
+                origin: Vec::new(),
+            };
+            GateAnswer::of(gate, &[comparison]).sentence()
+        };
+        let unjudged = || figure(Verdict::NotJudged, None);
+        let gate = Gate::Unproven(0.02);
+        for (gate, figures, expected) in [
+            (
+                gate,
+                vec![same(Some(0.01))],
+                "passed: a loss of 2 % is ruled out in all of 1 figures.",
+            ),
+            (
+                gate,
+                vec![same(Some(0.01)), same(Some(0.5)), unjudged()],
+                "failed: a loss of 2 % is not ruled out in 2 of 3 figures, 1 of them not judged.",
+            ),
+            (gate, vec![unjudged()], "failed: no figure could be judged."),
+            (
+                Gate::Worse,
+                vec![unjudged(), same(None)],
+                "passed: none of 2 figures is proven worse, 1 could",
+            ),
+            (
+                Gate::Worse,
+                vec![figure(Verdict::Worse, None)],
+                "failed: 1 of 1 figures are proven worse.",
+            ),
+            (Gate::Worse, Vec::new(), "failed: no figure could be judged."),
+        ] {
+            let found = said(gate, figures);
+            assert!(found.starts_with(&format!("The gate {expected}")), "{found}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use brief::brief;
 pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{comparison_csv, csv, json, junit, ktap, markdown};
-pub use gate::{Gate, JudgedFigure};
+pub use gate::{Gate, GateAnswer, JudgedFigure};
 pub use html::{
     LARGEST_REPORT, ReportError, comparison_html, html, html_with_trials, picture, read_report,
 };

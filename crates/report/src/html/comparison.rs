@@ -1,6 +1,7 @@
 //! A comparison as one HTML file that works offline and has no scripts.
 
 use latput_model::Comparison;
+use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
@@ -11,24 +12,33 @@ use crate::compared::{method, row};
 use crate::comparison::{
     CHANGED_HEADER, by_workload, changed, conclusion, heading, origin, remarks,
 };
+use crate::gate::{Gate, GateAnswer};
+use crate::view::capitalised;
 
 const TEMPLATE: &str = include_str!("../../assets/comparison.html");
 
 /// One pair of settings.
 #[derive(Serialize)]
 struct Pair {
+    title: String,
+    /// How they were compared.
     heading: String,
     /// Each workload with its rows.
-    workloads: Vec<(String, Vec<[String; 6]>)>,
+    workloads: Vec<(String, Vec<Vec<String>>)>,
 }
 
-/// The comparisons of one command. `base` has the workloads' units.
-pub fn comparison_html(comparisons: &[Comparison], base: &Results) -> String {
+/// The comparisons of one command, with what a gate says of them if there is one. `base` has the workloads' units.
+pub fn comparison_html(comparisons: &[Comparison], base: &Results, gate: Option<Gate>) -> String {
+    let row_of = |figure: &FigureComparison| {
+        let judged = gate.map(|gate| gate.judge(figure).words());
+        row(figure, base).into_iter().chain(judged).collect()
+    };
     let pair = |comparison: &Comparison| Pair {
-        heading: heading(comparison),
+        title: format!("{} against {}", comparison.other, comparison.base),
+        heading: capitalised(&(heading(comparison) + ".")),
         workloads: by_workload(comparison)
             .into_iter()
-            .map(|(name, figures)| (name, figures.into_iter().map(|it| row(it, base)).collect()))
+            .map(|(name, figures)| (name, figures.into_iter().map(row_of).collect()))
             .collect(),
     };
     let notes: Vec<String> =
@@ -41,6 +51,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results) -> String {
         style => STYLE,
         title => base.name.clone(),
         conclusion => conclusion(comparisons),
+        gate => gate.map(|gate| GateAnswer::of(gate, comparisons).sentence()),
         method => method(comparisons),
         notes,
         header => CHANGED_HEADER,

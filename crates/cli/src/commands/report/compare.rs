@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use latput_experiment::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
-use latput_report::{Gate, JudgedFigure, comparison, comparison_csv, comparison_html, junit, ktap};
+use latput_report::{Gate, GateAnswer, comparison, comparison_csv, comparison_html, junit, ktap};
 use latput_trial::Results;
-use latput_units::text;
 
 use super::format::{self, ReportFormat};
 use super::{Args, load, setting_of};
@@ -158,7 +157,7 @@ fn text_of(
         ReportFormat::Table => comparison::terminal(found, base, screen),
         ReportFormat::Markdown => comparison::markdown(found, base),
         ReportFormat::Json => found.iter().map(comparison::json).collect(),
-        ReportFormat::Html => comparison_html(found, base),
+        ReportFormat::Html => comparison_html(found, base, args.fail_on.map(FailOn::gate)),
         ReportFormat::Csv => comparison_csv(found),
         ReportFormat::Junit => junit(found, base, gate),
         ReportFormat::Ktap => ktap(found, base, gate),
@@ -173,35 +172,22 @@ fn text_of(
 /// Fails by the rule. A gate that could judge nothing has not passed, and a loss in a figure that could not be judged is
 /// not ruled out.
 fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
-    let figures = || found.iter().flat_map(|comparison| &comparison.figures);
-    let judged: Vec<JudgedFigure> = figures().map(|figure| rule.judge(figure)).collect();
-    let failed = judged.iter().filter(|it| matches!(it, JudgedFigure::Failed(..))).count();
-    let skipped = judged.iter().filter(|it| **it == JudgedFigure::Skipped).count();
-    let all = judged.len();
-    if skipped == all {
+    let answer = GateAnswer::of(rule, found);
+    if answer.is_unjudged() {
         let message = "no figure could be judged, so the gate has not passed: each side needs two trials or more of a \
                        workload that both have";
         return Err(CliError::new(Code::Failed, message));
     }
-    let why = match rule {
-        Gate::Worse if failed > 0 => format!("{failed} of {all} figures are proven worse"),
-        Gate::Unproven(margin) if failed + skipped > 0 => {
-            let limit = text::percent(margin);
-            let loss = |it: &FigureComparison| it.largest_loss.unwrap_or(0.0);
-            let worst = figures().filter(|it| it.largest_loss.is_some());
-            let worst = worst.max_by(|a, b| loss(a).total_cmp(&loss(b)));
-            let worst = worst.map_or_else(String::new, |figure| {
-                format!("; the worst is {}, {}", figure.metric, comparison::sentence(figure, base))
-            });
-            let unjudged =
-                if skipped > 0 { format!(", {skipped} of them not judged") } else { String::new() };
-            format!(
-                "a loss of {limit} is not ruled out in {} of {all} figures{unjudged}{worst}",
-                failed + skipped
-            )
+    let Some(mut why) = answer.why_failed() else { return Ok(ExitCode::SUCCESS) };
+    if matches!(rule, Gate::Unproven(_)) {
+        let loss = |it: &&FigureComparison| it.largest_loss.unwrap_or(0.0);
+        let figures = found.iter().flat_map(|comparison| &comparison.figures);
+        let bounded = figures.filter(|it| it.largest_loss.is_some());
+        if let Some(worst) = bounded.max_by(|a, b| loss(a).total_cmp(&loss(b))) {
+            let sentence = comparison::sentence(worst, base);
+            why += &["; the worst is ", worst.metric.name(), ", ", &sentence].concat();
         }
-        _ => return Ok(ExitCode::SUCCESS),
-    };
+    }
     output::remark(&format!("the gate failed: {why}"));
     Ok(Code::Worse.into())
 }
