@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_trial::Plan;
-use latput_trial::live::{Endpoint, EndpointFigure, GroupBy, Hours, Live};
+use latput_trial::live::{Endpoint, EndpointFigure, GroupBy, Hours, Live, SAMPLES_CPU_RANGE};
 use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
 use crate::exit::CliError;
+use crate::precision::percent;
 
 /// The goal of live traffic where nobody says another.
 const GOAL: &str = "minimize sut_packet_cpu_ns where tcp_rtt_ns_p99 <= 1.05 today";
@@ -53,6 +54,10 @@ pub(crate) struct LiveArgs {
     /// A setting is tried only while the CPUs are at most so busy, as a share of 1.
     #[arg(long, value_name = "SHARE", requires = "live")]
     busy_at_most: Option<f64>,
+    /// Most of a CPU that tracing round-trip samples takes, `0.5%` if nobody says another: where all of them would take more, they
+    /// are traced in parts of the time.
+    #[arg(long, value_name = "PERCENT", requires = "live")]
+    samples_cpu: Option<String>,
     /// Hours of the day, such as `22:00-06:00 UTC`, outside of which today's setting stays and latput waits.
     #[arg(long, value_name = "HOURS", value_parser = Hours::parse, requires = "live")]
     hours: Option<Hours>,
@@ -114,6 +119,15 @@ impl LiveArgs {
             pause: self.pause.unwrap_or(plain.pause),
             most_per_setting: self.most_per_setting.or(plain.most_per_setting),
             busy_at_most: self.busy_at_most.or(plain.busy_at_most),
+            samples_cpu: match &self.samples_cpu {
+                None => plain.samples_cpu,
+                Some(text) => percent(
+                    "--samples-cpu",
+                    text,
+                    100.0 * SAMPLES_CPU_RANGE.0,
+                    100.0 * SAMPLES_CPU_RANGE.1,
+                )?,
+            },
             hours: self.hours.or(plain.hours),
             disruptive: or(&self.disruptive, plain.disruptive),
             observe: self.observe || plain.observe,

@@ -22,7 +22,7 @@ const PARTS_LIMIT: f64 = 0.02;
 const CLOCK_TICK: Nanos = Nanos::from_ms(10);
 /// Most difference between sources of CPU time, as a share of the window.
 const SOURCES_LIMIT: f64 = 0.03;
-/// Most CPU time of latput's own sampling, as a share of a CPU.
+/// Most CPU time of latput's own sampling and tracing, as a share of a CPU.
 const SAMPLING_LIMIT: f64 = 0.005;
 /// Most difference in packets between the halves of the window.
 const STEADY_LIMIT: f64 = 0.2;
@@ -222,11 +222,21 @@ fn steal(host: &HostObservation) -> Check {
 }
 
 fn sampling(host: &HostObservation) -> Check {
-    let share = share(host.sampling_cpu, host.window);
+    let [sampling, tracing] = [host.sampling_cpu, host.tracing_cpu.unwrap_or_default()]
+        .map(|time| share(time, host.window));
+    let of_programs = if host.tracing_cpu.is_some() {
+        format!(", and tracing {:.2} %", tracing * 100.0)
+    } else {
+        String::new()
+    };
     Check {
         name: "sampling-cost".to_owned(),
-        passed: share <= SAMPLING_LIMIT,
-        detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
+        passed: sampling + tracing <= SAMPLING_LIMIT,
+        detail: format!(
+            "{}: sampling took {:.2} % of a CPU{of_programs}",
+            host.host,
+            sampling * 100.0
+        ),
     }
 }
 
@@ -441,6 +451,9 @@ mod tests {
         let mut costly = lab();
         costly[0].sampling_cpu = Nanos::from_ms(6);
         check("sampling-cost", &flow(), &costly, "a: sampling took 0.60 %");
+        let mut traced = lab();
+        traced[1].tracing_cpu = Some(Nanos::from_ms(6));
+        check("sampling-cost", &flow(), &traced, "of a CPU, and tracing 0.60 %");
         let mut busy = lab();
         busy[0].cpus[0].time.user = Nanos::from_ms(420);
         busy[0].cpus[0].time.idle = Nanos::from_ms(480);

@@ -11,6 +11,7 @@ mod map;
 mod napi;
 mod ring;
 mod rtt;
+mod stats;
 
 use std::ffi::CStr;
 use std::fs;
@@ -24,6 +25,7 @@ pub(crate) use cpu::{CpuSpans, CpuTracer};
 pub(crate) use idle::{IdleReader, IdleTime};
 pub use napi::NapiTracer;
 pub use rtt::{RttSamples, RttTracer};
+pub(crate) use stats::{RunTimeCount, run_time};
 
 /// The kernel's description of its own types.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";

@@ -16,7 +16,7 @@ use latput_trial::observation::{HostObservation, InterfaceCounters, NapiObservat
 use latput_units::{Clock, CpuSet, Nanos};
 
 use self::cpu::{CpuCounters, CpuSample};
-use crate::bpf::NapiTracer;
+use crate::bpf::{NapiTracer, RunTimeCount};
 use crate::error::Error;
 use crate::lab::napi_threads;
 use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
@@ -114,6 +114,23 @@ impl Sampler {
         Ok(())
     }
 
+    /// Lets the kernel count the run time of what traces, from now on. It slows all BPF programs of the machine a little, so it
+    /// is for a short span. `None` where nothing traces, or the kernel does not count.
+    pub fn count_run_time(&self) -> Option<TracingCost<'_>> {
+        self.is_tracing().then(|| TracingCost::start(self)).flatten()
+    }
+
+    /// Whether anything is attached.
+    pub fn is_tracing(&self) -> bool {
+        self.cpu.is_tracing() || self.tracer.as_ref().is_ok_and(NapiTracer::is_running)
+    }
+
+    fn run_time(&self) -> Option<Nanos> {
+        let of_polls = self.tracer.as_ref().ok().map(NapiTracer::run_time);
+        let all = self.cpu.run_time().into_iter().chain(of_polls);
+        all.sum::<std::io::Result<Nanos>>().ok()
+    }
+
     /// Why NAPI polls cannot be counted; `None` when they can.
     pub fn napi_obstacle(&self) -> Option<&Error> {
         self.tracer.as_ref().err()
@@ -195,6 +212,29 @@ impl Sampler {
     }
 }
 
+/// A span in which the kernel counts the run time of what traces.
+#[derive(Debug)]
+pub struct TracingCost<'a> {
+    sampler: &'a Sampler,
+    begun: (Nanos, Nanos),
+    _count: RunTimeCount,
+}
+
+impl<'a> TracingCost<'a> {
+    fn start(sampler: &'a Sampler) -> Option<Self> {
+        let count = RunTimeCount::start().ok()?;
+        Some(Self { sampler, begun: (OsClock.now(), sampler.run_time()?), _count: count })
+    }
+
+    /// Ends the span. Returns the share of a CPU that the programs took.
+    pub fn end(self) -> Option<f64> {
+        let (at, before) = self.begun;
+        let time = self.sampler.run_time()?.saturating_sub(before);
+        let span = OsClock.now().saturating_sub(at).as_secs_f64();
+        (span > 0.0).then(|| time.as_secs_f64() / span)
+    }
+}
+
 /// An interface's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
@@ -266,6 +306,7 @@ impl Sample {
             machine: cpu.machine,
             napi_threads_cpu,
             sampling_cpu: between("CPU time of sampling", self.cost, later.cost)?,
+            tracing_cpu: None,
             napi,
             softirqs: difference("/proc/softirqs: NET_*", self.softirqs, later.softirqs)?,
             interrupts: difference("/proc/interrupts", self.interrupts, later.interrupts)?,

@@ -48,7 +48,9 @@ pub use armed_signal::ArmedSignal;
 pub use bpf::{NapiTracer, RttSamples, RttTracer};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
-pub use counters::{CounterSnapshot, CpuMeter, ProtocolMeter, Protocols, Sample, Sampler, Traced};
+pub use counters::{
+    CounterSnapshot, CpuMeter, ProtocolMeter, Protocols, Sample, Sampler, Traced, TracingCost,
+};
 pub use error::Error;
 pub use identity::Identity;
 pub use journal::Journal;

@@ -137,6 +137,29 @@ fn polls_are_traced_or_the_obstacle_is_told() {
     println!("opening a sampler and sampling once took {:?}", start.elapsed());
 }
 
+#[test]
+fn what_tracing_takes_is_counted_while_it_traces() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
+    sampler.stop_tracing();
+    assert!(sampler.count_run_time().is_none(), "nothing is attached");
+    sampler.start_tracing();
+    if !sampler.is_tracing() {
+        return println!("skipped: nothing can be traced here");
+    }
+    let Some(count) = sampler.count_run_time() else {
+        return println!("skipped: this kernel does not count run times");
+    };
+    common::ping_pong(&lab, TRANSACTIONS, Duration::from_secs(60));
+    let share = count.end().unwrap();
+    println!("tracing takes {:.2} % of a CPU", share * 100.0);
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(share > 0.0 && share < cpus, "{share}");
+}
+
 /// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
 /// what makes a difference.
 #[test]

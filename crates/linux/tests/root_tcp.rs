@@ -110,6 +110,30 @@ fn more_samples_than_are_kept_are_said_to_be_cut() {
     assert!(!next.are_cut && next.samples.len() > 150, "{}", next.samples.len());
 }
 
+#[test]
+fn run_time_of_a_tracer_is_counted() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
+    let mut pair = without_delay();
+    if !tracer.count_run_time(true) {
+        return eprintln!("skipped: this kernel does not count run times");
+    }
+    let (began, before) = (Instant::now(), tracer.run_time().unwrap());
+    (0..ROUNDS).for_each(|_| round_trip(&mut pair, b"ask", b"answer"));
+    let (elapsed, after) = (began.elapsed(), tracer.run_time().unwrap());
+    let time = after.saturating_sub(before);
+    println!("{ROUNDS} round trips: {} us of programs in {elapsed:?}", time.as_us_f64());
+    // Others' connections of this machine are seen too, on each CPU.
+    let most = elapsed.as_secs_f64() * std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(time.as_secs_f64() > 0.0 && time.as_secs_f64() < most, "{time:?} within {elapsed:?}");
+    // A round trip is at least two segments, and no program runs in less than 10 ns.
+    assert!(time.as_ns() > 2 * ROUNDS * 10, "{time:?}");
+    assert!(!tracer.count_run_time(false));
+}
+
 /// A connection: the end that asked for it, and the other.
 fn connected(listener: &TcpListener) -> [TcpStream; 2] {
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

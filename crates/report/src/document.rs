@@ -329,6 +329,8 @@ pub struct RunHost {
     pub service_demand_us: Option<f64>,
     /// CPU time of latput's own counter sampling.
     pub sampling_cpu_ns: u64,
+    /// CPU time of tracing in the window; null where nothing was traced in it, or the kernel does not count.
+    pub tracing_cpu_ns: Option<u64>,
     /// Packets in.
     pub rx_packets_count: u64,
     /// Packets out.

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_units::Nanos;
+use latput_units::text::written_share;
 use serde::{Deserialize, Serialize};
 
 use crate::program::ProgramCommand;
@@ -32,6 +33,12 @@ const MOST: usize = 16;
 const SLICES: std::ops::RangeInclusive<Nanos> = Nanos::from_ms(200)..=Nanos::from_s(60);
 /// Most time of today's setting between slices.
 const LONGEST_PAUSE: Nanos = Nanos::from_s(3600);
+
+/// Most share of a CPU that round-trip samples take, unless another is asked for: whose traffic it is has not asked for a
+/// slower host.
+pub const SAMPLES_CPU: f64 = 0.005;
+/// The range of that share.
+pub const SAMPLES_CPU_RANGE: (f64, f64) = (0.001, 0.1);
 
 /// What a `live` workload watches and keeps to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +70,10 @@ pub struct Live {
     /// A slice of another setting begins only while the CPUs' busy share is at most this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_at_most: Option<f64>,
+    /// Most share of a CPU that tracing round-trip samples takes: where all of them would take more, they are traced in parts of
+    /// the time.
+    #[serde(default = "samples_cpu")]
+    pub samples_cpu: f64,
     /// Hours of the day outside of which nothing is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<Hours>,
@@ -90,6 +101,7 @@ impl Default for Live {
             pause: Nanos::ZERO,
             most_per_setting: None,
             busy_at_most: None,
+            samples_cpu: SAMPLES_CPU,
             hours: None,
             disruptive: Vec::new(),
             observe: false,
@@ -101,6 +113,10 @@ impl Default for Live {
 /// The noise of a busy host has outliers: two in a row are no accident.
 const fn two() -> u32 {
     2
+}
+
+const fn samples_cpu() -> f64 {
+    SAMPLES_CPU
 }
 
 impl Live {
@@ -139,6 +155,11 @@ impl Live {
         if self.busy_at_most.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             let problem = "`busy_at_most` is a share of the CPUs above 0 and up to 1".to_owned();
             return Err(("busy_at_most", problem));
+        }
+        if !(SAMPLES_CPU_RANGE.0..=SAMPLES_CPU_RANGE.1).contains(&self.samples_cpu) {
+            let [least, most] = [SAMPLES_CPU_RANGE.0, SAMPLES_CPU_RANGE.1].map(written_share);
+            let problem = format!("`samples_cpu` is a share of a CPU from {least} to {most}");
+            return Err(("samples_cpu", problem));
         }
         self.endpoint.as_ref().map_or(Ok(()), |it| it.check().map_err(|why| ("endpoint", why)))
     }
@@ -184,6 +205,8 @@ mod tests {
             (Live { most_per_setting: Some(Nanos::from_s(1)), ..plain() }, "most_per_setting"),
             (Live { busy_at_most: Some(0.0), ..plain() }, "busy_at_most"),
             (Live { busy_at_most: Some(f64::NAN), ..plain() }, "busy_at_most"),
+            (Live { samples_cpu: 0.0, ..plain() }, "samples_cpu"),
+            (Live { samples_cpu: f64::NAN, ..plain() }, "samples_cpu"),
         ] {
             assert_eq!(live.check().unwrap_err().0, field, "{live:?}");
         }

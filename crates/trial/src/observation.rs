@@ -229,6 +229,10 @@ pub struct HostObservation {
     pub napi_threads_cpu: Option<Nanos>,
     /// CPU time that latput's counter sampling took on this host.
     pub sampling_cpu: Nanos,
+    /// CPU time that tracing took in the window: of its BPF programs as the kernel counts it, and of reading what they saw.
+    /// `None` where nothing was traced in the window, or the kernel does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing_cpu: Option<Nanos>,
     /// CPU time of processes on the host's CPUs that are not part of the trial; `None` where they cannot be told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_work_cpu: Option<Nanos>,

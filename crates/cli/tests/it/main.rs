@@ -54,6 +54,7 @@ mod root_service;
 mod root_settings;
 mod root_ssh_faults;
 mod root_today;
+mod root_tracing;
 mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
@@ -146,6 +147,11 @@ impl Place {
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::from(self.command(args).output().unwrap())
+    }
+
+    /// The same with a variable of the environment.
+    pub(crate) fn run_with(&self, (name, value): (&str, &str), args: &[&str]) -> Ran {
+        Ran::from(self.command(args).env(name, value).output().unwrap())
     }
 
     /// Runs as nobody where the test itself is root.

@@ -260,6 +260,7 @@ fn host(idx: u32, role: Role) -> HostObservation {
         machine: time,
         napi_threads_cpu: Some(part),
         sampling_cpu: Nanos::from_us(200),
+        tracing_cpu: Some(Nanos::from_us(300)),
         other_work_cpu: Some(Nanos::from_us(100)),
         others: Vec::new(),
         napi: Some(NapiObservation { polls: 100, packets: 1000, empty_polls: 3 }),

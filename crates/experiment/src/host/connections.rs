@@ -18,6 +18,8 @@ const MOST_CONNECTIONS: usize = 20_000;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     payloads: Payloads,
+    /// No round-trip sample is taken before: the block before has spent what may be.
+    samples_from: Option<Nanos>,
 }
 
 /// Reads connections, and tells what happened between two readings.
@@ -40,7 +42,7 @@ impl<'a> Connections<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
-        let samples = Samples::open(notes);
+        let samples = Samples::open(watch.samples_cpu, known.samples_from, notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
@@ -59,13 +61,19 @@ impl<'a> Connections<'a> {
         Ok(self.since_last(found, &samples))
     }
 
+    /// CPU time that tracing samples has taken so far.
+    pub(super) const fn tracing_cost(&self) -> Nanos {
+        self.samples.cost()
+    }
+
     /// What happened in each group since the last call.
     pub(super) fn take_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         self.groups.as_mut().map(Groups::take).unwrap_or_default()
     }
 
     pub(super) fn into_known(self) -> Known {
-        Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default() }
+        let samples_from = self.samples.paused_until();
+        Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(), samples_from }
     }
 
     fn since_last(

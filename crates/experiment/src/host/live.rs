@@ -55,6 +55,8 @@ struct Watched<'a> {
 struct Counts {
     first: Sample,
     tcp: TcpObservation,
+    /// CPU time of tracing until then; `None` where nothing is traced.
+    tracing: Option<Nanos>,
 }
 
 impl HostSession {
@@ -162,14 +164,14 @@ impl HostSession {
         let traced = self.trace_now(readings.stop)?;
         let mut last = self.sampled()?;
         let _before_the_span = (readings.tcp(), readings.tcp_groups());
-        let mut since_change = Counts::from(&last);
+        let mut since_change = Counts::from(&last, readings);
         let mut measured: Option<Counts> = None;
         let mut seen = SpanSeen::of(watched.guards.len());
         let mut moved_at = last.at;
         let mut next = span.from;
         while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
             if measured.is_none() && last.at >= span.measured_from {
-                measured = Some(Counts::from(&last));
+                measured = Some(Counts::from(&last, readings));
                 let _before_it = readings.tcp_groups();
             }
             let border = if measured.is_none() { span.measured_from } else { span.to };
@@ -200,10 +202,12 @@ impl HostSession {
             }
         }
         // A span that ended before its measured part is counted from the change.
-        let Counts { first, tcp } = measured.unwrap_or(since_change);
+        let Counts { first, tcp, tracing } = measured.unwrap_or(since_change);
+        let traced_until = readings.tracing_cost();
         seen.host = HostObservation {
             state: watched.state.clone(),
             tcp_groups: readings.tcp_groups(),
+            tracing_cpu: tracing.zip(traced_until).map(|(from, to)| to.saturating_sub(from)),
             ..self.counted(&first, &last, tcp)?
         };
         if let Some(traced) = &traced {
@@ -233,8 +237,9 @@ impl HostSession {
 }
 
 impl Counts {
-    fn from(first: &Sample) -> Self {
-        Self { first: first.clone(), tcp: TcpObservation::default() }
+    fn from(first: &Sample, readings: &Readings<'_>) -> Self {
+        let (first, tracing) = (first.clone(), readings.tracing_cost());
+        Self { first, tcp: TcpObservation::default(), tracing }
     }
 }
 
@@ -294,6 +299,11 @@ impl<'a> Readings<'a> {
 }
 
 impl Readings<'_> {
+    /// CPU time that tracing has taken so far in this block.
+    fn tracing_cost(&self) -> Option<Nanos> {
+        self.connections.as_ref().map(Connections::tracing_cost)
+    }
+
     /// What the groups of connections did since the last call.
     fn tcp_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         self.connections.as_mut().map(Connections::take_groups).unwrap_or_default()

@@ -1,15 +1,17 @@
-//! Round-trip samples of TCP, in parts of the time where there are many.
+//! Round-trip samples of TCP, in parts of the time where tracing all of them would take too much.
 
 use latput_linux::{RttSamples, RttTracer, process};
 use latput_units::{Clock, Nanos};
 
 use super::chain;
 
-/// Most samples a second, on average. Tracing takes 0.25 us for each (docs/journal/2026-11-26-round-trip-samples.md), so that
-/// these take 0.5 % of a CPU: whose traffic it is has not asked for a slower host.
-const MOST_PER_S: u64 = 20_000;
-/// Their number is looked at this often: a burst is no load.
+/// Time of the program for each sample, where the kernel does not count it
+/// (docs/journal/2026-11-26-round-trip-samples.md).
+const EACH: Nanos = Nanos::from_ns(250);
+/// What tracing takes is looked at this often: a burst is no load.
 const LOOK_EVERY: Nanos = Nanos::from_ms(50);
+/// The kernel counts the program's run time in a look this often, and in the first. That costs itself.
+const COUNT_EVERY: Nanos = Nanos::from_s(1);
 /// Longest pause.
 const LONGEST_PAUSE: Nanos = Nanos::from_s(10);
 const CUT: &str = "some round-trip samples of TCP are missing: there were more than latput keeps";
@@ -18,77 +20,215 @@ const CUT: &str = "some round-trip samples of TCP are missing: there were more t
 #[derive(Debug)]
 pub(super) struct Samples {
     tracer: Option<RttTracer>,
-    rate: SampleRate,
+    spending: Spending,
+    /// The program's run time before this look, if the kernel counts it now.
+    counted_from: Option<Nanos>,
+    /// When the kernel counts again.
+    count_at: Nanos,
     /// When to trace again.
     resume_at: Option<Nanos>,
     has_paused: bool,
+    /// What tracing took in the looks so far.
+    cost: Nanos,
 }
 
 impl Samples {
-    /// Begins to trace. `notes` gets why not.
-    pub(super) fn open(notes: &mut Vec<String>) -> Self {
+    /// Begins to trace at `from` or later, for at most this share of a CPU. `notes` gets why not.
+    pub(super) fn open(most: f64, from: Option<Nanos>, notes: &mut Vec<String>) -> Self {
+        let _told_by_attaching = RttTracer::prepare();
         let now = process::OsClock.now();
-        let rate = SampleRate { since: now, count: 0 };
-        let mut samples = Self { tracer: None, rate, resume_at: Some(now), has_paused: false };
+        let mut samples = Self {
+            tracer: None,
+            spending: Spending::begin(most, now),
+            counted_from: None,
+            count_at: now,
+            resume_at: Some(from.unwrap_or(now)),
+            has_paused: false,
+            cost: Nanos::ZERO,
+        };
         samples.resume(now, notes);
         samples
+    }
+
+    /// CPU time that tracing took in the looks so far: the program's, and that of reading what it saw.
+    pub(super) const fn cost(&self) -> Nanos {
+        self.cost
+    }
+
+    /// The end of the pause that it is in, which the next block keeps to.
+    pub(super) const fn paused_until(&self) -> Option<Nanos> {
+        self.resume_at
     }
 
     fn resume(&mut self, now: Nanos, notes: &mut Vec<String>) {
         if self.resume_at.take_if(|at| *at <= now).is_none() {
             return;
         }
+        let begun = process::thread_cpu_time();
         match RttTracer::attach() {
             Ok(tracer) => {
                 self.tracer = Some(tracer);
-                self.rate = SampleRate { since: now, count: 0 };
+                self.spending.since = now;
+                self.spending.attaching = process::thread_cpu_time().saturating_sub(begun);
+                self.cost = self.cost + self.spending.attaching;
+                self.count_from(now);
             }
             Err(error) => notes.push(chain(&error)),
         }
+    }
+
+    /// Lets the kernel count in the look that begins, if it is time for that.
+    fn count_from(&mut self, now: Nanos) {
+        let Some(tracer) = &mut self.tracer else { return };
+        let is_counted =
+            tracer.count_run_time(self.spending.share.is_none() || now >= self.count_at);
+        if is_counted {
+            self.count_at = now + COUNT_EVERY;
+        }
+        self.counted_from = if is_counted { tracer.run_time() } else { None };
     }
 
     /// The socket's number and the time of each sample since the last call.
     pub(super) fn take(&mut self, notes: &mut Vec<String>) -> Vec<(u64, Nanos)> {
         let now = process::OsClock.now();
         self.resume(now, notes);
+        let begun = process::thread_cpu_time();
         let Some(tracer) = &mut self.tracer else { return Vec::new() };
         let RttSamples { samples, are_cut } = tracer.take();
         if are_cut && !notes.iter().any(|note| note == CUT) {
             notes.push(CUT.to_owned());
         }
-        if let Some(pause) = self.rate.pause(samples.len(), now) {
-            (self.tracer, self.resume_at) = (None, Some(now + pause));
-            if !std::mem::replace(&mut self.has_paused, true) {
-                notes.push(format!(
-                    "round-trip samples of TCP are traced in parts of the time: there are more than {MOST_PER_S} a \
-                     second, and tracing takes at most 0.5 % of a CPU"
-                ));
-            }
+        self.spending.samples += samples.len() as u64;
+        self.spending.own = self.spending.own + process::thread_cpu_time().saturating_sub(begun);
+        if now.saturating_sub(self.spending.since) >= LOOK_EVERY {
+            self.look(now, notes);
         }
         samples
     }
-}
 
-/// Samples since the last look.
-#[derive(Clone, Copy, Debug)]
-struct SampleRate {
-    since: Nanos,
-    count: usize,
-}
-
-impl SampleRate {
-    /// How long to pause after so many more, so that there are on average as many as may be.
-    fn pause(&mut self, more: usize, now: Nanos) -> Option<Nanos> {
-        self.count += more;
-        let time = now.saturating_sub(self.since);
-        if time < LOOK_EVERY {
-            return None;
+    /// Ends a look: pauses if it took more than may be.
+    fn look(&mut self, now: Nanos, notes: &mut Vec<String>) {
+        let run_time = self.tracer.as_ref().and_then(RttTracer::run_time);
+        let counted = self.counted_from.zip(run_time);
+        let counted = counted.map(|(before, after)| after.saturating_sub(before));
+        let (cost, pause) = self.spending.look(counted, now);
+        self.cost = self.cost + cost;
+        let Some(pause) = pause else { return self.count_from(now) };
+        // Each tracer has a program of its own, whose run time is not known yet.
+        (self.tracer, self.spending.share, self.counted_from) = (None, None, None);
+        self.resume_at = Some(now + pause);
+        if !std::mem::replace(&mut self.has_paused, true) {
+            notes.push(format!(
+                "round-trip samples of TCP are traced in parts of the time: all of them would take more than {} of a CPU \
+                 (`--samples-cpu`)",
+                latput_units::text::written_share(self.spending.most)
+            ));
         }
-        let count = std::mem::take(&mut self.count) as u64;
+    }
+}
+
+/// What tracing takes, and how much it may.
+#[derive(Clone, Copy, Debug)]
+struct Spending {
+    /// Most share of a CPU.
+    most: f64,
+    /// Begin of this look.
+    since: Nanos,
+    /// Samples of this look.
+    samples: u64,
+    /// CPU time of reading them.
+    own: Nanos,
+    /// CPU time of attaching the tracer, which the next pause makes up for. It is no reason to pause: that would make it come
+    /// again.
+    attaching: Nanos,
+    /// Share of a CPU that the program took in the last look in which the kernel counted.
+    share: Option<f64>,
+}
+
+impl Spending {
+    const fn begin(most: f64, now: Nanos) -> Self {
+        Self { most, since: now, samples: 0, own: Nanos::ZERO, attaching: Nanos::ZERO, share: None }
+    }
+
+    /// Ends a look in which the kernel counted so much run time, or did not count. Returns what the look took, and how long to
+    /// pause so that it takes as much as may be on average.
+    fn look(&mut self, counted: Option<Nanos>, now: Nanos) -> (Nanos, Option<Nanos>) {
+        let time = now.saturating_sub(self.since);
+        let by_samples = EACH.saturating_mul(std::mem::take(&mut self.samples));
+        let of_program = match counted {
+            Some(run_time) => {
+                self.share = Some(run_time.as_secs_f64() / time.as_secs_f64().max(f64::EPSILON));
+                run_time
+            }
+            // The load may have grown since.
+            None => self
+                .share
+                .map_or(Nanos::ZERO, |share| Nanos::from_secs_f64(share * time.as_secs_f64()))
+                .max(by_samples),
+        };
+        let cost = of_program.saturating_add(std::mem::take(&mut self.own));
         self.since = now;
-        let earned = Nanos::from_ns(count.saturating_mul(1_000_000_000) / MOST_PER_S);
-        let pause = earned.saturating_sub(time).min(LONGEST_PAUSE);
-        (pause > Nanos::ZERO).then_some(pause)
+        let earned = |cost: Nanos| Nanos::from_secs_f64(cost.as_secs_f64() / self.most);
+        if earned(cost) <= time {
+            return (cost, None);
+        }
+        let with_attaching = cost.saturating_add(self.attaching);
+        (cost, Some(earned(with_attaching).saturating_sub(time).min(LONGEST_PAUSE)))
+    }
+}
+
+#[cfg(test)]
+mod root_tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use latput_testkit::{isolate, needs_root};
+
+    use super::*;
+
+    /// Round trips over loopback, as many as go, for two seconds.
+    #[test]
+    fn a_load_takes_no_more_than_its_share() {
+        if needs_root() {
+            return;
+        }
+        isolate();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        for end in [&near, &far] {
+            end.set_nodelay(true).unwrap();
+        }
+        let (begun, mut notes) = (process::OsClock.now(), Vec::new());
+        let end = begun + Nanos::from_s(2);
+        let load = std::thread::spawn(move || {
+            let mut byte = [0];
+            while process::OsClock.now() < end {
+                near.write_all(&[1]).unwrap();
+                far.read_exact(&mut byte).unwrap();
+                far.write_all(&[1]).unwrap();
+                near.read_exact(&mut byte).unwrap();
+            }
+        });
+        let mut samples = Samples::open(0.005, None, &mut notes);
+        let mut count = 0;
+        while process::OsClock.now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            count += samples.take(&mut notes).len();
+        }
+        load.join().unwrap();
+        if count == 0 {
+            return eprintln!("skipped: {notes:?}");
+        }
+        // What was taken is paid by the end of the pause. One that has begun again has not paid for that.
+        let until = samples.paused_until().unwrap_or(end).max(end);
+        let time = until.saturating_sub(begun).as_secs_f64() + LOOK_EVERY.as_secs_f64();
+        let is_paid = samples.paused_until().is_some();
+        let unpaid = if is_paid { Nanos::ZERO } else { samples.spending.attaching };
+        let share = samples.cost().saturating_sub(unpaid).as_secs_f64() / time;
+        println!("{count} samples, {:?} in {time} s: {:.3} %", samples.cost(), share * 100.0);
+        assert!(share > 0.0 && share <= 1.02 * 0.005, "{share}");
     }
 }
 
@@ -97,12 +237,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_traced_and_a_load_in_parts() {
-        let mut rate = SampleRate { since: Nanos::from_s(5), count: 0 };
-        assert_eq!(rate.pause(900, Nanos::from_ms(5_010)), None, "a burst");
-        assert_eq!(rate.pause(100, Nanos::from_ms(5_050)), None, "1,000 in 50 ms are allowed");
-        // 170,000 a second: 8,500 are as many as are allowed in 425 ms.
-        assert_eq!(rate.pause(8_500, Nanos::from_ms(5_100)), Some(Nanos::from_ms(375)));
-        assert_eq!(rate.pause(usize::MAX, Nanos::from_s(9)), Some(LONGEST_PAUSE));
+    fn a_load_is_traced_for_the_share_that_may_be() {
+        let begun = Nanos::from_s(5);
+        let ms = |ms: u64| begun + Nanos::from_ms(ms);
+        let mut spending = Spending::begin(0.005, begun);
+        // 250 us in 50 ms are the share.
+        assert_eq!(spending.look(Some(Nanos::from_us(250)), ms(50)), (Nanos::from_us(250), None));
+        // Not counted: as before, or by the samples if these are more.
+        assert_eq!(spending.look(None, ms(100)), (Nanos::from_us(250), None));
+        spending.samples = 8_500;
+        let (cost, pause) = spending.look(None, ms(150));
+        assert_eq!((cost, pause), (Nanos::from_us(2_125), Some(Nanos::from_ms(375))));
+        // No sample at all, and a CPU's third.
+        let (_, pause) = spending.look(Some(Nanos::from_ms(16)), ms(200));
+        assert_eq!(pause, Some(Nanos::from_ms(3_150)));
+        assert_eq!(spending.look(Some(Nanos::from_s(9)), ms(250)).1, Some(LONGEST_PAUSE));
+        // Reading counts. Attaching does where a pause is needed anyhow.
+        let mut spending = Spending::begin(0.005, begun);
+        spending.attaching = Nanos::from_ms(1);
+        assert_eq!(spending.look(Some(Nanos::ZERO), ms(50)).1, None);
+        spending.own = Nanos::from_ms(1);
+        assert_eq!(spending.look(Some(Nanos::ZERO), ms(100)).1, Some(Nanos::from_ms(350)));
+        let mut told = Spending::begin(0.02, begun);
+        assert_eq!(told.look(Some(Nanos::from_ms(1)), ms(50)).1, None, "who may take more");
     }
 }

@@ -1,4 +1,5 @@
-//! When CPU time is traced: beside the windows, and by one end at a time.
+//! When CPU time is traced: beside the windows, and by one end at a time. Where it must be traced in the windows too, what
+//! that costs is counted there instead.
 //!
 //! Tracing slows what is measured. So it is done in a short span before a window, in the same traffic under the same
 //! setting, and what busy time consists of there is taken for the window.
@@ -69,8 +70,11 @@ impl HostSession {
     /// `None` where it cannot be traced, needs not be, or took too long to begin.
     fn trace(&mut self, from: Nanos, to: Nanos, stop: &Stop) -> Result<Option<Traced>, Failure> {
         let sampler = &mut self.sampler;
-        if sampler.record_obstacle().is_some() || sampler.trace_obstacle().is_some() {
+        if sampler.trace_obstacle().is_some() {
             return Ok(None);
+        }
+        if sampler.record_obstacle().is_some() {
+            return Ok(self.cost_of_tracing(from, to, stop).map(Traced::of_cost));
         }
         sleep_until(from, GLANCE_EVERY, || stop.is_raised());
         sampler.start_tracing();
@@ -84,6 +88,19 @@ impl HostSession {
         });
         sampler.stop_tracing();
         traced.map_err(|error| failed(chain(&error)))
+    }
+
+    /// What tracing costs that runs in the windows too, as a share of a CPU. `None` where the kernel does not count it, or there
+    /// was no time.
+    fn cost_of_tracing(&self, from: Nanos, to: Nanos, stop: &Stop) -> Option<f64> {
+        sleep_until(from, GLANCE_EVERY, || stop.is_raised());
+        let last_at = to.saturating_sub(DETACH);
+        if process::OsClock.now() + DETACH > last_at {
+            return None;
+        }
+        let count = self.sampler.count_run_time()?;
+        sleep_until(last_at, GLANCE_EVERY, || stop.is_raised());
+        count.end()
     }
 }
 

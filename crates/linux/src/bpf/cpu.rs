@@ -22,7 +22,7 @@ use super::code::{
     SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, SUBTRACT, instruction, look_up,
 };
 use super::map::PerCpuMap;
-use super::{btf, check_layout, load_program, open_tracepoint, require};
+use super::{btf, check_layout, load_program, open_tracepoint, require, run_time};
 use crate::error::Error;
 use crate::process::{OsClock, bind_thread};
 
@@ -110,6 +110,11 @@ impl CpuTracer {
     /// Whether it counts.
     pub(crate) fn is_running(&self) -> bool {
         !self.links.is_empty()
+    }
+
+    /// Run time of its programs, as far as the kernel counted it.
+    pub(crate) fn run_time(&self) -> std::io::Result<Nanos> {
+        self.programs.all().into_iter().map(run_time).sum()
     }
 
     /// Wakes each CPU once: one that has slept since before the programs were attached counts as busy.
@@ -225,6 +230,17 @@ impl Programs {
             idle: load(&idle(map))?,
             switch: load(&switch(map))?,
         })
+    }
+
+    const fn all(&self) -> [&OwnedFd; 6] {
+        [
+            &self.irq_entry,
+            &self.irq_exit,
+            &self.softirq_entry,
+            &self.softirq_exit,
+            &self.idle,
+            &self.switch,
+        ]
     }
 
     fn attach(&self) -> Result<Vec<OwnedFd>, Error> {

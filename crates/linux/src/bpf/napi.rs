@@ -6,14 +6,14 @@
 use std::os::fd::{OwnedFd, RawFd};
 
 use latput_trial::observation::NapiObservation;
-use latput_units::{CpuId, CpuSet};
+use latput_units::{CpuId, CpuSet, Nanos};
 
 use super::code::{
     ADD, ADD_IMMEDIATE, EXIT, JUMP, JUMP_IF_EQUAL, JUMP_IF_GREATER_SIGNED, LOAD, MOVE_IMMEDIATE,
     SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, instruction, look_up,
 };
 use super::map::PerCpuMap;
-use super::{btf, check_layout, load_program, open_tracepoint, require};
+use super::{btf, check_layout, load_program, open_tracepoint, require, run_time};
 use crate::error::Error;
 
 const TRACEPOINT: &str = "napi_poll";
@@ -66,6 +66,11 @@ impl NapiTracer {
     /// Counts no more, until it is started again: nothing is attached.
     pub(crate) fn stop(&mut self) {
         self.link = None;
+    }
+
+    /// Run time of its program, as far as the kernel counted it.
+    pub(crate) fn run_time(&self) -> std::io::Result<Nanos> {
+        run_time(&self.program)
     }
 
     /// Whether it counts.

@@ -23,7 +23,10 @@ use super::code::{
 };
 use super::map::create_map;
 use super::ring::Ring;
-use super::{BTF_PATH, btf, kernel_types, load_typed_program, open_typed_tracepoint, require};
+use super::{
+    BTF_PATH, RunTimeCount, btf, kernel_types, load_typed_program, open_typed_tracepoint, require,
+    run_time,
+};
 use crate::error::Error;
 
 /// `BPF_MAP_TYPE_LRU_HASH`: it forgets the connections that were quiet for longest.
@@ -39,7 +42,10 @@ const NO_WAKEUP: i32 = 1;
 #[derive(Debug)]
 pub struct RttTracer {
     ring: Ring<2>,
-    _held: [OwnedFd; 3],
+    program: OwnedFd,
+    /// While the kernel counts the program's run time.
+    count: Option<RunTimeCount>,
+    _held: [OwnedFd; 2],
 }
 
 /// Round-trip samples.
@@ -52,6 +58,11 @@ pub struct RttSamples {
 }
 
 impl RttTracer {
+    /// Reads the kernel's types, which are megabytes, if that was not done yet: [`Self::attach`] is quick then.
+    pub fn prepare() -> Result<(), Error> {
+        tracepoint().map(drop)
+    }
+
     /// Starts. Fails where the process may not, or the kernel cannot (before 5.12, or without type information).
     pub fn attach() -> Result<Self, Error> {
         require("tracing TCP round trips")?;
@@ -66,7 +77,21 @@ impl RttTracer {
                 })?;
         let link = open_typed_tracepoint(&program)
             .map_err(|source| Error::system("attach to the tracepoint tcp_probe", source))?;
-        Ok(Self { ring, _held: [last, program, link] })
+        Ok(Self { ring, program, count: None, _held: [last, link] })
+    }
+
+    /// Lets the kernel count the program's run time from now on, or no longer. Counting slows all programs of the machine a
+    /// little. Returns whether it counts: it needs Linux 5.8 and `CAP_SYS_ADMIN`.
+    pub fn count_run_time(&mut self, is_counted: bool) -> bool {
+        if is_counted != self.count.is_some() {
+            self.count = is_counted.then(|| RunTimeCount::start().ok()).flatten();
+        }
+        self.count.is_some()
+    }
+
+    /// The program's run time, as far as it was counted; `None` where the kernel does not tell.
+    pub fn run_time(&self) -> Option<Nanos> {
+        run_time(&self.program).ok()
     }
 
     /// The samples since the last call.

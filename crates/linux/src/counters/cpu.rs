@@ -105,6 +105,15 @@ impl CpuCounters {
         }
     }
 
+    pub(super) fn is_tracing(&self) -> bool {
+        self.tracer.as_ref().is_ok_and(CpuTracer::is_running)
+    }
+
+    /// Run time of the tracer's programs, if there is one.
+    pub(super) fn run_time(&self) -> Option<std::io::Result<Nanos>> {
+        self.tracer.as_ref().ok().map(CpuTracer::run_time)
+    }
+
     /// Fails unless the record says of each CPU what `/proc/stat` says in ticks.
     fn compare_record(&mut self) -> Result<(), Error> {
         let Ok(record) = &self.record else { return Ok(()) };

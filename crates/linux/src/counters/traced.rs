@@ -22,6 +22,8 @@ pub struct Traced {
     cpus: Vec<TracedCpu>,
     napi: Option<NapiObservation>,
     rx_packets: u64,
+    /// Share of a CPU that tracing took in the span, if the window is traced as well.
+    cost: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +48,14 @@ impl Traced {
             cpus: cpus.collect(),
             napi: napi.map(|(first, last)| polls_between(&first, &last)).transpose()?,
             rx_packets: packets,
+            cost: None,
         }))
+    }
+
+    /// What a span says of a window that is traced itself: the share of a CPU that this takes.
+    pub fn of_cost(share: f64) -> Self {
+        let (cpus, cost) = (Vec::new(), Some(share));
+        Self { window: Nanos::ZERO, cpus, napi: None, rx_packets: 0, cost }
     }
 
     /// How far the traced busy time of all CPUs is from that of the kernel's record.
@@ -61,8 +70,13 @@ impl Traced {
     }
 
     /// Divides the busy time of a window as the span's was, and gives it the span's polls for each packet. A window that
-    /// was traced itself, or whose busy time is not by the kernel's record, stays as it is.
+    /// was traced itself gets what that took. One whose busy time is of another source stays as it is.
     pub fn divide(&self, seen: &mut HostObservation) {
+        if let Some(share) = self.cost.filter(|_| seen.accounting.source == CpuSource::Trace) {
+            let cost = Nanos::from_secs_f64(seen.window.as_secs_f64() * share);
+            seen.tracing_cpu = Some(seen.tracing_cpu.unwrap_or_default().saturating_add(cost));
+            return;
+        }
         let is_of_it = seen.cpus.len() == self.cpus.len();
         if seen.accounting.source != CpuSource::Record || !is_of_it || self.window == Nanos::ZERO {
             return;
@@ -166,7 +180,20 @@ mod tests {
             cpus: vec![TracedCpu { spans, busy }],
             napi: Some(NapiObservation { polls: 500, packets: 1_000, empty_polls: 0 }),
             rx_packets: 2_000,
+            cost: None,
         }
+    }
+
+    #[test]
+    fn a_window_that_is_traced_itself_has_the_cost_of_that() {
+        let mut seen = window(CpuSource::Trace);
+        Traced::of_cost(0.03).divide(&mut seen);
+        let expected =
+            HostObservation { tracing_cpu: Some(Nanos::from_ms(30)), ..window(CpuSource::Trace) };
+        assert_eq!(seen, expected);
+        let mut seen = window(CpuSource::Record);
+        Traced::of_cost(0.03).divide(&mut seen);
+        assert_eq!(seen, window(CpuSource::Record), "nothing was attached in it");
     }
 
     /// Of a second, busy for 400 ms, a quarter of it user code.

@@ -7,7 +7,7 @@ use latput_trial::live::{BrokenGuard, LiveSlice};
 use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
-use latput_units::IntoMap;
+use latput_units::{IntoMap, Nanos};
 
 use super::groups::of_run;
 use super::{
@@ -118,6 +118,7 @@ fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHos
             cpu_ratio: cpu_ratio(host),
             service_demand_us: demand(host),
             sampling_cpu_ns: host.sampling_cpu.as_ns(),
+            tracing_cpu_ns: host.tracing_cpu.map(Nanos::as_ns),
             rx_packets_count: host.interface.rx_packets,
             tx_packets_count: host.interface.tx_packets,
             rx_dropped_count: host.interface.rx_dropped,

@@ -32,6 +32,8 @@ impl HostObservation {
             napi_threads_cpu: both(self.napi_threads_cpu, other.napi_threads_cpu)
                 .map(|(one, two)| one.saturating_add(two)),
             sampling_cpu: self.sampling_cpu.saturating_add(other.sampling_cpu),
+            tracing_cpu: both(self.tracing_cpu, other.tracing_cpu)
+                .map(|(one, two)| one.saturating_add(two)),
             napi: both(self.napi, other.napi).map(|(one, two)| NapiObservation {
                 polls: one.polls.saturating_add(two.polls),
                 packets: one.packets.saturating_add(two.packets),

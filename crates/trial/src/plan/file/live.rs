@@ -8,7 +8,7 @@ use toml::{Spanned, Value as Toml};
 
 use super::program::TableField;
 use super::{scalar_text, share_of, time_of};
-use crate::live::{Endpoint, EndpointFigure, Hours, Live};
+use crate::live::{Endpoint, EndpointFigure, Hours, Live, SAMPLES_CPU_RANGE};
 use crate::workload::{FieldError, LIVE};
 
 /// The range of `busy_at_most`. Below it a host is idle.
@@ -25,6 +25,7 @@ pub(super) const FIELDS: &[&str] = &[
     "pause",
     "most_per_setting",
     "busy_at_most",
+    "samples_cpu",
     "hours",
     "disruptive",
     "observe",
@@ -62,6 +63,11 @@ pub(super) fn of_table(
             Some(value) => Some(
                 share_of(value, BUSY_AT_MOST).map_err(|problem| error("busy_at_most", problem))?,
             ),
+        },
+        samples_cpu: match table.get("samples_cpu").map(Spanned::get_ref) {
+            None => plain.samples_cpu,
+            Some(value) => share_of(value, SAMPLES_CPU_RANGE)
+                .map_err(|problem| error("samples_cpu", problem))?,
         },
         hours: field("hours").read::<Hours>()?,
         disruptive: knobs(field("disruptive").read()?.unwrap_or_default())?,
@@ -135,7 +141,7 @@ mod tests {
     fn a_plan_says_what_is_watched_and_what_protects_it() {
         let plan = parsed(
             "ports = [443]\npeers = [\"10.0.0.7\"]\nby = \"port\"\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
-             pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
+             pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nsamples_cpu = \"2%\"\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
              endpoint = \"http://127.0.0.1:9100/metrics\"\n\
              metrics = { live_plan_errors = \"counter errors_total{code=\\\"500\\\"}\" }\n",
         )
@@ -145,6 +151,7 @@ mod tests {
         assert_eq!((load.traffic, load.name.as_str()), (Traffic::Live, "live"));
         assert_eq!(live.by, Some(crate::live::GroupBy::Port));
         assert_eq!((live.slice, live.pause), (Nanos::from_s(1), Nanos::from_ms(500)));
+        assert!((live.samples_cpu - 0.02).abs() < 1e-12, "{live:?}");
         assert_eq!(live.endpoint.as_ref().unwrap().figures.len(), 1);
         let stored = serde_json::to_string(load).unwrap();
         assert_eq!(serde_json::from_str::<crate::Workload>(&stored).unwrap(), *load);
@@ -161,6 +168,7 @@ mod tests {
             ("guard = [[1]]", "`guard`"),
             ("slice = \"1ms\"", "`slice` must be from"),
             ("busy_at_most = 2.0", "`busy_at_most`"),
+            ("samples_cpu = \"20%\"", "`samples_cpu`"),
             ("hours = \"22:00-06:00\"", "write `22:00-06:00 UTC`"),
             ("disruptive = [\"rx-rings\"]", "`disruptive`"),
             ("metrics = { live_plan_a = \"gauge a\" }", "name it"),

@@ -1,0 +1,70 @@
+//! What tracing takes is counted, and said beside the CPU figures.
+
+use latput_testkit::{isolate, needs_root};
+use serde_json::Value;
+
+use crate::Place;
+
+const MEASURE: [&str; 11] = [
+    "measure",
+    "lab",
+    "--workload",
+    "tcp_rr",
+    "--duration",
+    "300ms",
+    "--repetitions",
+    "1..1",
+    "-o",
+    "r.db",
+    "-v",
+];
+const NAME: &str = "sampling-cost";
+
+#[test]
+fn a_window_that_is_traced_says_what_that_took() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    // The switch that has windows traced, as where the kernel's record of idle time cannot be read.
+    let ran = place.run_with(("LATPUT_BPF", "window"), &MEASURE);
+    ran.expect(0, &["latput's counting takes"]);
+    let report = place.report("r.db");
+    let hosts = report["runs"][0]["hosts"].as_array().unwrap();
+    if hosts.iter().any(|host| host["cpu_source"] != "trace") {
+        eprintln!("skipped: CPU time is not traced here");
+        return;
+    }
+    for host in hosts {
+        let number = |name: &str| host[name].as_f64().unwrap();
+        let share = number("tracing_cpu_ns") / number("window_ns");
+        println!("tracing took {:.2} % of a CPU", 100.0 * share);
+        assert!(share > 0.0 && share < 2.0, "{host}");
+    }
+    let db = rusqlite::Connection::open(place.path("r.db")).unwrap();
+    let query = "SELECT json_extract(observation, '$.checks') FROM trial";
+    let checks: String = db.query_row(query, [], |row| row.get(0)).unwrap();
+    let checks: Vec<Value> = serde_json::from_str(&checks).unwrap();
+    let costs: Vec<&Value> = checks.iter().filter(|check| check["name"] == NAME).collect();
+    assert_eq!(costs.len(), hosts.len());
+    for check in costs {
+        assert!(check["detail"].as_str().unwrap().contains("and tracing"), "{check}");
+    }
+}
+
+#[test]
+fn a_window_without_tracing_has_no_cost_of_it() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    place.run(&MEASURE).expect(0, &["latput's counting takes"]);
+    let report = place.report("r.db");
+    for host in report["runs"][0]["hosts"].as_array().unwrap() {
+        if host["cpu_source"] == "record" {
+            assert!(host["tracing_cpu_ns"].is_null(), "{host}");
+        }
+    }
+}
