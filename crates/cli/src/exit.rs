@@ -10,13 +10,15 @@ use latput_knobs::{ChangeOutcome, Refusal, transaction};
 /// The table in `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  0  done
+  0  done; a run with a goal was judged, also where it was too noisy for an answer
   1  failed, and the machine is unchanged
   2  wrong usage: command line, plan or testbed file
   3  not permitted (the message says which privilege is missing)
   4  the change was refused on the way and has been rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says what and how to finish
-  6  partial result: some trials are missing, or some hosts of a fleet; no answer, since the hosts were not quiet
+  6  partial result: some trials are missing, or some hosts of a fleet; or no answer: the hosts were \
+     not quiet, no trial that counts has the goal's figure, or too few pairs count; also \
+     `apply` and `keep` of a run without an answer
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
   8  a host of a fleet has not the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
 
@@ -56,7 +58,10 @@ impl Code {
             Self::Stranded => {
                 ("stranded", "run the commands of `left`, or `latput restore` if there are none")
             }
-            Self::Partial => ("partial", "repeat the command: it resumes"),
+            Self::Partial => (
+                "partial",
+                "repeat the command: it resumes; of a run without an answer, what the message names",
+            ),
             Self::Worse => ("worse", "look at the figures that are proven worse"),
             Self::Drifted => {
                 ("drifted", "look at the hosts that are named, or `latput fleet apply`")

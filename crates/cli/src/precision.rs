@@ -20,9 +20,6 @@ pub(crate) struct Precision {
     /// the full width, 5 %).
     #[arg(long, value_name = "PERCENT")]
     half_width: Option<String>,
-    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
-    #[arg(long)]
-    beside: bool,
 }
 
 impl Precision {
@@ -37,7 +34,6 @@ impl Precision {
         if let Some(text) = &self.half_width {
             method.half_width = percent("--half-width", text, 0.1, 50.0)?;
         }
-        method.beside |= self.beside;
         Ok(())
     }
 
@@ -50,15 +46,8 @@ impl Precision {
             ("half-width", &self.half_width),
         ];
         let given = flags.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let lines = given
-            .fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"));
-        lines + beside_line(self.beside)
+        given.fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"))
     }
-}
-
-/// `--beside` as a line of a plan's text.
-pub(crate) const fn beside_line(beside: bool) -> &'static str {
-    if beside { "# --beside\n" } else { "" }
 }
 
 /// Whether a run ends at its first answer.
@@ -137,7 +126,6 @@ mod tests {
             repetitions: Some("3..30".to_owned()),
             confidence: None,
             half_width: Some("5%".to_owned()),
-            beside: true,
         };
         let mut method = Method { confidence: 0.9, ..Method::default() };
         assert!(flags.apply(&mut method).is_ok());
@@ -145,8 +133,7 @@ mod tests {
         assert!(
             (method.half_width - 0.05).abs() < 1e-12 && (method.confidence - 0.9).abs() < 1e-12
         );
-        assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n# --beside\n");
-        assert!(method.beside);
+        assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n");
         for text in ["0..3", "5..3", "3..2000", "a..b", ".."] {
             assert!(repetitions(text).is_err(), "{text}");
         }

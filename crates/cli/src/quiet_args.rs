@@ -1,10 +1,11 @@
-//! The flags that say whether a run needs quiet hosts to begin.
+//! The flags on other work of the hosts: whether a run needs quiet hosts to begin, and whether that work is part of the case.
 
 use latput_experiment::session::Quiet;
 use latput_trial::Plan;
+use latput_trial::plan::Method;
 use latput_units::Nanos;
 
-/// Answer to other work that would spoil the run.
+/// Answer to other work of the hosts.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct QuietArgs {
     /// Wait up to this time, such as `2min`, until other work takes at most a fifth of a CPU on each host. Without it a
@@ -14,6 +15,28 @@ pub(crate) struct QuietArgs {
     /// Begin whatever else the hosts do.
     #[arg(long, conflicts_with = "quiet_within")]
     as_it_is: bool,
+    #[command(flatten)]
+    pub(crate) beside: BesideArg,
+}
+
+/// Whether other work is part of the case.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct BesideArg {
+    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
+    #[arg(long)]
+    beside: bool,
+}
+
+impl BesideArg {
+    /// Lets other work be part of a plan's case. To be called before [`QuietArgs::of`].
+    pub(crate) const fn apply(self, method: &mut Method) {
+        method.beside |= self.beside;
+    }
+
+    /// The flag as a line of a plan's text, because a run is resumed only under exactly the same one.
+    pub(crate) const fn plan_line(self) -> &'static str {
+        if self.beside { "# --beside\n" } else { "" }
+    }
 }
 
 impl QuietArgs {
@@ -49,6 +72,20 @@ mod tests {
             let text =
                 format!("schema = 1\n{text}[[workload]]\nkind = \"tcp_rr\"\n[method]\n{method}\n");
             assert_eq!(args.of(&Plan::parse("p.toml", &text).unwrap()), quiet, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_work_is_part_of_the_case_where_told() {
+        let text = "schema = 1\ngoal = \"latency\"\n[[workload]]\nkind = \"tcp_rr\"\n";
+        for (beside, quiet, line) in
+            [(false, Quiet::Within(Nanos::ZERO), ""), (true, Quiet::Anyhow, "# --beside\n")]
+        {
+            let mut plan = Plan::parse("p.toml", text).unwrap();
+            let args = BesideArg { beside };
+            args.apply(&mut plan.method);
+            assert_eq!((plan.method.beside, QuietArgs::default().of(&plan)), (beside, quiet));
+            assert_eq!(args.plan_line(), line);
         }
     }
 }

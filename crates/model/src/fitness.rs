@@ -462,8 +462,8 @@ mod tests {
             made.goal = Some("latency".to_owned());
             headline(&made)
         };
-        assert!(matches!(noisy(0), Headline::NoAnswer(_)));
-        assert!(matches!(noisy(1), Headline::NoAnswer(_)), "eight would not have been enough");
+        assert!(matches!(noisy(0), Headline::TooNoisy(_)));
+        assert!(matches!(noisy(1), Headline::TooNoisy(_)), "eight would not have been enough");
         assert!(matches!(noisy(7), Headline::NotQuiet(_)));
     }
 }

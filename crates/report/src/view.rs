@@ -6,7 +6,7 @@ use latput_model::labels::full_label;
 use latput_model::{Cell, Headline, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
-use latput_trial::observation::{CpuSource, CpuTime, Role};
+use latput_trial::observation::{CpuSource, CpuTime, HostObservation, Role};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
         Some(match headline {
             Headline::Set(_) => (words("set"), setting),
             Headline::Stay(_) => (words("stay with"), setting),
-            Headline::NoAnswer(_) => ("No answer".to_owned(), None),
+            Headline::TooNoisy(_) | Headline::NoAnswer(_) => ("No answer".to_owned(), None),
             Headline::NotQuiet(_) => ("No answer: the hosts were not quiet".to_owned(), None),
         })
     }
@@ -171,8 +171,7 @@ impl<'a> View<'a> {
 
     /// Whether the setting is the recommended one.
     pub(crate) fn is_recommended(&self, setting: usize) -> bool {
-        let has_answer =
-            !matches!(self.summary.headline, Some(Headline::NoAnswer(_) | Headline::NotQuiet(_)));
+        let has_answer = self.summary.headline.as_ref().is_none_or(Headline::is_answer);
         let advice = self.summary.recommendation.as_ref().filter(|_| has_answer);
         advice.is_some_and(|advice| advice.setting == setting)
     }
@@ -260,13 +259,16 @@ impl<'a> View<'a> {
         self.is_lab() || same_boot
     }
 
-    /// CPU time of counter sampling per host, as a share of one CPU over all windows.
+    /// CPU time of latput's own counting and tracing per host, as a share of one CPU over all windows.
     pub(crate) fn sampling_ratio(&self, host: &str) -> Option<f64> {
         let observed = || {
             let rows = self.results.rows.iter();
             rows.flat_map(|row| &row.observation.hosts).filter(|observed| observed.host == host)
         };
-        let spent: f64 = observed().map(|host| host.sampling_cpu.as_secs_f64()).sum();
+        let of_host = |host: &HostObservation| {
+            host.sampling_cpu.saturating_add(host.tracing_cpu.unwrap_or_default()).as_secs_f64()
+        };
+        let spent: f64 = observed().map(of_host).sum();
         let window: f64 = observed().map(|host| host.window.as_secs_f64()).sum();
         (window > 0.0).then(|| spent / window)
     }

@@ -462,11 +462,12 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 fn each_answer_is_the_same_in_all_four_outputs() {
     let set = Headline::Set("`20us` <& is proven better".to_owned());
     let stay = Headline::Stay("nothing better was found <&".to_owned());
-    let no_answer = Headline::NoAnswer("too noisy <&".to_owned());
+    let no_answer = Headline::TooNoisy("too noisy <&".to_owned());
     check_headline(set, Some(1), "Recommended: set", "gro-flush-timeout=20us", true);
     check_headline(stay, Some(0), "Recommended: stay with", "today (gro-flush-timeout=0us)", false);
     check_headline(no_answer.clone(), Some(0), "No answer", "", false);
-    check_headline(no_answer, None, "No answer", "", false); // the goal cannot be judged
+    let unjudged = Headline::NoAnswer("too few <&".to_owned());
+    check_headline(unjudged, None, "No answer", "", false);
 }
 
 #[track_caller]

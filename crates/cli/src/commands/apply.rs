@@ -28,7 +28,7 @@ use latput_units::Nanos;
 
 use crate::commands::ask::{AskEnding, Waiting, ask};
 use crate::commands::change;
-use crate::commands::proven::{nothing_recommended, tell_condition};
+use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -225,6 +225,9 @@ impl Args {
         if advice.is_proven() && advice.setting != 0 {
             tell_condition(&summary);
             return Ok(Ok(advice.setting));
+        }
+        if !advice.headline.is_answer() && !self.confirm {
+            return Err(no_answer(results, &advice.headline));
         }
         let label = &results.settings[advice.setting].label;
         let reason = advice.reason.join(" ");

@@ -168,6 +168,7 @@ impl Args {
             ..Method::default()
         };
         self.precision.apply(&mut method)?;
+        self.quiet.beside.apply(&mut method);
         Ok(Plan {
             name: format!("measure {}", workload.name),
             goal: None,

@@ -3,7 +3,7 @@
 use latput_model::{Headline, Summary};
 use latput_trial::Results;
 
-use crate::exit::CliError;
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// The recommended setting, if it is proven better than today's. The error says why there is none, and what to do.
@@ -16,19 +16,25 @@ pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
         tell_condition(&summary);
         return Ok(advice.setting);
     }
-    let why = match &advice.headline {
-        Headline::NoAnswer(why) | Headline::NotQuiet(why) => {
-            format!("the run has no answer: {why}")
-        }
-        Headline::Stay(why) | Headline::Set(why) => {
-            let label = &results.settings[advice.setting].label;
-            format!("the run recommends to stay with `{label}`: {why}")
-        }
-    };
+    if !advice.headline.is_answer() {
+        return Err(no_answer(results, &advice.headline));
+    }
+    let (label, why) = (&results.settings[advice.setting].label, advice.headline.sentence());
     Err(CliError::usage(format!(
-        "no setting is proven better than today's: {why}. {}",
+        "no setting is proven better than today's: the run recommends to stay with `{label}`: {why}. To take another, \
+         {}",
         name_one(results)
     )))
+}
+
+/// The error of a command that needs the answer of a run without one: why it has none, and what to do.
+pub(super) fn no_answer(results: &Results, headline: &Headline) -> CliError {
+    let message = format!(
+        "the run has no answer, and nothing was changed: {}. Measure again, or {}",
+        headline.sentence(),
+        name_one(results)
+    );
+    CliError::new(Code::Partial, message)
 }
 
 /// Says what a recommendation holds beside, if other work was part of the case.
@@ -40,14 +46,17 @@ pub(super) fn tell_condition(summary: &Summary) {
 
 /// Why a run recommends nothing, and what to do.
 pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliError {
-    let why = match &results.goal {
-        None => "it has no goal",
-        Some(_) => summary.warnings.first().map_or("its goal cannot be judged", String::as_str),
-    };
-    CliError::usage(format!("the run recommends nothing ({why}). {}", name_one(results)))
+    if let Some(headline) = &summary.headline {
+        return no_answer(results, headline);
+    }
+    let why = if results.is_observed() { "it only observed" } else { "it has no goal" };
+    CliError::usage(format!(
+        "the run recommends nothing ({why}). To take a setting, {}",
+        name_one(results)
+    ))
 }
 
 fn name_one(results: &Results) -> String {
     let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
-    format!("Name one of its settings with --setting: {}", labels.join(", "))
+    format!("name one of its settings with --setting: {}", labels.join(", "))
 }

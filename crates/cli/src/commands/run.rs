@@ -86,8 +86,11 @@ impl Args {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         self.precision.apply(&mut plan.method)?;
+        self.quiet.beside.apply(&mut plan.method);
         self.first.apply(&mut plan)?;
-        let text = text + &self.precision.plan_lines() + self.first.plan_line();
+        let flags =
+            self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
+        let text = text + &flags;
         let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
         if self.check == Some(check::What::Plan) {
             return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
@@ -121,6 +124,9 @@ impl Args {
         }
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
+        if self.shard.is_some() {
+            return conclude(&ended, &self.output); // its part alone has no answer
+        }
         conclude_with(&ended, &summary, &self.output)
     }
 }
@@ -168,15 +174,15 @@ pub(crate) fn run_plan(
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 
-/// As [`conclude`]; without an answer since the hosts were not quiet the run is as good as partial.
+/// As [`conclude`]; a run that could not judge its goal is as good as partial.
 pub(crate) fn conclude_with(
     ended: &Ended,
     summary: &Summary,
     output: &Path,
 ) -> Result<ExitCode, CliError> {
     let done = conclude(ended, output)?;
-    let is_disturbed = matches!(summary.headline, Some(Headline::NotQuiet(_)));
-    Ok(if is_disturbed { Code::Partial.into() } else { done })
+    let is_judged = summary.headline.as_ref().is_none_or(Headline::is_judged);
+    Ok(if is_judged { done } else { Code::Partial.into() })
 }
 
 /// Prints where the results are, and returns the exit code.

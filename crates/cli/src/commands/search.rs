@@ -18,7 +18,6 @@ use crate::commands::run::{checked_plan, conclude, conclude_with, open_both, rea
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::precision::FirstArg;
-use crate::precision::beside_line;
 use crate::progress::{ProgressArgs, Shown};
 use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
@@ -63,9 +62,6 @@ pub(crate) struct Args {
     /// Run no trial. The exit code is 6 and the next block is told while the search is not over.
     #[arg(long, conflicts_with_all = ["shard", "ask_tell"])]
     no_trials: bool,
-    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
-    #[arg(long)]
-    beside: bool,
     #[command(flatten)]
     first: FirstArg,
     #[command(flatten)]
@@ -86,8 +82,8 @@ impl Args {
             plan.method.design = Some(Design::Search);
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
-        plan.method.beside |= self.beside;
-        let text = text + beside_line(self.beside);
+        self.quiet.beside.apply(&mut plan.method);
+        let text = text + self.quiet.beside.plan_line();
         self.first.apply(&mut plan)?;
         let text = text + self.first.plan_line();
         let place = self.hosts.named(&self.on, &plan)?;
@@ -121,15 +117,17 @@ impl Args {
             let how = format!("leave out --no-trials, or run its shards with `--from {file}`");
             return Err(CliError::new(Code::Partial, format!("{next}: {how}")));
         }
+        if self.shard.is_some() && !context.json {
+            return conclude(&ended, &self.output);
+        }
+        let summary = Summary::of(&ended.results);
         match &mut other {
             Some(other) => other.end(&ended, self.output.display().to_string())?,
-            None if self.shard.is_some() && !context.json => {}
-            None => {
-                let summary = Summary::of(&ended.results);
-                report::print(context, &ended.results, &summary)?;
-                return conclude_with(&ended, &summary, &self.output);
-            }
+            None => report::print(context, &ended.results, &summary)?,
         }
-        conclude(&ended, &self.output)
+        if self.shard.is_some() {
+            return conclude(&ended, &self.output); // its part alone has no answer
+        }
+        conclude_with(&ended, &summary, &self.output)
     }
 }

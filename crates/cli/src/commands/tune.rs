@@ -24,7 +24,6 @@ use crate::factor_args::FactorArgs;
 use crate::live_args::LiveArgs;
 use crate::output;
 use crate::precision::FirstArg;
-use crate::precision::beside_line;
 use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs, NamedTestbed};
 
@@ -89,9 +88,6 @@ pub(crate) struct Args {
     /// Most time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     budget: Option<Nanos>,
-    /// The hosts' other work is part of the case: it makes no trial unfit, and the answer says what it holds beside.
-    #[arg(long)]
-    beside: bool,
     #[command(flatten)]
     first: FirstArg,
     #[command(flatten)]
@@ -164,7 +160,7 @@ impl Args {
             output::remark(observed);
         } else if summary.headline.is_none() {
             output::remark(&format!(
-                "No answer: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
+                "Nothing is recommended: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
                  throughput, cpu, balanced)",
                 shell_word(&self.output.display().to_string())
             ));
@@ -252,7 +248,7 @@ impl Args {
             run::checked_plan(file, &text, self.goal.clone())?
         };
         plan.method.budget = self.budget.or(plan.method.budget);
-        plan.method.beside |= self.beside;
+        self.quiet.beside.apply(&mut plan.method);
         self.first.apply(&mut plan)?;
         choose_design(&mut plan);
         let text = match self.budget {
@@ -262,7 +258,7 @@ impl Args {
         let text = text + self.first.plan_line();
         check_guards(file, &plan)?;
         let text =
-            text + beside_line(self.beside) + &self.own.plan_lines() + &self.live.plan_lines();
+            text + self.quiet.beside.plan_line() + &self.own.plan_lines() + &self.live.plan_lines();
         Ok((plan, text))
     }
 

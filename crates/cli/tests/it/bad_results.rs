@@ -49,7 +49,10 @@ fn a_run_whose_first_setting_has_no_trial_gives_no_advice_and_says_why() {
     );
     let why = "has no latency_ns_p99 in any run";
     read(&place, &["report"], "kept.db").expect(0, &["No answer", why, "4 of 12 planned trials"]);
-    read(&place, &["apply"], "kept.db").expect(2, &["recommends nothing", why, "--setting"]);
+    for reader in [&["apply"][..], &["keep", "--yes"], &["export-settings", "--format", "udev"]] {
+        read(&place, reader, "kept.db")
+            .expect(6, &["has no answer, and nothing was changed", why, "--setting"]);
+    }
     read(&place, &["explain"], "kept.db").expect(0, &["tcp_rr"]);
     let fitted = read(&place, &["model", "fit"], "kept.db");
     assert!(matches!(fitted.code, Some(0..=2)), "{fitted:#?}");

@@ -54,6 +54,19 @@ fn a_short_budget_is_refused_with_the_least() {
 }
 
 #[test]
+fn a_run_that_compares_nothing_is_no_success() {
+    let place = place();
+    let once = ["--repetitions", "1..1", "-o", "once.db"];
+    let run = [&["run", "plan.toml"], &once[..], &ON[..]].concat();
+    place.run(&run).expect(6, &["No answer", "Too few runs"]);
+    place.run(&["report", "once.db"]).expect(0, &["No answer"]);
+    // The same trials without a question.
+    place.write("plan.toml", &PLAN.replace("goal = \"latency\"\n", ""));
+    place.run(&run).expect(0, &["Does it matter?"]);
+    place.run(&["--help"]).expect(0, &["no trial that counts has the goal's figure"]);
+}
+
+#[test]
 fn factors_of_the_command_line_answer_whether_they_matter() {
     let place = Place::new();
     let factor = "gro-flush-timeout+napi-defer-hard-irqs=0us+0,200us+100";
@@ -68,6 +81,36 @@ fn factors_of_the_command_line_answer_whether_they_matter() {
     place.write("plan.toml", PLAN);
     let both = [&["tune", "plan.toml", "--factor", "gro=on,off"], &ON[..]].concat();
     place.run(&both).expect(2, &["plan.toml", "leave out either"]);
+}
+
+#[test]
+fn what_could_not_be_judged_is_skipped_in_junit() {
+    let place = Place::new();
+    let second = "[[workload]]\nkind = \"tcp_stream\"\n[method]";
+    place.write("plan.toml", &PLAN.replacen("[method]", second, 1));
+    let run = [&["run", "plan.toml", "-o", "kept.db"], &ON[..]].concat();
+    place.run(&run).expect(0, &[]);
+    place.run(&run).expect(0, &[]);
+    // Of the second workload one trial is left on each side.
+    let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
+    let one_left =
+        "DELETE FROM figure WHERE trial IN (SELECT id FROM trial WHERE workload = 1 AND block > 0);
+                    DELETE FROM trial WHERE workload = 1 AND block > 0";
+    db.execute_batch(one_left).unwrap();
+    drop(db);
+    let gate = |on: &str, format: &str| {
+        let sides = ["report", "--compare", "kept.db#1:0us", "kept.db#2:0us"];
+        place.run(&[&sides[..], &["--fail-on", on, "--format", format]].concat())
+    };
+    // A loss in them is not ruled out; but none is proven worse.
+    for (on, code) in [("unproven:2%", 7), ("worse:2%", 0)] {
+        let junit = gate(on, "junit");
+        junit.expect(code, &["<skipped message=\"not judged", "failures=\"0\""]);
+        assert!(!junit.out.contains("skipped=\"0\""), "{junit:?}");
+    }
+    let html = gate("unproven:2%", "html");
+    html.expect(7, &["is not ruled out in", "of them not judged", ">not judged</td>"]);
+    gate("worse:2%", "html").expect(0, &["is proven worse,", "could not be judged"]);
 }
 
 #[test]
@@ -90,5 +133,16 @@ fn unproven_fails_where_a_loss_may_hide() {
     gate([one, "kept.db"], &[]).expect(2, &["names a setting", "kept.db:SETTING"]);
     gate([one, other], &["--format", "csv"]).expect(0, &["largest_loss_ratio", "tcp_rr"]);
     gate([one, other], &["--format", "html"]).expect(0, &["<!doctype html>", "What changed"]);
+    let html = ["--fail-on", "unproven:2%", "--format", "html"];
+    gate([one, other], &html).expect(
+        7,
+        &[
+            "The gate failed: a loss of 2 % is not ruled out in",
+            "class=\"words\">gate</th>",
+            "class=\"words\">failed; a loss of ",
+        ],
+    );
+    gate(["kept.db#1:0us", "kept.db#2:0us"], &html)
+        .expect(0, &["The gate passed: a loss of 2 % is ruled out in all of", ">passed</td>"]);
     gate([one, other], &["--fail-on", "worse:0.02"]).expect(2, &["0.02% or 2%"]);
 }

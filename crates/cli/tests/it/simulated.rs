@@ -91,7 +91,10 @@ fn tune_recommends_from_the_figures_that_a_lab_gives() {
     place.write("no-goal.toml", &PLAN.replace("goal = \"minimize latency_ns_p99\"", ""));
     let no_goal = ["tune", "no-goal.toml", "--on", "sim:server-10g", "-o", "other.db"];
     let ran = place.run(&[&no_goal[..], &["--report", "other.html"]].concat());
-    ran.expect(0, &["No answer: the plan has no goal", "report other.db --goal latency"]);
+    ran.expect(
+        0,
+        &["Nothing is recommended: the plan has no goal", "report other.db --goal latency"],
+    );
     let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
     for words in ["on sim:server-10g", "no host was measured", "round figures, not measured"] {
         assert!(page.contains(words), "{words}");

@@ -89,9 +89,7 @@ impl Session<'_> {
 fn words(headline: &Headline, label: &str) -> String {
     match headline {
         Headline::Set(_) => format!("set {label}"),
-        Headline::Stay(_) | Headline::NoAnswer(_) | Headline::NotQuiet(_) => {
-            format!("stay with {label}")
-        }
+        _ => format!("stay with {label}"),
     }
 }
 

@@ -46,7 +46,9 @@ impl Judge<'_> {
             return Headline::NotQuiet(self.fitness.not_quiet());
         }
         match self.undisturbed(kept, verdict, smallest) {
-            Headline::NoAnswer(_) if self.fitness.may_have_cost_the_answer(smallest) => {
+            Headline::NoAnswer(_) | Headline::TooNoisy(_)
+                if self.fitness.may_have_cost_the_answer(smallest) =>
+            {
                 Headline::NotQuiet(self.fitness.not_quiet())
             }
             headline => headline,
@@ -109,7 +111,7 @@ impl Judge<'_> {
         };
         let (share, side) =
             (words::percent(LARGEST_MISSED), if limit < 1.0 { "drop" } else { "rise" });
-        Headline::NoAnswer(format!(
+        Headline::TooNoisy(format!(
             "too noisy: this run could only detect a setting whose {name} is {change}. To detect a {share} {side}, \
              {wanted}"
         ))
@@ -144,6 +146,8 @@ mod tests {
         );
         check(1.0, 0.4, 5, "no_answer", "To detect a 20 % drop, run ");
         check(0.5, 0.02, 1, "no_answer", "too few runs");
+        assert!(headline(&made(1.0, 0.4, 5)).is_judged());
+        assert!(!headline(&made(0.5, 0.02, 1)).is_judged(), "one pair has no interval");
         // Noise hides no better setting where all are known to be worse.
         check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
     }
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_blocks_that_a_noisy_run_asks_for_are_enough() {
-        let Headline::NoAnswer(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
+        let Headline::TooNoisy(sentence) = headline(&made(1.0, 0.3, 6)) else { panic!() };
         let words: Vec<&str> = sentence.split(' ').collect();
         let at = words.iter().rposition(|word| *word == "run").unwrap();
         let blocks: u32 = words[at + 1].parse().unwrap();

@@ -59,7 +59,9 @@ pub enum Headline {
     Set(String),
     /// Stay with today's: nothing better was found, and it would probably have been.
     Stay(String),
-    /// The run can say neither: what it lacks.
+    /// The run can say neither: its noise hides what it was to find.
+    TooNoisy(String),
+    /// The run can say neither: nothing that counts can be compared. What it lacks.
     NoAnswer(String),
     /// The run can say neither, because of what disturbed it.
     NotQuiet(String),
@@ -71,8 +73,18 @@ impl Headline {
         match self {
             Self::Set(_) => "set",
             Self::Stay(_) => "stay",
-            Self::NoAnswer(_) | Self::NotQuiet(_) => "no_answer",
+            Self::TooNoisy(_) | Self::NoAnswer(_) | Self::NotQuiet(_) => "no_answer",
         }
+    }
+
+    /// Whether it says what to do: to set a setting, or to stay.
+    pub const fn is_answer(&self) -> bool {
+        matches!(self, Self::Set(_) | Self::Stay(_))
+    }
+
+    /// Whether the trials that count were enough to be judged; a noisy run was judged.
+    pub const fn is_judged(&self) -> bool {
+        !matches!(self, Self::NoAnswer(_) | Self::NotQuiet(_))
     }
 
     /// The sentence.
@@ -80,6 +92,7 @@ impl Headline {
         match self {
             Self::Set(sentence)
             | Self::Stay(sentence)
+            | Self::TooNoisy(sentence)
             | Self::NoAnswer(sentence)
             | Self::NotQuiet(sentence) => sentence,
         }
@@ -89,6 +102,26 @@ impl Headline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_run_that_compared_nothing_is_unjudged() {
+        let all = [
+            Headline::Set(String::new()),
+            Headline::Stay(String::new()),
+            Headline::TooNoisy(String::new()),
+            Headline::NoAnswer(String::new()),
+            Headline::NotQuiet(String::new()),
+        ];
+        let said = all.map(|one| (one.kind(), one.is_answer(), one.is_judged()));
+        let expected = [
+            ("set", true, true),
+            ("stay", true, true),
+            ("no_answer", false, true),
+            ("no_answer", false, false),
+            ("no_answer", false, false),
+        ];
+        assert_eq!(said, expected);
+    }
 
     #[test]
     fn a_proof_says_what_it_is_of() {

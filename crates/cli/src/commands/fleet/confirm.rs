@@ -28,6 +28,7 @@ use crate::document::fleet::ConfirmDocument;
 use crate::exit::CliError;
 use crate::output;
 use crate::precision::Precision;
+use crate::quiet_args::BesideArg;
 use crate::targets::HostArgs;
 
 /// Measure what a run recommends beside today's setting on three pairs of hosts or more.
@@ -70,6 +71,8 @@ pub(super) struct Args {
     output: PathBuf,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    beside: BesideArg,
     /// Only look whether every pair can be measured, and how long that takes. Nothing is set.
     #[arg(long)]
     check: bool,
@@ -168,6 +171,7 @@ impl Args {
         let kept = Plan::parse("its plan", &text).map_err(|error| wrong(error.to_string()))?;
         let mut plan = confirming_plan(&kept, &results, chosen).map_err(wrong)?;
         self.precision.apply(&mut plan.method)?;
+        self.beside.apply(&mut plan.method);
         plan.method.allow_link_reset = self.allow_link_reset;
         let labelled = &results.settings[chosen];
         let plan_text = self.plan_text(&text, &results, labelled);
@@ -182,12 +186,13 @@ impl Args {
         let goal = results.goal.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
         let reset = if self.allow_link_reset { "# --allow-link-reset\n" } else { "" };
         format!(
-            "{}\n# fleet confirm\n{}# --goal {goal}\n# {} {}\n{reset}{}",
+            "{}\n# fleet confirm\n{}# --goal {goal}\n# {} {}\n{reset}{}{}",
             text.trim_end(),
             values.collect::<String>(),
             results.confidence,
             results.half_width,
-            self.precision.plan_lines()
+            self.precision.plan_lines(),
+            self.beside.plan_line()
         )
     }
 
