@@ -146,6 +146,9 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
             let figure = metric::quantity(metric, &traffic, demand.value);
             let _ = write!(text, "; service demand {figure}");
         }
+        if let Some(ratio) = view.sampling_ratio(&facts.host).filter(|ratio| *ratio > 0.0) {
+            let _ = write!(text, "; latput's counting takes {} of a CPU", format::percent(ratio));
+        }
         text.push('\n');
     }
     let sum = |count: fn(&HostObservation) -> u64| {

@@ -350,6 +350,7 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
         "CPU and demand (CPU time per transaction or KB) are the SUT's, {}",
         cpu_sources(view.results)
     ));
+    parts.extend(view.cost_of_counting());
     wrapped(&parts.join("; "), "", screen.columns)
 }
 
