@@ -87,6 +87,13 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
     if Path::new("/sys/kernel/btf/vmlinux").exists() && !has_too_many {
         ran.expect(0, &["tcp_rtt_sample_ns_p99: two slices of today differ by"]);
     }
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        let hosts = || report["runs"].as_array().unwrap().iter().map(|run| &run["hosts"][0]);
+        let sum = |name: &str| hosts().map(|host| host[name].as_f64().unwrap()).sum::<f64>();
+        let share = sum("tracing_cpu_ns") / sum("window_ns");
+        tell(&format!("samples took {:.2} % of a CPU", 100.0 * share));
+        assert!(share > 0.0, "what samples take is counted");
+    }
     assert_eq!(lab.knobs(), before);
     assert!(
         place
