@@ -283,7 +283,7 @@ pub(crate) fn overwrite_state(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Refuses a folder of latput's state that another user owns or may write in, or that a link leads to.
+/// Refuses a folder of latput's state that another user owns, or where he may replace files, or that a link leads to.
 pub(crate) fn check_state_folder(path: &Path) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::io(path, "look at", error);
     let meta = fs::symlink_metadata(path).map_err(failed)?;
@@ -291,7 +291,8 @@ pub(crate) fn check_state_folder(path: &Path) -> Result<(), FileError> {
         return Err(FileError::new(path, "it is no folder"));
     }
     check_owner(path, &meta)?;
-    if may_others_write(&meta) {
+    // What they add to a sticky one is theirs, and not believed.
+    if may_others_write(&meta) && meta.mode() & STICKY == 0 {
         return Err(FileError::new(path, "others may write in it: `chmod go-w` it"));
     }
     Ok(())

@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGUSR1;
 
-use self::deadline::{ConfirmDeadline, Ends};
+use self::deadline::{ConfirmDeadline, WatchEnds};
 use self::peer::{Peer, wait_for};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -219,7 +219,7 @@ impl Args {
             Some(pid) => Peer::above(pid),
             None => Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?,
         };
-        let ends = Ends { stop: &context.stop, is_settled };
+        let ends = WatchEnds { stop: &context.stop, is_settled };
         Ok(ConfirmDeadline::new(self, (change, maker, peer), ends, (origin, kernel)))
     }
 }

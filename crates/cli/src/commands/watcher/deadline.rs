@@ -27,7 +27,7 @@ const OFTEN_FOR: Nanos = Nanos::from_s(60);
 const RARELY: Duration = Duration::from_secs(30);
 
 /// What ends a watcher from outside.
-pub(super) struct Ends<'a> {
+pub(super) struct WatchEnds<'a> {
     pub(super) stop: &'a Stop,
     /// Set by the signal of whoever has confirmed the change or put it back.
     pub(super) is_settled: Arc<AtomicBool>,
@@ -64,7 +64,7 @@ impl<'a> ConfirmDeadline<'a> {
     pub(super) fn new(
         args: Args,
         (change, maker, peer): (Checkpoint, Maker, Peer),
-        Ends { stop, is_settled }: Ends<'a>,
+        WatchEnds { stop, is_settled }: WatchEnds<'a>,
         (origin, kernel): (knobs::Context, LinuxKernel),
     ) -> Self {
         let by = Nanos::from_ns(args.by_ns);
