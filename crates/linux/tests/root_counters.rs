@@ -155,7 +155,7 @@ fn what_tracing_takes_is_counted_while_it_traces() {
     };
     common::ping_pong(&lab, TRANSACTIONS, Duration::from_secs(60));
     let share = count.end().unwrap();
-    println!("tracing takes {:.2} % of a CPU", share * 100.0);
+    println!("tracing takes {:.2}% of a CPU", share * 100.0);
     let cpus = std::thread::available_parallelism().unwrap().get() as f64;
     assert!(share > 0.0 && share < cpus, "{share}");
 }

@@ -189,12 +189,12 @@ mod tests {
             (
                 gate,
                 vec![same(Some(0.01))],
-                "passed: a loss of 2 % is ruled out in all of 1 figures.",
+                "passed: a loss of 2% is ruled out in all of 1 figures.",
             ),
             (
                 gate,
                 vec![same(Some(0.01)), same(Some(0.5)), unjudged()],
-                "failed: a loss of 2 % is not ruled out in 2 of 3 figures, 1 of them not judged.",
+                "failed: a loss of 2% is not ruled out in 2 of 3 figures, 1 of them not judged.",
             ),
             (gate, vec![unjudged()], "failed: no figure could be judged."),
             (

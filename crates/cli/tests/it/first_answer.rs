@@ -136,12 +136,12 @@ fn unproven_fails_where_a_loss_may_hide() {
     gate([one, other], &html).expect(
         7,
         &[
-            "The gate failed: a loss of 2 % is not ruled out in",
+            "The gate failed: a loss of 2% is not ruled out in",
             "class=\"words\">gate</th>",
             "class=\"words\">failed; a loss of ",
         ],
     );
     gate(["kept.db#1:0us", "kept.db#2:0us"], &html)
-        .expect(0, &["The gate passed: a loss of 2 % is ruled out in all of", ">passed</td>"]);
+        .expect(0, &["The gate passed: a loss of 2% is ruled out in all of", ">passed</td>"]);
     gate([one, other], &["--fail-on", "worse:0.02"]).expect(2, &["0.02% or 2%"]);
 }

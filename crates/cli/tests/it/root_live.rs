@@ -95,7 +95,7 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
         let hosts = || report["runs"].as_array().unwrap().iter().map(|run| &run["hosts"][0]);
         let sum = |name: &str| hosts().map(|host| host[name].as_f64().unwrap()).sum::<f64>();
         let share = sum("tracing_cpu_ns") / sum("window_ns");
-        tell(&format!("samples took {:.2} % of a CPU", 100.0 * share));
+        tell(&format!("samples took {:.2}% of a CPU", 100.0 * share));
         assert!(share > 0.0, "what samples take is counted");
     }
     assert_eq!(lab.knobs(), before);

@@ -39,7 +39,7 @@ fn a_window_that_is_traced_says_what_that_took() {
     for host in hosts {
         let number = |name: &str| host[name].as_f64().unwrap();
         let share = number("tracing_cpu_ns") / number("window_ns");
-        println!("tracing took {:.2} % of a CPU", 100.0 * share);
+        println!("tracing took {:.2}% of a CPU", 100.0 * share);
         assert!(share > 0.0 && share < 2.0, "{host}");
     }
     let db = rusqlite::Connection::open(place.path("r.db")).unwrap();

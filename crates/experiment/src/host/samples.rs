@@ -227,7 +227,7 @@ mod root_tests {
         let is_paid = samples.paused_until().is_some();
         let unpaid = if is_paid { Nanos::ZERO } else { samples.spending.attaching };
         let share = samples.cost().saturating_sub(unpaid).as_secs_f64() / time;
-        println!("{count} samples, {:?} in {time} s: {:.3} %", samples.cost(), share * 100.0);
+        println!("{count} samples, {:?} in {time} s: {:.3}%", samples.cost(), share * 100.0);
         assert!(share > 0.0 && share <= 1.02 * 0.005, "{share}");
     }
 }
