@@ -53,9 +53,13 @@ fn find<'a>(root: &'a clap::Command, words: &[String]) -> Result<&'a clap::Comma
     words.iter().try_fold(root, |command, word| {
         command.find_subcommand(word).ok_or_else(|| {
             let names: Vec<&str> = shown(command).map(clap::Command::get_name).collect();
-            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let there = if names.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("the commands are {}", names.join(", "))
+            };
             let name = command.get_display_name().unwrap_or("latput").replace('-', " ");
-            CliError::usage(format!("{name} has no command `{word}`; the commands are {there}"))
+            CliError::usage(format!("{name} has no command `{word}`; {there}"))
         })
     })
 }

@@ -108,5 +108,5 @@ fn a_page_of_no_command_is_refused_with_those_that_there_are() {
     let place = Place::new();
     place.run(&["man", "tunes"]).expect(2, &["latput has no command `tunes`", "tune, run"]);
     place.run(&["man", "lab", "x"]).expect(2, &["latput lab has no command `x`", "up, down, exec"]);
-    place.run(&["man", "set", "x"]).expect(2, &["latput set has no command `x`", "there is none"]);
+    place.run(&["man", "set", "x"]).expect(2, &["latput set has no command `x`", "it has none"]);
 }

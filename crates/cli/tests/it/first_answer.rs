@@ -63,7 +63,7 @@ fn a_run_that_compares_nothing_is_no_success() {
     // The same trials without a question.
     place.write("plan.toml", &PLAN.replace("goal = \"latency\"\n", ""));
     place.run(&run).expect(0, &["Does it matter?"]);
-    place.run(&["--help"]).expect(0, &["no trial that counts has the goal's figure"]);
+    place.run(&["--help"]).expect(0, &["no fit trial has the goal's figure"]);
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn no_output_goes_through_a_planted_name() {
         }
         fs::hard_link(&pipe, place.path(name)).unwrap();
         let ran = place.run(&["report", "kept.db", "--format", format, "-o", output]);
-        ran.expect(1, &[name, "pipe"]);
+        // What flent writes is a folder.
+        ran.expect(1, &[name, if format == "flent" { "not a folder" } else { "pipe" }]);
     }
     symlink(place.path("missing"), place.path("latput-results.db")).unwrap();
     place.run(&["run", "plan.toml", "--on", "sim:server-10g"]).expect(1, &["symbolic link"]);

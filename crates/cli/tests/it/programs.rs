@@ -244,7 +244,7 @@ fn a_port_that_is_taken_is_told_before_the_server_is_started() {
     let argument = unique();
     let ended = Runner::run(&["sleep", &argument], &json!({"free_port": ["127.0.0.1", port]}));
     let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
-    assert!(why.contains(&format!("port {port} of 127.0.0.1 is taken")), "{why}");
+    assert!(why.contains(&format!("another program listens on port {port} of 127.0.0.1")), "{why}");
     assert_eq!(processes(&argument), []);
 }
 

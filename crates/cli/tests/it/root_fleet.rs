@@ -548,7 +548,7 @@ fn rollout_cut_short_is_named_and_finished() {
         assert!(rack.has_checkpoint());
         if way == "--confirm" {
             fleet(&["finish", way, "--timeout", "3s"])
-                .expect(6, &["cut short", "far eth0", "has not answered"]);
+                .expect(6, &["cut short", "far eth0", "did not answer"]);
             fs::remove_file(&hold).unwrap();
             let ran = fleet(&["finish", way, "--json"]);
             // One of those that hung may have confirmed it.

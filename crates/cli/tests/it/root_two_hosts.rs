@@ -166,7 +166,7 @@ fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
         ip(&["-n", host, "address", "add", &address, "dev", "eth1"]);
         ip(&["-n", host, "link", "set", "eth1", "up"]);
     }
-    hosts.run(&pair).expect(2, &["2 ways", "netns://server%eth1 netns://client%eth1"]);
+    hosts.run(&pair).expect(2, &["2 paths", "netns://server%eth1 netns://client%eth1"]);
     let chosen = ["hosts", "netns://server%eth1", "netns://client"];
     hosts.run(&chosen).expect(0, &["server: eth1 198.18.10.1"]);
     let by_address = ["hosts", "netns://server", "netns://client%198.18.10.2"];

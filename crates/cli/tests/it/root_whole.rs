@@ -297,7 +297,7 @@ fn napi_values_that_link_down_ends_are_told() {
     isolate();
     let place = crate::Place::new();
     let lab = Lab::up(&place);
-    let told = "values of NAPI instances end with a link down and up";
+    let told = "some drivers lose the values of NAPI instances when the link goes down";
     lab.b(&["set", "lat0", "irq-suspend-timeout=9ms"]).expect(0, &["irq-suspend-timeout", told]);
     // As in a container: sysfs is read-only, and netlink sets the NAPIs alone.
     let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";

@@ -222,7 +222,9 @@ fn nothing_but_a_guest_has_a_use_for_its_first_process() {
     let place = Place::new();
     place.run(&["vm", "init"]).expect(1, &["first process of a guest"]);
     place.run(&["vm", "attach", "none", "--", "true"]).expect(1, &["there is no guest in none"]);
-    place.run(&["vm", "exec", "lab", "--", "true"]).expect(2, &["`lab` is no guest", "vm:e1000e"]);
+    place
+        .run(&["vm", "exec", "lab", "--", "true"])
+        .expect(2, &["`lab` is not a guest", "vm:e1000e"]);
 }
 
 fn place(plan: &str) -> Place {
