@@ -26,10 +26,7 @@ pub(crate) fn plans(duration: &str) -> Vec<(String, String)> {
         // One run of every trial answers no goal.
         let is_goal = |line: &&str| line.starts_with("goal = ");
         let kept: Vec<&str> = text.lines().filter(|line| !is_goal(line)).collect();
-        let text = kept.join(
-            "
-",
-        );
+        let text = kept.join("\n");
         let (head, method) = text.split_once("[method]\n").unwrap();
         let on_unsupported =
             method.lines().find(|line| line.starts_with("on_unsupported")).unwrap_or_default();
