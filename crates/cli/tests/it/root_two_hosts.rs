@@ -176,7 +176,7 @@ fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
     let measure = [&["measure", "netns://server,netns://client"][..], &MEASURE].concat();
     hosts.run(&measure).expect(0, &["server: eth0 fd00:9::1"]);
     ip(&["-n", "client", "address", "flush", "dev", "eth0"]);
-    hosts.run(&pair).expect(1, &["client has not an address"]);
+    hosts.run(&pair).expect(1, &["client does not have an address"]);
     ip(&["-n", "client", "address", "add", "fd00:8::1/64", "dev", "eth0", "nodad"]);
     hosts.run(&pair).expect(1, &["no route leads from server to client (fd00:8::1)"]);
 }
