@@ -12,6 +12,7 @@ mod dist;
 mod fleet;
 mod foreign;
 mod fuzz;
+mod goal;
 mod kills;
 mod lab_run;
 mod live;

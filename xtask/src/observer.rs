@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use latput_stats::{Estimate, paired};
 use latput_units::Rng;
 
+use crate::goal::Verdict;
 use crate::workspace::Workspace;
 
 /// How far rate and demand may be from those without BPF.
@@ -278,23 +279,8 @@ fn table(cells: &Cells) -> (String, u32) {
     (text, missed)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The whole interval is within the goal.
-    Held,
-    /// The interval reaches beyond the goal.
-    Open,
-    /// None of it is within the goal.
-    Missed,
-}
-
 fn judge(ratio: &Estimate) -> Verdict {
-    let (low, high) = (ratio.low - 1.0, ratio.high - 1.0);
-    match () {
-        () if low > GOAL || high < -GOAL => Verdict::Missed,
-        () if low >= -GOAL && high <= GOAL => Verdict::Held,
-        () => Verdict::Open,
-    }
+    Verdict::of_interval((ratio.low, ratio.high), &(1.0 - GOAL..=1.0 + GOAL))
 }
 
 fn words(ratio: Option<&Estimate>) -> String {

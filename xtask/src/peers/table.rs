@@ -8,6 +8,7 @@ use latput_stats::{Estimate, paired};
 
 use super::load::{Load, Work};
 use super::program::Kind;
+use crate::goal::Verdict;
 
 const CONFIDENCE: f64 = 0.95;
 /// The peer whose rate at depth 1 is to be reached: neither program does more than the calls that it must.
@@ -111,21 +112,18 @@ pub fn judge(samples: &[Sample]) -> Result<()> {
     let Some(rate) = paired_ratio(&ours, &theirs, |sample| sample.rate) else { return Ok(()) };
     let verdict = verdict(rate.low, rate.high);
     println!(
-        "\n{load}: rate latput/{peer} {:.3} [{:.3}, {:.3}], wanted >= {LEAST_RATE}: {verdict}",
-        rate.value, rate.low, rate.high
+        "\n{load}: rate latput/{peer} {:.3} [{:.3}, {:.3}], wanted >= {LEAST_RATE}: {}",
+        rate.value,
+        rate.low,
+        rate.high,
+        verdict.describe("rounds")
     );
-    ensure!(verdict != MISSED, "the rate at depth 1 is below that of {peer}");
+    ensure!(verdict != Verdict::Missed, "the rate at depth 1 is below that of {peer}");
     Ok(())
 }
 
-const MISSED: &str = "missed";
-
-fn verdict(low: f64, high: f64) -> &'static str {
-    match (low >= LEAST_RATE, high >= LEAST_RATE) {
-        (true, _) => "met",
-        (false, true) => "open: too few rounds",
-        (false, false) => MISSED,
-    }
+fn verdict(low: f64, high: f64) -> Verdict {
+    Verdict::of_interval((low, high), &(LEAST_RATE..=f64::INFINITY))
 }
 
 #[cfg(test)]
@@ -161,7 +159,7 @@ mod tests {
         for (low, high, expected) in
             [(0.995, 1.02, "met"), (0.95, 1.01, "open: too few rounds"), (0.9, 0.98, "missed")]
         {
-            assert_eq!(verdict(low, high), expected);
+            assert_eq!(verdict(low, high).describe("rounds"), expected);
         }
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Kept, QUIET, list, load};
+use crate::goal::Verdict;
 
 /// What the goal of the built-in plan minimises.
 const METRIC: &str = "latency_ns_p99";
@@ -144,18 +145,10 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What the interval of the share says of the goal.
-    fn verdict(&self) -> &'static str {
-        let (low, high) = wilson(self.count, self.of);
-        let (worst, best) = if self.is_least { (low, high) } else { (high, low) };
-        let is_met = |share: f64| {
-            if self.is_least { share >= self.limit } else { share <= self.limit }
-        };
-        match (is_met(worst), is_met(best)) {
-            (true, _) => "met",
-            (false, true) => "open: too few runs",
-            (false, false) => "missed",
-        }
+    /// Judges the interval of the share.
+    fn verdict(&self) -> Verdict {
+        let goal = if self.is_least { self.limit..=1.0 } else { 0.0..=self.limit };
+        Verdict::of_interval(wilson(self.count, self.of), &goal)
     }
 }
 
@@ -220,9 +213,13 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
         let sign = if goal.is_least { ">=" } else { "<=" };
         let limit = format!("{sign} {:.0}%", 100.0 * goal.limit);
         let share = share(goal.count, goal.of);
-        println!("{:18} {share:>26}   wanted {limit:8} {}", goal.name, goal.verdict());
+        println!(
+            "{:18} {share:>26}   wanted {limit:8} {}",
+            goal.name,
+            goal.verdict().describe("runs")
+        );
     }
-    let missed = goals.iter().filter(|goal| goal.verdict() == "missed");
+    let missed = goals.iter().filter(|goal| goal.verdict() == Verdict::Missed);
     let missed: Vec<&str> = missed.map(|goal| goal.name.as_str()).collect();
     ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
     Ok(())
@@ -310,7 +307,8 @@ mod tests {
     #[test]
     fn a_goal_is_missed_only_where_its_whole_interval_is() {
         let verdict = |count, of, limit, is_least| {
-            Wanted { name: String::new(), count, of, limit, is_least }.verdict()
+            let name = String::new();
+            Wanted { name, count, of, limit, is_least }.verdict().describe("runs")
         };
         assert_eq!(verdict(0, 10, 0.01, false), "open: too few runs");
         assert_eq!(verdict(0, 400, 0.01, false), "met");
