@@ -17,14 +17,17 @@ pub(crate) fn sentence(view: &View<'_>, checks: &[&FailedCheck]) -> Option<Strin
         return Some(most.detail.clone());
     }
     let (first, more) = most.detail.split_once("; ").unwrap_or((&most.detail, ""));
-    let (host, clause) = split_host(view, first);
+    let rows = view.results.rows.iter();
+    let known: BTreeSet<&str> =
+        rows.flat_map(|row| &row.observation.hosts).map(|host| host.host.as_str()).into_set();
+    let (host, clause) = split_host(&known, first);
     let cell = cell(view, most);
     let place: Vec<&str> = [cell.as_str()].into_iter().chain(host).collect();
     let place = place.join(", ");
     let place = if checks.len() > 1 { format!("most: {place}") } else { place };
     let runs: usize = checks.iter().map(|check| check.runs).sum();
     let all = format::count(view.results.rows.len(), "run");
-    let more = match split_host(view, more) {
+    let more = match split_host(&known, more) {
         (_, "") => String::new(),
         (Some(_), _) => format!(" {more}."),
         (None, clause) => format!(" {}.", capitalised(clause)),
@@ -43,10 +46,7 @@ fn cell(view: &View<'_>, check: &FailedCheck) -> String {
 }
 
 /// The hosts before a detail's colon, and the rest: `a: slow` and `a and b: slow`.
-fn split_host<'t>(view: &View<'_>, detail: &'t str) -> (Option<&'t str>, &'t str) {
-    let rows = view.results.rows.iter();
-    let known: BTreeSet<&str> =
-        rows.flat_map(|row| &row.observation.hosts).map(|host| host.host.as_str()).into_set();
+fn split_host<'t>(known: &BTreeSet<&str>, detail: &'t str) -> (Option<&'t str>, &'t str) {
     match detail.split_once(": ") {
         Some((hosts, clause)) if hosts.split(" and ").all(|host| known.contains(host)) => {
             (Some(hosts), clause)

@@ -54,7 +54,7 @@ impl JudgedFigure {
     }
 }
 
-/// What a gate says of all figures of some comparisons.
+/// Answer of a gate for several figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateAnswer {
     gate: Gate,
@@ -69,7 +69,14 @@ pub struct GateAnswer {
 impl GateAnswer {
     /// Judges every figure.
     pub fn of(gate: Gate, comparisons: &[Comparison]) -> Self {
-        let figures = comparisons.iter().flat_map(|comparison| &comparison.figures);
+        Self::of_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
+    }
+
+    /// Judges some of the figures.
+    pub(crate) fn of_figures<'a>(
+        gate: Gate,
+        figures: impl IntoIterator<Item = &'a FigureComparison>,
+    ) -> Self {
         let mut answer = Self { gate, all: 0, failed: 0, skipped: 0 };
         for figure in figures {
             answer.all += 1;

@@ -8,17 +8,17 @@ use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
 use crate::comparison::sentence;
-use crate::gate::{Gate, JudgedFigure};
+use crate::gate::{Gate, GateAnswer, JudgedFigure};
 use crate::printable::printable;
 
 /// The comparisons as one XML document. `base` has the workloads' units.
 pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
-    let all = || comparisons.iter().flat_map(|comparison| &comparison.figures);
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let _ = writeln!(text, "<testsuites name=\"latput\"{}>", counts(all(), gate));
+    let _ =
+        writeln!(text, "<testsuites name=\"latput\"{}>", counts(GateAnswer::of(gate, comparisons)));
     for comparison in comparisons {
         let name = format!("{} against {}", comparison.other, comparison.base);
-        let counts = counts(comparison.figures.iter(), gate);
+        let counts = counts(GateAnswer::of_figures(gate, &comparison.figures));
         let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escaped(&name));
         for figure in &comparison.figures {
             text += &case(comparison, figure, base, gate);
@@ -28,17 +28,8 @@ pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     text + "</testsuites>\n"
 }
 
-fn counts<'a>(figures: impl Iterator<Item = &'a FigureComparison>, gate: Gate) -> String {
-    let (mut tests, mut failures, mut skipped) = (0, 0, 0);
-    for figure in figures {
-        tests += 1;
-        match gate.judge(figure) {
-            JudgedFigure::Failed(..) => failures += 1,
-            JudgedFigure::Skipped => skipped += 1,
-            JudgedFigure::Passed => {}
-        }
-    }
-    format!(" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"")
+fn counts(GateAnswer { all, failed, skipped, .. }: GateAnswer) -> String {
+    format!(" tests=\"{all}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"")
 }
 
 fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results, gate: Gate) -> String {

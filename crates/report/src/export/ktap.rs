@@ -9,7 +9,7 @@ use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
 use crate::comparison::{by_workload, place, sentence};
-use crate::gate::{Gate, JudgedFigure};
+use crate::gate::{Gate, GateAnswer, JudgedFigure};
 use crate::printable::printable;
 
 const VERSION: &str = "KTAP version 1";
@@ -31,11 +31,9 @@ pub fn ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
         for (number, figure) in (1..).zip(figures) {
             text += &subtest(number, figure, base, gate);
         }
-        let judged: Vec<JudgedFigure> = figures.iter().map(|figure| gate.judge(figure)).collect();
-        let has_failed = judged.iter().any(|it| matches!(it, JudgedFigure::Failed(..)));
-        let result = if has_failed { "not ok" } else { "ok" };
-        let all_skipped = judged.iter().all(|it| *it == JudgedFigure::Skipped);
-        let skip = if all_skipped { " # SKIP too few trials" } else { "" };
+        let answer = GateAnswer::of_figures(gate, figures.iter().copied());
+        let result = if answer.failed > 0 { "not ok" } else { "ok" };
+        let skip = if answer.is_unjudged() { " # SKIP too few trials" } else { "" };
         let _ = writeln!(text, "{result} {number} {}{skip}", described(name));
     }
     text
