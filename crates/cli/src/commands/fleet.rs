@@ -194,7 +194,7 @@ impl Looked {
     fn at(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Self {
         let begun = Instant::now();
         let answers = look::all(fleet, knobs, context);
-        let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
+        let hosts = fleet.hosts();
         let judged = judge(&hosts, answers);
         let took = Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         Self { judged, left_out: fleet.left_out, took }

@@ -250,8 +250,7 @@ fn a_watcher_that_is_killed_is_started_again_by_the_other() {
     assert_eq!(lab.knobs(), before);
     lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
     // In the middle of a change, and then its maker.
-    let mut run = start_stopping(&place, "fsync", 3, &LONG);
-    wait_until("the maker to stop", || stopped_maker(&place).is_some());
+    let (mut run, _) = stop_maker(&place, 3, &LONG);
     kill_one_watcher(&place, 0);
     kill_one_watcher(&place, 0);
     kill(stopped_maker(&place).unwrap());
@@ -300,12 +299,7 @@ fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
 }
 
 /// Starts a change that strace stops.
-pub(crate) fn start_stopping(
-    place: &Place,
-    call: &str,
-    when: impl Display,
-    change: &[&str],
-) -> Child {
+fn start_stopping(place: &Place, call: &str, when: impl Display, change: &[&str]) -> Child {
     let (trace, inject) =
         (format!("trace={call}"), format!("inject={call}:signal=STOP:when={when}"));
     let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
@@ -313,8 +307,19 @@ pub(crate) fn start_stopping(
     place.start(&[&["lab", "exec", "b", "--"], &strace[..], &latput, change].concat())
 }
 
+/// Starts a change and stops it at an `fsync`. Returns the process that waits for it, and the id of its maker.
+pub(crate) fn stop_maker(place: &Place, when: impl Display, change: &[&str]) -> (Child, u32) {
+    let run = start_stopping(place, "fsync", when, change);
+    let mut maker = None;
+    wait_until("the maker to stop", || {
+        maker = stopped_maker(place);
+        maker.is_some()
+    });
+    (run, maker.unwrap())
+}
+
 /// The process that makes a change, once it is stopped. strace stops it for a moment at each of its calls as well.
-pub(crate) fn stopped_maker(place: &Place) -> Option<u32> {
+fn stopped_maker(place: &Place) -> Option<u32> {
     let status = |pid| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let is_stopped = |pid: &u32| {
         let before = status(*pid);

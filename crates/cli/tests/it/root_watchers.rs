@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::root_confirm::{
-    LONG, SHORT, kill_watchers, link, signal, start_stopping, stopped_maker, watchers,
-};
+use crate::root_confirm::{LONG, SHORT, kill_watchers, link, signal, stop_maker, watchers};
 use crate::root_settings::Lab;
 use crate::{Place, is_gone, kill, needs_program, wait_until, words_of};
 
@@ -160,8 +158,7 @@ fn stopped_maker_without_watchers_puts_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = link(&place);
-    let mut run = start_stopping(&place, "fsync", 3, &LONG);
-    wait_until("the maker to stop", || stopped_maker(&place).is_some());
+    let (mut run, _) = stop_maker(&place, 3, &LONG);
     assert!(!watchers(&place).is_empty());
     kill_watchers(&place);
     wait_until("the maker to go on and end", || run.try_wait().unwrap().is_some());
@@ -181,9 +178,7 @@ fn late_watcher_ends_a_stopped_maker() {
     let lab = Lab::up(&place);
     let before = link(&place);
     // Continued when its watchers end, it is stopped again before it can see that.
-    let mut run = start_stopping(&place, "fsync", "3+", &SHORT);
-    wait_until("the maker to stop", || stopped_maker(&place).is_some());
-    let maker = stopped_maker(&place).unwrap();
+    let (mut run, maker) = stop_maker(&place, "3+", &SHORT);
     let words = words_of(watchers(&place)[0]);
     kill_watchers(&place);
     let args = words.split_once("watcher ").unwrap().1;

@@ -1,4 +1,4 @@
-//! What became of every host that was told to do something.
+//! Outcome of each host after a fleet command.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

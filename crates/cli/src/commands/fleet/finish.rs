@@ -1,5 +1,6 @@
 //! `latput fleet finish`: ends a rollout whose own process ended before it had confirmed every host.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use latput_experiment::broker::command::{HostUndo, HostVerb};
@@ -59,21 +60,23 @@ impl Args {
         for (at, one) in unknown {
             done.say(at, "left-out", format!("{}: {}", one.state.name(), one.state.why()));
         }
-        let state = |at: usize| open.hosts[&at].state;
-        let meant = |is_meant: fn(RolloutState) -> bool| -> Vec<usize> {
-            open.hosts.keys().copied().filter(|at| is_meant(state(*at))).collect()
-        };
-        let waiting = meant(|state| matches!(state, RolloutState::Waits(_)));
-        let confirmed = meant(|state| matches!(state, RolloutState::Confirmed(_)));
+        let (mut waiting, mut confirmed, mut back) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for (at, host) in &open.hosts {
+            match host.state {
+                RolloutState::Waits(_) => waiting.push(*at),
+                RolloutState::Confirmed(entry) => drop(confirmed.insert(*at, entry)),
+                RolloutState::WentBack => back.push(*at),
+            }
+        }
         let by = Some(open.name.clone());
         if self.confirm {
             let verb = |_: &usize| HostVerb::Confirm { made_by: by.clone() };
             let words = ("hosts confirmed", "confirmed");
             done.tell(&waiting, context, words, verb, |_| String::new());
-            for at in confirmed {
+            for at in confirmed.into_keys() {
                 done.say(at, "confirmed", String::new());
             }
-            for at in meant(|state| state == RolloutState::WentBack) {
+            for at in back {
                 let why = "it went back before: `latput fleet apply` sets it again".to_owned();
                 done.say(at, "went-back", why);
             }
@@ -82,14 +85,12 @@ impl Args {
             let words = ("hosts put back", "put-back");
             done.tell(&waiting, context, words, restore, |_| String::new());
             let undo = |at: &usize| {
-                let RolloutState::Confirmed(entry) = state(*at) else {
-                    unreachable!("only confirmed hosts are asked")
-                };
-                let allow_link_reset = self.allow_link_reset;
-                HostVerb::Undo(HostUndo { entry: Some(entry), allow_link_reset, json: true })
+                let (entry, allow_link_reset) = (Some(confirmed[at]), self.allow_link_reset);
+                HostVerb::Undo(HostUndo { entry, allow_link_reset, json: true })
             };
-            done.tell(&confirmed, context, ("hosts undone", "undone"), undo, |_| String::new());
-            for at in meant(|state| state == RolloutState::WentBack) {
+            let which: Vec<usize> = confirmed.keys().copied().collect();
+            done.tell(&which, context, ("hosts undone", "undone"), undo, |_| String::new());
+            for at in back {
                 done.say(at, "unchanged", "it went back before".to_owned());
             }
         }
@@ -117,12 +118,11 @@ impl Args {
 }
 
 fn looked(fleet: &Fleet, context: &Context) -> Vec<Judged> {
-    let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
-    let nothing_wanted = hosts.into_iter().map(|mut host| {
+    let mut hosts = fleet.hosts();
+    for host in &mut hosts {
         host.setting.clear();
-        host
-    });
-    judge(&nothing_wanted.collect::<Vec<_>>(), look::all(fleet, Some(&[]), context))
+    }
+    judge(&hosts, look::all(fleet, Some(&[]), context))
 }
 
 /// Looks at the hosts, and names the rollouts that are open.

@@ -372,6 +372,11 @@ impl Waiting for InPlace<'_, '_> {
 }
 
 impl Fleet {
+    /// The hosts, each with its wanted values.
+    pub(super) fn hosts(&self) -> Vec<FleetHost> {
+        self.members.iter().map(|member| member.host.clone()).collect()
+    }
+
     /// Refuses hosts of which nothing is wanted.
     pub(super) fn must_want(&self) -> Result<(), CliError> {
         match self.members.iter().find(|member| member.host.setting.is_empty()) {

@@ -200,7 +200,7 @@ impl Keep {
         if !self.remove {
             fleet.must_want()?;
             let answers = look::all(&fleet, None, context);
-            let hosts: Vec<_> = fleet.members.iter().map(|member| member.host.clone()).collect();
+            let hosts = fleet.hosts();
             let judged = judge(&hosts, answers);
             finish::remark(&self.fleet, &judged);
             for (at, Judged { state, look, .. }) in judged.into_iter().enumerate() {

@@ -230,7 +230,7 @@ impl<'a> Rollout<'a> {
     /// Looks at every host, and divides those that are to be changed into stages.
     fn look(&mut self) -> Result<(), CliError> {
         let answers = look::all(&self.fleet, None, self.context);
-        let hosts: Vec<_> = self.fleet.members.iter().map(|member| member.host.clone()).collect();
+        let hosts = self.fleet.hosts();
         let judged = judge(&hosts, answers);
         finish::remark(&self.args.fleet, &judged);
         if let Some(problem) = undecided_groups(&judged).first() {
