@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn other_work_is_part_of_the_case_where_told() {
+    fn beside_flag_includes_other_work() {
         let text = "schema = 1\ngoal = \"latency\"\n[[workload]]\nkind = \"tcp_rr\"\n";
         for (beside, quiet, line) in
             [(false, Quiet::Within(Nanos::ZERO), ""), (true, Quiet::Anyhow, "# --beside\n")]

@@ -91,7 +91,7 @@ pub struct WaitingChange {
     pub left_ms: Option<u64>,
 }
 
-/// What became of a rollout on one host.
+/// State of a rollout on one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutLook {

@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// What another user owns, may write or has put there by a link is neither believed nor written.
+    /// Files that another user owns, may write or has planted by a link are neither believed nor written.
     #[test]
     fn strangers_state_is_named_and_left() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};

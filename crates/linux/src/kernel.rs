@@ -213,7 +213,7 @@ impl LinuxKernel {
         })
     }
 
-    /// What would be lost for good with an offload that is on, as a reason against switching it off; `None` if nothing.
+    /// Reason against switching off an offload that is on: settings that would be lost for good. `None` if there are none.
     fn lost_without(&self, interface: &str, knob: Knob) -> Option<String> {
         match knob {
             Knob::RxNtuple => match self.ioctl.flow_rules(interface) {

@@ -37,11 +37,11 @@ pub struct OtherWork {
     begun: Nanos,
     /// Processes of this run: this one, those that started it, and all that those started.
     own: BTreeSet<u32>,
-    /// What every process had used when it was begun.
+    /// CPU times of every process at the begin of the count.
     known: BTreeMap<u32, KnownProcess>,
     /// What was busy in some span.
     seen: BTreeMap<u32, BusyProcess>,
-    /// What was counted of processes by their own clocks. When they end, it is among their parents' time too.
+    /// CPU times of processes by their own clocks. When a process ends, its parent's time includes its own.
     clocked: BTreeMap<u32, ClockedProcess>,
 }
 
@@ -227,8 +227,8 @@ impl OtherWork {
         (told, of_children)
     }
 
-    /// What each process that is alive was charged with when those that it stems from ended, and which is counted already, or
-    /// was used before the count.
+    /// CPU times that live processes got from descendants that have ended, and that are counted elsewhere or were used
+    /// before the count.
     fn charged(&self, alive: &BTreeSet<u32>) -> BTreeMap<u32, Nanos> {
         let is_gone = |pid: &u32| !alive.contains(pid);
         let before = self.known.iter().filter(|(pid, _)| is_gone(pid)).map(|(_, gone)| {

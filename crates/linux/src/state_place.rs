@@ -14,7 +14,7 @@ const FIRST_PROCESSES: &str = "pid:[4026531836]";
 const LAST_OF_BOOT: u64 = 0xf000_0000 + 255;
 
 /// Whether a state folder is this container's own although the network is not, so that a latput outside does not see it.
-/// What cannot be told is taken for the host's.
+/// A folder of which this is unknown counts as the host's.
 pub fn is_hidden(folder: &Path) -> bool {
     let namespace = |process: &str, kind: &str| {
         fs::read_link(format!("/proc/{process}/ns/{kind}")).ok().map(PathBuf::into_os_string)

@@ -99,7 +99,7 @@ impl Fitness {
         found
     }
 
-    /// What is out and why: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
+    /// Number of runs left out, with the reasons: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
     /// `None` if every run counts.
     pub fn sentence(&self) -> Option<String> {
         if self.unfit == 0 {

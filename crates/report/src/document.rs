@@ -106,7 +106,7 @@ pub struct HeadlineDocument {
     /// Whether there is no answer because of what disturbed the trials.
     #[serde(default)]
     pub disturbed: bool,
-    /// What the answer holds beside, such as `beside 30% of other work on b`; absent if it holds on quiet hosts.
+    /// Other work that the answer includes, such as `beside 30% of other work on b`; absent if it holds on quiet hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
 }

@@ -275,7 +275,7 @@ impl<'a> View<'a> {
         (window > 0.0).then(|| spent / window)
     }
 
-    /// What latput's own counting took on each host: `latput's counting takes 0.21% of a CPU on a and 0.19% on b`. `None` for
+    /// CPU cost of latput's own counting on each host: `latput's counting takes 0.21% of a CPU on a and 0.19% on b`. `None` for
     /// hosts on which it took nothing, such as simulated ones.
     pub(crate) fn cost_of_counting(&self) -> Option<String> {
         let of_host = |host: &HostFacts| {

@@ -90,7 +90,7 @@ fn judge(slices: &[Slice], wire: &Wire) -> Result<Changes> {
 }
 
 impl Changes {
-    /// What a change costs within the cut, milliseconds of traffic, with half of its 99% interval.
+    /// Cost of a change within the cut, in milliseconds of traffic, with half of its 99% interval.
     fn cost_ms(&self) -> (f64, f64) {
         difference(&self.changed.lost_ms, &self.kept.lost_ms)
     }

@@ -75,9 +75,8 @@ is changed. The setting is recommended, not applied: the command that applies it
 pub(crate) struct Args {
     /// The plan file. Without it latput makes and saves a plan for the interface of the system under test, or uses
     /// the built-in plan where no hosts are named. And the hosts: the system under test, then the host that makes the
-    /// traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host, with
-    /// %INTERFACE or %ADDRESS behind it where several paths lead to the other, and with `?cpus=0-3` to use only those
-    /// CPUs.
+    /// traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host. Add
+    /// %INTERFACE or %ADDRESS if several paths lead to the other host. Add `?cpus=0-3` to use only those CPUs.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]

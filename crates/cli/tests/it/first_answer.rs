@@ -84,7 +84,7 @@ fn factors_of_the_command_line_answer_whether_they_matter() {
 }
 
 #[test]
-fn what_could_not_be_judged_is_skipped_in_junit() {
+fn unjudged_figure_is_skipped_in_junit() {
     let place = Place::new();
     let second = "[[workload]]\nkind = \"tcp_stream\"\n[method]";
     place.write("plan.toml", &PLAN.replacen("[method]", second, 1));

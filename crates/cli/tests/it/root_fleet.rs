@@ -571,7 +571,7 @@ fn rollout_cut_short_is_named_and_finished() {
 }
 
 #[test]
-fn hosts_that_went_back_are_named_with_the_confirmed() {
+fn split_rollout_names_both_kinds_of_host() {
     let Some(rack) = Rack::up(3) else { return };
     let set = |host: &str, more: &[&str]| {
         let (at, made_by) = (format!("netns://{host}"), "--made-by=fleet-7");

@@ -1,4 +1,4 @@
-//! What tracing takes is counted, and said beside the CPU figures.
+//! Tests that the cost of tracing is counted and printed beside the CPU figures.
 
 use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const MEASURE: [&str; 11] = [
 const NAME: &str = "sampling-cost";
 
 #[test]
-fn a_window_that_is_traced_says_what_that_took() {
+fn traced_window_reports_tracing_cost() {
     if needs_root() {
         return;
     }
@@ -54,7 +54,7 @@ fn a_window_that_is_traced_says_what_that_took() {
 }
 
 #[test]
-fn a_window_without_tracing_has_no_cost_of_it() {
+fn untraced_window_reports_no_tracing_cost() {
     if needs_root() {
         return;
     }

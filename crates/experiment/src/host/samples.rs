@@ -8,7 +8,7 @@ use super::chain;
 /// Time of the program for each sample, where the kernel does not count it
 /// (docs/journal/2026-11-26-round-trip-samples.md).
 const EACH: Nanos = Nanos::from_ns(250);
-/// What tracing takes is looked at this often: a burst is no load.
+/// Interval between checks of the cost of tracing. It is long enough that a short burst does not count as a load.
 const LOOK_EVERY: Nanos = Nanos::from_ms(50);
 /// The kernel counts the program's run time in a look this often, and in the first. That costs itself.
 const COUNT_EVERY: Nanos = Nanos::from_s(1);
@@ -28,7 +28,7 @@ pub(super) struct Samples {
     /// When to trace again.
     resume_at: Option<Nanos>,
     has_paused: bool,
-    /// What tracing took in the looks so far.
+    /// CPU time of tracing in the spans so far.
     cost: Nanos,
 }
 
@@ -127,7 +127,7 @@ impl Samples {
     }
 }
 
-/// What tracing takes, and how much it may.
+/// CPU time of tracing, and its limit.
 #[derive(Clone, Copy, Debug)]
 struct Spending {
     /// Most share of a CPU.
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_traced_for_the_share_that_may_be() {
+    fn tracing_keeps_to_its_cpu_share() {
         let begun = Nanos::from_s(5);
         let ms = |ms: u64| begun + Nanos::from_ms(ms);
         let mut spending = Spending::begin(0.005, begun);

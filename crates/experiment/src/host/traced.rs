@@ -90,8 +90,8 @@ impl HostSession {
         traced.map_err(|error| failed(chain(&error)))
     }
 
-    /// What tracing costs that runs in the windows too, as a share of a CPU. `None` where the kernel does not count it, or there
-    /// was no time.
+    /// Measures the cost of tracing that also runs in the windows, as a share of a CPU. `None` if the kernel does not count
+    /// it, or if there was no time.
     fn cost_of_tracing(&self, from: Nanos, to: Nanos, stop: &Stop) -> Option<f64> {
         sleep_until(from, GLANCE_EVERY, || stop.is_raised());
         let last_at = to.saturating_sub(DETACH);

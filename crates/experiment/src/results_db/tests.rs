@@ -219,7 +219,7 @@ fn make(path: &Path) {
 
 /// A run that is refused before it begins.
 #[test]
-fn a_file_that_no_run_began_in_is_as_before() {
+fn results_file_without_run_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("empty.db"), "").unwrap();

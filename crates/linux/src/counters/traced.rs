@@ -52,7 +52,7 @@ impl Traced {
         }))
     }
 
-    /// What a span says of a window that is traced itself: the share of a CPU that this takes.
+    /// Makes the result of a span for a window that is itself traced: the share of a CPU that tracing takes.
     pub fn of_cost(share: f64) -> Self {
         let (cpus, cost) = (Vec::new(), Some(share));
         Self { window: Nanos::ZERO, cpus, napi: None, rx_packets: 0, cost }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_traced_itself_has_the_cost_of_that() {
+    fn window_with_tracing_has_its_cost() {
         let mut seen = window(CpuSource::Trace);
         Traced::of_cost(0.03).divide(&mut seen);
         let expected =

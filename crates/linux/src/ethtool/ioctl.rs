@@ -1,4 +1,4 @@
-//! What ethtool has only as an ioctl: coalescing per queue, the RSS indirection table, the number of flow rules, and who
+//! Operations that ethtool has only as an ioctl: coalescing per queue, the RSS indirection table, the number of flow rules, and who
 //! the driver is.
 //!
 //! Layouts: `include/uapi/linux/ethtool.h`, `struct ethtool_per_queue_op`, `struct ethtool_coalesce`,

@@ -14,8 +14,8 @@ use crate::confine::file_user;
 /// Most links on one way (`MAXSYMLINKS`, `include/linux/namei.h`).
 const LINKS_MOST: usize = 40;
 
-/// Opens a folder. A link on the way is followed if it belongs to this user, to root or to the owner of the folder that
-/// it is in, as `fs.protected_symlinks` has it, and in folders where nobody else can make one.
+/// Opens a folder. Symbolic links on the path are followed by the rule of `fs.protected_symlinks`. A link must belong to
+/// this user, to root, or to the owner of its folder. In folders where nobody else can make links, any owner is accepted.
 pub(super) fn open_folder(path: &Path) -> Result<File, FileError> {
     let failed = |error: io::Error| FileError::io(path, "open this folder", error);
     let mut way = std::path::absolute(path).map_err(failed)?;

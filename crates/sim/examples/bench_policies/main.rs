@@ -112,7 +112,7 @@ struct Ratios {
 }
 
 impl Ratios {
-    /// What the goal of 97% of the rate, 1.1 x the tail and 1.05 x the CPU is missed by; 0 if it is kept.
+    /// Distance to the goal of 97% of the rate, 1.1 x the tail and 1.05 x the CPU; 0 if it is kept.
     fn score(self) -> f64 {
         (self.rate / 0.97).ln().min(0.0)
             + (1.1 / self.p99).ln().min(0.0)

@@ -26,7 +26,7 @@ const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
 const OFTEN_FOR: Nanos = Nanos::from_s(60);
 const RARELY: Duration = Duration::from_secs(30);
 
-/// What ends a watcher from outside.
+/// Signals from outside that end a watcher.
 pub(super) struct WatchEnds<'a> {
     pub(super) stop: &'a Stop,
     /// Set by the signal of whoever has confirmed the change or put it back.
