@@ -32,7 +32,7 @@ mod recommendation;
 pub(crate) mod smallest;
 
 pub use self::recommendation::{Headline, ProvenBy, Recommendation};
-use comparison::{Claim, Comparison, corrected};
+use comparison::{Claim, Comparison, Logs, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use headline::LARGEST_MISSED;
@@ -99,6 +99,30 @@ pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option
 pub fn objective_center(results: &Results, goal: &Goal, setting: usize) -> Option<Center> {
     let runs = Runs::of_goal(results, goal);
     Judge::of(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
+}
+
+/// The scatter of the objective by workload: the standard deviation of one block's logarithm of the ratio to the first
+/// setting, the root mean square over `settings`. A workload in which one of them has fewer than two pairs is left out.
+/// Empty where the goal cannot be judged.
+pub fn objective_scatter(
+    results: &Results,
+    goal: &Goal,
+    settings: &[usize],
+) -> BTreeMap<usize, f64> {
+    let runs = Runs::of_goal(results, goal);
+    let Ok(judge) = Judge::of(results, &runs, goal) else { return BTreeMap::new() };
+    let workloads: BTreeSet<usize> =
+        judge.objective.iter().flatten().map(|(workload, _)| *workload).into_set();
+    let logs: Option<Vec<Logs>> =
+        settings.iter().map(|setting| judge.objective_logs(0, *setting)).collect();
+    let Some(logs) = logs.filter(|logs| !logs.is_empty()) else { return BTreeMap::new() };
+    let of_part = |part: usize| {
+        let variances: Option<Vec<f64>> = logs.iter().map(|logs| logs.variance(part)).collect();
+        let variances = variances?;
+        Some((variances.iter().sum::<f64>() / variances.len() as f64).sqrt())
+    };
+    let by_workload = workloads.into_iter().enumerate();
+    by_workload.filter_map(|(part, workload)| Some((workload, of_part(part)?))).into_map()
 }
 
 /// The objective: for each of its figures the workloads that have it, with the metric there.

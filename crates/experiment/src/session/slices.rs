@@ -6,10 +6,10 @@
 //! stints of the workloads alternate. A round is a block of the results, and a slice one of its
 //! rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_model::goal::{Figure, Measure};
-use latput_model::{Eliminated, Goal, eliminated};
+use latput_model::{Eliminated, Goal, eliminated, objective_scatter};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
@@ -36,6 +36,8 @@ const FIRST_ROUNDS: u32 = 4;
 /// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
 
+/// The least part of an even share of the rounds, before the shares are scaled to add up to one.
+const LEAST_SHARE: f64 = 0.5;
 /// Rounds are made up for until there are this many times those that were wanted.
 const MADE_UP: u32 = 2;
 
@@ -130,6 +132,7 @@ impl Session<'_> {
                 return Ok(());
             }
             read.put_off_others(&mut workloads, &rounds);
+            leave_out_steady(&mut workloads, &rounds, &self.scatter(&dropped));
             Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
             for workload in workloads {
                 let alive: Vec<usize> =
@@ -149,7 +152,7 @@ impl Session<'_> {
                 self.wait_for_quiet(runner, &mut patience)?;
                 self.run_stint(runner.slices().ok_or(Error::NoSlices)?, stint)?;
             }
-            let seen = [rounds, self.rounds()].map(|rounds| read.rounds_of_objective(&rounds));
+            let seen = [rounds, self.rounds()].map(|rounds| read.mean_of_objective(&rounds));
             if !looking.looks.is_due(seen[0], seen[1]) {
                 continue;
             }
@@ -200,6 +203,16 @@ impl Session<'_> {
             next[row.workload] = next[row.workload].max(row.block + 1);
         }
         next
+    }
+
+    /// The scatter of the objective by workload, over the settings that still run.
+    fn scatter(&self, dropped: &BTreeSet<usize>) -> BTreeMap<usize, f64> {
+        let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse_kept) else {
+            return BTreeMap::new();
+        };
+        let others = 1..self.results.settings.len();
+        let others: Vec<usize> = others.filter(|setting| !dropped.contains(setting)).collect();
+        objective_scatter(&self.results, &goal, &others)
     }
 
     fn run_stint(&mut self, runner: &mut dyn SliceRunner, stint: Stint) -> Result<(), Error> {
@@ -387,6 +400,14 @@ impl ReadByGoal {
         of_objective.map(|(rounds, _)| *rounds).min().unwrap_or(0)
     }
 
+    /// The rounds of the objective's workloads on average, which count its looks: steady workloads have fewer.
+    fn mean_of_objective(&self, rounds: &[u32]) -> u32 {
+        let of_objective = || rounds.iter().zip(&self.objective).filter(|(_, is_read)| **is_read);
+        let count = u64::try_from(of_objective().count()).unwrap_or(u64::MAX);
+        let sum: u64 = of_objective().map(|(rounds, _)| u64::from(*rounds)).sum();
+        u32::try_from(sum.checked_div(count).unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
     /// Lets the objective go before: while its workloads still want rounds, the others get half as many.
     fn put_off_others(&self, wanted: &mut Vec<usize>, rounds: &[u32]) {
         if wanted.iter().any(|workload| self.objective[*workload]) {
@@ -394,6 +415,29 @@ impl ReadByGoal {
             wanted.retain(|workload| self.objective[*workload] || rounds[*workload] <= half);
         }
     }
+}
+
+/// Leaves out of a cycle the workloads that have more than their share of the rounds. The error of a sum of averages is
+/// least where each has rounds in proportion to its scatter (Neyman, Journal of the Royal Statistical Society 97, 1934).
+/// None has much less than half of an even share, since a scatter is an estimate too. Workloads without a known scatter stay.
+fn leave_out_steady(wanted: &mut Vec<usize>, rounds: &[u32], scatter: &BTreeMap<usize, f64>) {
+    let known: Vec<(usize, f64)> =
+        wanted.iter().filter_map(|workload| Some((*workload, *scatter.get(workload)?))).collect();
+    let sum: f64 = known.iter().map(|(_, scatter)| scatter).sum();
+    if !(sum > 0.0 && sum.is_finite()) {
+        return;
+    }
+    let least = LEAST_SHARE / known.len() as f64;
+    let weight = |scatter: f64| (scatter / sum).max(least);
+    let weights: f64 = known.iter().map(|(_, scatter)| weight(*scatter)).sum();
+    let all: f64 = known.iter().map(|(workload, _)| f64::from(rounds[*workload])).sum();
+    let has_enough = |workload: usize| {
+        let scatter = known.iter().find(|(known, _)| *known == workload);
+        scatter.is_some_and(|(_, scatter)| {
+            f64::from(rounds[workload]) > weight(*scatter) / weights * all + 1.0
+        })
+    };
+    wanted.retain(|workload| !has_enough(*workload));
 }
 
 /// The rate of each step, turn by turn.
@@ -446,6 +490,7 @@ fn is_near_zero(logs: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use latput_trial::Plan;
+    use latput_units::IntoMap;
 
     use super::*;
 
@@ -506,6 +551,33 @@ mod tests {
         assert_eq!(wanted([8, 8, 4], &[0, 1, 2]), [0, 1, 2]);
         assert_eq!(wanted([23, 23, 12], &[2]), [2], "in the end it has what is planned");
         assert_eq!(read.rounds_of_objective(&[9, 7, 2]), 7);
+        assert_eq!(read.mean_of_objective(&[9, 7, 2]), 8);
+    }
+
+    #[test]
+    fn steady_workloads_have_fewer_rounds() {
+        let left = |rounds: [u32; 3], scatter: &[(usize, f64)]| {
+            let mut wanted = vec![0, 1, 2];
+            leave_out_steady(&mut wanted, &rounds, &scatter.iter().copied().into_map());
+            wanted
+        };
+        let uneven = [(0, 0.1), (1, 0.1), (2, 1.0)];
+        assert_eq!(left([4, 4, 4], &uneven), [2]);
+        assert_eq!(left([4, 4, 20], &uneven), [0, 1, 2], "about half of an even share is theirs");
+        assert_eq!(left([4, 4, 30], &uneven), [0, 1]);
+        // Alike, all go on; so does what has no scatter yet, or where none is known.
+        assert_eq!(left([8, 8, 8], &[(0, 0.2), (1, 0.2), (2, 0.2)]), [0, 1, 2]);
+        assert_eq!(left([8, 8, 2], &[(0, 0.2), (1, 0.2)]), [0, 1, 2]);
+        for nothing in [&[][..], &[(0, 0.0)], &[(0, f64::NAN)], &[(0, f64::INFINITY)]] {
+            assert_eq!(left([9, 1, 1], nothing), [0, 1, 2]);
+        }
+        // Whatever the scatter, a cycle has a workload.
+        for seed in 0..200 {
+            let mut rng = Rng::from_seed(seed.into());
+            let scatter = [0, 1, 2].map(|workload| (workload, rng.uniform()));
+            let rounds = [1, 7, 13].map(|factor| 4 + seed * factor % 90);
+            assert!(!left(rounds, &scatter).is_empty(), "{rounds:?} {scatter:?}");
+        }
     }
 
     fn turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {

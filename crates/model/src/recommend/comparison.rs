@@ -10,7 +10,8 @@ use latput_units::IntoMap;
 use super::Judge;
 use crate::runs::AVERAGE;
 
-/// Logarithms of ratios to another setting, of each workload by block. Their averages are added.
+/// Logarithms of ratios to another setting, of each workload by block, in the order of the workloads. Their averages are
+/// added.
 pub(super) struct Logs {
     parts: Vec<BTreeMap<u32, f64>>,
 }
@@ -44,6 +45,13 @@ impl Logs {
     /// `None` where a workload has fewer than two blocks.
     pub(super) fn center(&self) -> Option<Center> {
         Center::of_sum(&self.parts, AVERAGE)
+    }
+
+    /// The variance of one block in a workload, without outliers where they are trimmed; `None` with fewer than two
+    /// blocks.
+    pub(super) fn variance(&self, part: usize) -> Option<f64> {
+        let center = Center::of_sum(std::slice::from_ref(self.parts.get(part)?), AVERAGE)?;
+        Some(center.error.powi(2) * center.runs as f64)
     }
 
     pub(super) fn p_value(&self, claim: Claim) -> Option<f64> {
