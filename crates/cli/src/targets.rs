@@ -303,7 +303,6 @@ pub(crate) fn is_hosts(word: &str) -> bool {
     if Target::is_told_by(word) {
         return true;
     }
-    let is_word = matches!(word, "lab" | "loopback" | "vm") || word.starts_with(SIMULATED);
     // The name of an interface alone, without the CPUs behind it.
     let name = |target: Target| match target.at {
         Some(At::Interface(name)) => Some(name),
@@ -312,7 +311,14 @@ pub(crate) fn is_hosts(word: &str) -> bool {
     let first = Target::parse(Target::split(word)[0]).ok().and_then(name);
     let is_interface =
         || first.is_some_and(|first| Route::open().is_ok_and(|route| route.link(&first).is_ok()));
-    !is_word && !Path::new(word).exists() && is_interface()
+    !names_testbed(word) && !Path::new(word).exists() && is_interface()
+}
+
+/// Whether a word names a testbed that latput has itself: `lab`, `loopback`, `vm`, a system of the simulator or a guest.
+pub(crate) fn names_testbed(word: &str) -> bool {
+    matches!(word, "lab" | "loopback" | "vm")
+        || word.starts_with(SIMULATED)
+        || word.starts_with(EMULATED)
 }
 
 #[cfg(test)]

@@ -78,10 +78,10 @@ impl Stage {
     /// The description in tables.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Timer => "waiting for the timer",
-            Self::Queueing => "behind other requests",
-            Self::Cpu => "CPU of both ends",
-            Self::Rest => "wire, wake-ups and the rest",
+            Self::Timer => "moderation delay",
+            Self::Queueing => "queueing behind other requests",
+            Self::Cpu => "CPU time of both ends",
+            Self::Rest => "wire, wake-ups, other",
         }
     }
 
@@ -117,15 +117,14 @@ pub enum Amount {
 }
 
 /// Why a part is not known where the runs give what cannot be.
-const BELOW_NOTHING: &str = "the runs differ by more than this cost. Raise `repetitions`, or measure settings \
-                             further apart";
-const ABOVE_THE_WHOLE: &str =
-    "the runs differ by more than the whole, so something else differs too. Raise `repetitions`";
-const CPU_BESIDE: &str = "both ends work longer than the round trip, so some work is outside of it";
-const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the whole. Raise `repetitions`";
-const SAVES_TIME: &str = "the delay takes less time than its fewer interrupts save";
-const SHORTER_QUEUE: &str = "it was measured with the least delay, where requests wait longer";
-const OTHER_WORK: &str = "other work ran on these CPUs (check `other-work`)";
+const BELOW_NOTHING: &str = "runs differ by more than this cost. Raise `repetitions`, or measure settings further \
+                             apart";
+const ABOVE_THE_WHOLE: &str = "runs differ by more than the round trip. Raise `repetitions`";
+const CPU_BESIDE: &str = "both ends use more CPU time than the round trip takes";
+const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the round trip. Raise `repetitions`";
+const SAVES_TIME: &str = "the delay costs less time than its fewer interrupts save";
+const SHORTER_QUEUE: &str = "only known for the smallest delay, where the queue is longer";
+const OTHER_WORK: &str = "other programs ran on these CPUs (check `other-work`)";
 const OTHER_COSTS: &str = "the fitted costs add up to more than was measured here";
 /// Parts of medians may add up to so much of the median of the whole.
 const MOST_TOGETHER: f64 = 1.1;
@@ -282,17 +281,13 @@ impl CellParts<'_> {
         let base = least.unwrap_or(self.setting);
         let single = self.single();
         let queueing = match single {
-            Some(single) if single == self.workload => {
-                Amount::None("one request is in flight at a time")
-            }
+            Some(single) if single == self.workload => Amount::None("one request in flight"),
             // The queue is that without the delay, and there it is longer than here.
             Some(_) if timer == Amount::None(SAVES_TIME) => Amount::Unknown(SHORTER_QUEUE),
             Some(single) => self.difference((base, self.workload), (base, single)),
-            None => {
-                Amount::Unknown("the plan has no such workload with one request in flight. Add one")
-            }
+            None => Amount::Unknown("add this workload with one request in flight"),
         };
-        let why = "takes a workload with one request in flight";
+        let why = "add this workload with one request in flight";
         let unknown = (Amount::Unknown(why), Amount::Unknown(why));
         let (cpu, rest) = single.map_or(unknown, |single| self.cpu_and_rest(base, single));
         let [timer, queueing, rest] =
@@ -314,9 +309,7 @@ impl CellParts<'_> {
             (Some(least), held @ Some(_)) if self.delay(least) < held => {
                 self.difference((self.setting, self.workload), (least, self.workload))
             }
-            _ => Amount::Unknown(
-                "the plan has no setting that differs only by a smaller delay. Add one",
-            ),
+            _ => Amount::Unknown("add a setting that differs only by a smaller delay"),
         }
     }
 
@@ -397,7 +390,7 @@ impl CellParts<'_> {
                 ns_high: found.high,
                 confidence: found.confidence,
             },
-            None => Amount::Unknown("no run of both"),
+            None => Amount::Unknown("no block has both"),
         }
     }
 

@@ -54,7 +54,7 @@ impl Term {
             Self::Packet => "packets",
             Self::Interrupt => "interrupts",
             Self::Poll => "polls",
-            Self::Background => "seconds of background",
+            Self::Background => "background work",
         }
     }
 

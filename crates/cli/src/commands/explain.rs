@@ -15,7 +15,7 @@ use crate::output;
 
 /// Explain where time and CPU go under each setting.
 ///
-/// Time waiting for the timer and behind other requests, and CPU per interrupt, packet and byte. Also estimates the
+/// Moderation delay, queueing, and CPU per interrupt, packet and byte. Also estimates the
 /// effect of changing a knob.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -26,7 +26,7 @@ Examples:
 
 CPU time is divided by the costs of `latput model fit`. Round trips are divided by comparing settings that
 differ only in their delay and workloads that differ only in their requests in flight. Where the plan lacks
-such runs, the part is not known, and the missing runs are named.")]
+such runs, the part is unknown, and the missing runs are named.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,

@@ -7,6 +7,7 @@ use latput_experiment::Testbed;
 use latput_experiment::live::Guard;
 use latput_experiment::session::PlannedRuns;
 use latput_experiment::simulator::Simulator;
+use latput_experiment::target::FORMS;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::Summary;
@@ -45,7 +46,7 @@ const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 Examples:
   latput tune                                the built-in plan on the lab: about 4 minutes, needs root
   latput tune --goal cpu                     the same trials, judged for least CPU
-  latput tune --on sim:server-10g            the same in the simulator: needs no root, sets nothing
+  latput tune sim:server-10g                 the same in the simulator: needs no root, sets nothing
   latput tune ssh://root@server ssh://root@client
                                              between two hosts: finds the interfaces, brings latput along
   latput tune eth0 --peer ssh://root@client  this host and another
@@ -77,6 +78,7 @@ pub(crate) struct Args {
     /// the built-in plan where no hosts are named. And the hosts: the system under test, then the host that makes the
     /// traffic. A HOST is `ssh://root@server`, `netns://NAME`, `exec:COMMAND` or an interface of this host. Add
     /// %INTERFACE or %ADDRESS if several paths lead to the other host. Add `?cpus=0-3` to use only those CPUs.
+    /// Or a testbed: `lab`, `loopback`, `sim:SYSTEM`.
     #[arg(value_name = "PLAN|HOST", num_args = 0..=3)]
     words: Vec<String>,
     #[command(flatten)]
@@ -127,7 +129,7 @@ impl Args {
                 );
                 return Err(CliError::usage(message));
             }
-            Some(path) => (path.display().to_string(), run::read_text(path)?),
+            Some(path) => (path.display().to_string(), read_plan(path)?),
             None if self.factors.is_given() => ("--factor".to_owned(), self.factors.plan()?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
@@ -266,8 +268,9 @@ impl Args {
 
     /// What the words are: at most one plan, and hosts in the place of `--on`.
     fn plan_and_testbed(&self) -> Result<(Option<PathBuf>, Option<String>), CliError> {
-        let (hosts, plans): (Vec<&String>, Vec<&String>) =
-            self.words.iter().partition(|word| targets::is_hosts(word));
+        let (hosts, plans): (Vec<&String>, Vec<&String>) = self.words.iter().partition(|word| {
+            targets::is_hosts(word) || targets::names_testbed(word) && !Path::new(word).exists()
+        });
         let plan = match plans.as_slice() {
             [] => None,
             [plan] => Some(PathBuf::from(plan)),
@@ -285,6 +288,18 @@ impl Args {
             ))),
         }
     }
+}
+
+/// Reads a plan. The error of a word that is no file says what else it may name.
+fn read_plan(path: &Path) -> Result<String, CliError> {
+    if !path.exists() {
+        return Err(CliError::usage(format!(
+            "{}: there is no plan file, interface or testbed of this name: name a plan file, `lab`, `loopback`, \
+             `sim:SYSTEM` (`latput sim list`), or hosts ({FORMS})",
+            path.display()
+        )));
+    }
+    run::read_text(path)
 }
 
 /// Refuses guards that could not be judged, before anything is opened.

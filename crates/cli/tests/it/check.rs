@@ -26,6 +26,21 @@ fn a_check_says_how_many_trials_and_minutes_and_runs_none() {
 }
 
 #[test]
+fn tune_takes_testbed_without_on() {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    for words in [&["sim:server-10g"][..], &["plan.toml", "sim:server-10g"]] {
+        let words = [&["tune"], words, &["--check"]].concat();
+        place.run(&words).expect(0, &["can start"]);
+    }
+    place.run(&["tune", "sim:nosuch", "--check"]).expect(2, &["nosuch"]);
+    place.run(&["tune", "lab", "--on", "sim:server-10g"]).expect(2, &["both say where trials run"]);
+    place
+        .run(&["tune", "nohost"])
+        .expect(2, &["nohost: there is no plan file", "ssh://", "sim list"]);
+}
+
+#[test]
 fn a_check_fails_where_the_run_would() {
     let place = Place::new();
     place.write("plan.toml", PLAN);

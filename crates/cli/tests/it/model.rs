@@ -81,7 +81,7 @@ fn what_has_no_costs_is_refused_by_name() {
     let no_such = ["model", "fit", "kept.db", "--workload", "udp"];
     place.run(&no_such).expect(2, &["udp", "the workloads are tcp_rr"]);
     place.run(&["model", "fit", "kept.db", "--confidence", "100%"]).expect(2, &["--confidence"]);
-    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "too few cells"]);
+    place.run(&["model", "fit", "kept.db"]).expect(0, &["unknown", "too few cells"]);
 }
 
 /// The document of a fit, which its schema takes.
@@ -118,9 +118,9 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
     place.run(&args).expect(
         0,
         &[
-            "waiting for the timer",
-            "behind other requests",
-            "CPU of both ends",
+            "moderation delay",
+            "queueing behind other requests",
+            "CPU time of both ends",
             "What a change would do",
         ],
     );

@@ -278,6 +278,6 @@ fn a_rate_of_five_is_the_first_that_is_no_mode_and_stages_have_names() {
     assert_eq!(stages.map(Stage::name), ["timer", "queueing", "cpu", "rest"]);
     assert_eq!(
         stages.map(Stage::describe).map(|words| words.split(' ').next().unwrap()),
-        ["waiting", "behind", "CPU", "wire,"]
+        ["moderation", "queueing", "CPU", "wire,"]
     );
 }

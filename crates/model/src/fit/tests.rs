@@ -282,7 +282,7 @@ fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
 
 #[test]
 fn terms_are_told_in_words() {
-    let plurals = ["bytes", "packets", "interrupts", "polls", "seconds of background"];
+    let plurals = ["bytes", "packets", "interrupts", "polls", "background work"];
     assert_eq!(Term::ALL.map(Term::plural), plurals);
     assert_eq!(Term::ALL.map(Term::unit), ["byte", "packet", "interrupt", "poll", "second"]);
     let knobs = [None, Some("`mtu`"), Some("`rx-usecs`"), Some("`gro-flush-timeout`"), None];

@@ -7,6 +7,7 @@ use latput_trial::metric::PreferredDirection;
 
 use super::Judge;
 use super::comparison::Claim;
+use super::headline::LARGEST_MISSED;
 use crate::goal::{Bound, Condition, Reference};
 use crate::runs::AVERAGE;
 
@@ -15,6 +16,8 @@ use crate::runs::AVERAGE;
 pub(crate) const Z_OF_POWER: f64 = 0.841_621;
 /// Factor of the number of blocks in the second figure; it halves the standard error.
 const TIMES: usize = 4;
+/// More blocks than these are no advice: at 3 s each, a run of an hour.
+const MOST_BLOCKS: usize = 1200;
 
 /// The smallest effect that about four of five runs like this one prove, at the one-sided level of
 /// its test, corrected for all other comparisons. The noise is the median over the settings other
@@ -31,6 +34,8 @@ pub struct SmallestEffect {
     pub ratio: f64,
     /// The same ratio with four times the blocks.
     pub ratio_in_four_times: f64,
+    /// The fewest blocks that could prove a change by [`LARGEST_MISSED`]; `None` beyond [`MOST_BLOCKS`].
+    pub blocks_wanted: Option<usize>,
 }
 
 impl Judge<'_> {
@@ -106,16 +111,28 @@ fn smallest(
         return None;
     }
     let sign = if claim == Claim::Less { -1.0 } else { 1.0 };
-    let ratio = |times: usize| {
+    let blocks = centers.iter().map(|center| center.runs).max()?;
+    let effect = |more: usize| {
         let of_setting = |center: &Center| {
             let freedom = center.degrees_of_freedom;
-            let error = center.error / usual_share(freedom) / (times as f64).sqrt();
-            provable(error, freedom * times, level)
+            let error = center.error / usual_share(freedom) / (more as f64 / blocks as f64).sqrt();
+            provable(error, (freedom * more / blocks).max(1), level)
         };
         let effects: Vec<f64> = centers.iter().map(of_setting).collect();
-        Some((sign * order::median(&effects, 0.5)?.value).exp())
+        Some(order::median(&effects, 0.5)?.value)
     };
-    Some(SmallestEffect { ratio: ratio(1)?, ratio_in_four_times: ratio(TIMES)?, figures, limit })
+    let ratio = |blocks: usize| Some((sign * effect(blocks)?).exp());
+    let largest = (1.0 + sign * LARGEST_MISSED).ln().abs();
+    // More blocks prove smaller effects: the first that is small enough is found by halving.
+    let candidates: Vec<usize> = (blocks..=MOST_BLOCKS).collect();
+    let first = candidates.partition_point(|&more| effect(more).is_none_or(|it| it > largest));
+    Some(SmallestEffect {
+        ratio: ratio(blocks)?,
+        ratio_in_four_times: ratio(blocks * TIMES)?,
+        blocks_wanted: candidates.get(first).copied(),
+        figures,
+        limit,
+    })
 }
 
 /// The effect that a one-sided t test at `level` proves with a chance of 80%, in the unit of

@@ -18,7 +18,7 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
         let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
         let _ = writeln!(text, "{} under {}", load.name, set.label);
         if let Some(ns) = it.round_trip_ns {
-            let _ = writeln!(text, "  A mean round trip of {} is", time(ns));
+            let _ = writeln!(text, "  Mean round trip {}:", time(ns));
             let parts = it.time.iter();
             push_parts(
                 &mut text,
@@ -31,27 +31,22 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
     for (kind, model) in models {
         text.push_str(&moves(kind, model));
     }
-    text.push_str(
-        "Wake-ups are not counted: their cost is part of the packets and interrupts that cause them.\n",
-    );
+    text.push_str("The cost of a wake-up is part of the packet or interrupt that causes it.\n");
     text
 }
 
 fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
-        let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
-        format!(" (the busiest CPU {:.0}%{limit})", 100.0 * ratio)
+        let limit = if ratio > 0.95 { ", the limit" } else { "" };
+        format!(" (busiest CPU {:.0}%{limit})", 100.0 * ratio)
     });
-    let _ =
-        write!(text, "  The system under test is busy for {:.1}% of one CPU{busiest}", busy / 1e7);
+    let _ = write!(text, "  The system under test uses {:.1}% of one CPU{busiest}", busy / 1e7);
     if it.is_shared {
-        text.push_str(
-            ". Other programs ran there (check `other-work`), so its parts are not known\n",
-        );
+        text.push_str(". Parts unknown: other programs ran there (check `other-work`)\n");
         return;
     }
-    text.push_str(", of which\n");
+    text.push_str(":\n");
     let mut parts = Vec::new();
     for (term, amount) in &it.cpu {
         let said = match amount {
@@ -59,28 +54,31 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
                 let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
                 format!("{share:.0}% ({low:.0} to {high:.0})")
             }
-            Amount::None(why) => format!("nothing: {why}"),
-            Amount::Unknown(why) => format!("not known: {why}"),
+            Amount::None(why) => format!("none: {why}"),
+            Amount::Unknown(why) => format!("unknown: {why}"),
         };
-        parts.push((format!("for its {}", term.plural()), said));
+        parts.push((term.plural().to_owned(), said));
     }
     let percent = 100.0 * it.unexplained_ratio;
     if percent > 1.0 {
         let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
         let name = match plurals.as_slice() {
-            [] => "without a known cost".to_owned(),
-            plurals => format!("for its {}, not told apart", plurals.join(" and ")),
+            [] => "unknown".to_owned(),
+            plurals => format!("{} together", plurals.join(", ")),
         };
         parts.push((name, format!("{percent:.0}%")));
     }
     push_parts(text, parts);
     if percent < -1.0 {
-        let _ =
-            writeln!(text, "    (the costs together say {:.0}% more than was measured)", -percent);
+        let _ = writeln!(
+            text,
+            "    (the fitted costs add up to {:.0}% more than was measured)",
+            -percent
+        );
     }
     let vary = model.map(|model| vary(model, it)).unwrap_or_default();
     if !vary.is_empty() {
-        let _ = writeln!(text, "    To tell them apart, vary {}.", vary.join(" and "));
+        let _ = writeln!(text, "    To separate them, vary {}.", vary.join(" and "));
     }
 }
 
@@ -112,13 +110,13 @@ fn time(ns: f64) -> String {
 /// The text of one part of a round trip.
 fn part(amount: &Amount, whole_ns: f64) -> String {
     match amount {
-        Amount::None(why) => format!("nothing: {why}"),
-        Amount::Unknown(why) => format!("not known: {why}"),
+        Amount::None(why) => format!("none: {why}"),
+        Amount::Unknown(why) => format!("unknown: {why}"),
         Amount::Known { ns, ns_low, ns_high, confidence } => {
             let interval = if *confidence > 0.0 {
                 format!(", {} to {} at {:.0}%", time(*ns_low), time(*ns_high), 100.0 * confidence)
             } else {
-                ", one run and no interval".to_owned()
+                ", no interval: one run".to_owned()
             };
             format!("{} ({:.0}%){interval}", time(*ns), 100.0 * ns / whole_ns)
         }
@@ -148,7 +146,7 @@ fn moves(kind: &str, model: &CostModel) -> String {
             Err(refusal) => {
                 let _ = writeln!(
                     text,
-                    "  half as many {plural} ({knob}): not known until a plan varies {}",
+                    "  half as many {plural} ({knob}): unknown. Vary {}",
                     refusal.vary
                 );
             }

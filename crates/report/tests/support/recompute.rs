@@ -92,16 +92,16 @@ pub(crate) fn explanation(text: &str) -> usize {
             assert!(!is_all_known || high >= whole.low * (1.0 - slack), "{said}");
         };
         for line in cell.lines() {
-            if let Some((_, ns)) = line.split_once("A mean round trip of ") {
+            if let Some((_, ns)) = line.split_once("Mean round trip ") {
                 whole = quantity_after(ns).map(|(ns, _)| ns);
-            } else if line.contains("The system under test is busy for") {
+            } else if line.contains("The system under test uses") {
                 close(whole, sum, is_all_known);
                 is_cpu.set(true);
-                is_all_known = !line.contains("not known");
+                is_all_known = !line.contains("Parts unknown");
                 (whole, sum) = (Range::read("100"), (0.0, 0.0));
-            } else if line.contains("not known: ") {
+            } else if line.contains("unknown: ") {
                 is_all_known = false;
-            } else if let Some(more) = line.trim().strip_prefix("(the costs together say ") {
+            } else if let Some(more) = line.trim().strip_prefix("(the fitted costs add up to ") {
                 let more = Range::read(more.split(' ').next().unwrap_or_default()).expect(line);
                 whole = whole.map(|it| Range { low: it.low + more.low, high: it.high + more.high });
             } else if let Some((_, said)) =

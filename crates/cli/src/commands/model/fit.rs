@@ -153,8 +153,8 @@ fn told(fitted: &FittedTerm) -> String {
         Why::Uncertain => "varies too little apart from the others for this noise".to_owned(),
     };
     if refusal.vary.is_empty() {
-        format!("not known: {why}")
+        format!("unknown: {why}")
     } else {
-        format!("not known: {why}. Vary {}", refusal.vary)
+        format!("unknown: {why}. Vary {}", refusal.vary)
     }
 }
