@@ -313,7 +313,7 @@ fn predictions(
 
 fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> String {
     let mut text = String::new();
-    if every_cell {
+    if every_cell && !reproduction.figures.is_empty() {
         let row = |it: &ReproducedFigure| {
             [
                 it.table.clone(),
@@ -332,12 +332,11 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
     for it in &reproduction.claims {
         let mark = if it.holds { "holds " } else { "MISSED" };
         let _ = writeln!(text, "{mark}  {} {}", it.id, it.claim);
-        let _ = writeln!(text, "        seen {} (wanted: {})", it.seen, it.wanted);
+        let _ = writeln!(text, "        simulated: {} (wanted: {})", it.seen, it.wanted);
     }
     if !reproduction.claims.is_empty() {
         text.push('\n');
     }
-    text += "Absolute errors, in % or points\n";
     let row = |it: &TableErrors| {
         [
             it.file.clone(),
@@ -349,7 +348,10 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
         ]
     };
     let header = ["file", "table", "of", "figures", "median", "90th"];
-    text += &(table(header, reproduction.tables.iter().map(row), 3..=5, columns) + "\n");
+    if !reproduction.tables.is_empty() {
+        text += "Absolute errors, in % or points\n";
+        text += &(table(header, reproduction.tables.iter().map(row), 3..=5, columns) + "\n");
+    }
     for target in &reproduction.targets {
         demand(&mut text, target, reproduction);
     }

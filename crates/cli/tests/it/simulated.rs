@@ -151,7 +151,7 @@ fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_th
         &[
             "latput searches among them",
             "1 settings are left out: `gro-flush-timeout` of 5ms would overrun the receive ring of",
-            "the winner's regret is",
+            "the chance that another setting is over 3% better is",
         ],
     );
     place

@@ -436,19 +436,19 @@ fn number(value: &Value) -> Option<u64> {
 
 /// The remaining uncertainty, in words.
 fn regret(leader: &Leader) -> String {
-    let percent = |log: f64| 100.0 * log.exp_m1();
-    let [_, low, high] = leader.regret_log;
+    let high = 100.0 * leader.regret_log[2].exp_m1();
     let kept = if leader.references.is_empty() && leader.keeps_limits >= 1.0 {
         String::new()
     } else {
-        format!(", it keeps the limits with a chance of {:.0}%", 100.0 * leader.keeps_limits)
+        format!(
+            "; the winner keeps the limits with a chance of {:.0}%",
+            100.0 * leader.keeps_limits
+        )
     };
     format!(
-        "a setting better by more than {:.0}% exists with a chance of {:.0}%; the winner's regret is {:.1} to {:.1}% (90%){kept}",
+        "the chance that another setting is over {:.0}% better is {:.0}%; none is over {high:.1}% better, at 95%{kept}",
         100.0 * SMALLEST_EFFECT,
         100.0 * leader.doubt,
-        percent(low),
-        percent(high)
     )
 }
 

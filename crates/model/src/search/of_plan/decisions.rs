@@ -223,9 +223,11 @@ fn what_is_left_open_is_told_in_percent() {
         keeps_limits,
         references: references.to_vec(),
     };
-    let plain = "a setting better by more than 3% exists with a chance of 4%; the winner's regret is 1.0 to 5.0% (90%)";
+    let plain =
+        "the chance that another setting is over 3% better is 4%; none is over 5.0% better, at 95%";
     assert_eq!(regret(&leader(1.0, &[])), plain);
-    let kept = |percent| format!("{plain}, it keeps the limits with a chance of {percent}%");
+    let kept =
+        |percent| format!("{plain}; the winner keeps the limits with a chance of {percent}%");
     assert_eq!(regret(&leader(0.6, &[])), kept(60));
     assert_eq!(regret(&leader(1.0, &[2])), kept(100));
 }
