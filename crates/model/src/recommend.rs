@@ -35,10 +35,9 @@ pub use self::recommendation::{Headline, ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, Logs, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
-pub use headline::LARGEST_MISSED;
 pub(crate) use headline::missed;
 pub use looks::{EarlyAnswer, Looks, early_answer};
-pub use smallest::SmallestEffect;
+pub use smallest::{LARGEST_MISSED, SmallestEffect};
 
 /// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the
 /// goal. The error is the reason why the goal cannot be judged.

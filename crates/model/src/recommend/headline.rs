@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::condition::Kept;
 use super::recommendation::{Headline, ProvenBy};
+use super::smallest::LARGEST_MISSED;
 use super::{Comparison, Judge, SmallestEffect, Verdict};
 use crate::words;
-
-/// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
-/// what people change settings for; `docs/tune.md` tells it.
-pub const LARGEST_MISSED: f64 = 0.20;
 
 impl Judge<'_> {
     /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
