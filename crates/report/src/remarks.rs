@@ -167,6 +167,7 @@ fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
         _ if is_factor(ratio) => "a factor of 10".to_owned(),
+        ..0.005 => "0.01%".to_owned(), // of the simulator, which has no noise
         ..0.995 => format!("{percent:.2}%"),
         ..9.95 => format!("{percent:.1}%"),
         _ => format!("{percent:.0}%"),
