@@ -19,7 +19,8 @@ Exit codes:
   6  partial: trials or hosts of a fleet are missing; or no answer, because the hosts were not quiet, \
      no fit trial has the goal's figure, or too few pairs are fit; also `apply` and `keep` of such a run
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
-  8  a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, `drift`)";
+  8  a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, `drift`); \
+     or what is kept is not in force (`latput keep --check`)";
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,10 @@ impl Code {
                 "repeat the command: it resumes; for a run without an answer, follow the message",
             ),
             Self::Worse => ("worse", "see the figures that are proven worse"),
-            Self::Drifted => ("drifted", "see the named hosts, or run `latput fleet apply`"),
+            Self::Drifted => (
+                "drifted",
+                "see the named hosts or values; `latput fleet apply` sets them on hosts",
+            ),
         }
     }
 }

@@ -1,17 +1,20 @@
 //! `latput keep`: installs a setting in the host's own configuration system, and takes it out again.
 
+mod check;
 mod choose;
 mod diff;
 mod files;
 mod netplan;
 pub(crate) mod wanted;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_knobs::export;
+use latput_knobs::{Knob, export};
 use latput_linux::{RootFolder, confine};
+use latput_units::IntoMap;
 
 use crate::commands::export_settings::{
     ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
@@ -38,16 +41,17 @@ Examples:
   latput keep eth0 rx-usecs=50us --format udev --yes
   latput keep --remove eth0                   the files are again as they were, byte for byte
   latput keep eth0 mtu=9000 --root /mnt/image --yes
+  latput keep --check                         after a boot: is all that is kept in force?
 
 The format is that of the program that manages the interface, or a .link file of systemd. Knobs that the
 format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
 reloaded: the command for that is printed.")]
 pub(crate) struct Args {
-    /// A results file, or an interface; with --remove the interface, by default all.
-    #[arg(value_name = "FILE|IFACE", required_unless_present = "remove")]
+    /// A results file, or an interface; with --check or --remove the interface, by default all.
+    #[arg(value_name = "FILE|IFACE", required_unless_present_any = ["remove", "check"])]
     source: Option<String>,
     /// Values for an interface; a knob without a value keeps its present one.
-    #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove", conflicts_with_all = OF_RESULTS_ONLY)]
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with_all = ["remove", "check"], conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
     /// Read the values from stdin, one a line: a remote shell would split some.
     #[arg(long, hide = true, conflicts_with_all = ["knobs", "remove"])]
@@ -57,6 +61,9 @@ pub(crate) struct Args {
     format: Option<ExportFormat>,
     #[command(flatten)]
     of: SourceArgs,
+    /// Compare what is kept with the files and the values in force. Exit code 8 if they differ.
+    #[arg(long, conflicts_with_all = ["remove", "force", "dry_run", "yes", "format"])]
+    check: bool,
     /// Remove what was installed.
     #[arg(long)]
     remove: bool,
@@ -86,7 +93,13 @@ impl Args {
             return Err(CliError::usage(message));
         }
         let root = RootFolder::open(&self.root)?;
-        if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
+        if self.check {
+            check::check(&root, &self.records(&root)?, context.json)
+        } else if self.remove {
+            self.take_out(context, &root)
+        } else {
+            self.install(context, &root)
+        }
     }
 
     fn install(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
@@ -135,7 +148,15 @@ impl Args {
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
         let record = Record::read(root, &interface)?;
-        let writing = Writing::plan(root, &interface, record, files)?;
+        let is_kept = |knob: &Knob| {
+            let left_out = |(said, _): &(String, String)| {
+                said.split_once('=').is_some_and(|(name, _)| name == knob.name())
+            };
+            !unkept.iter().any(left_out)
+        };
+        let kept = setting.iter().filter(|(knob, _)| is_kept(knob));
+        let kept = kept.map(|(knob, value)| (knob.to_string(), value.to_string())).into_map();
+        let writing = Writing::plan(root, &interface, record, (files, kept))?;
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
@@ -150,7 +171,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+    /// The records of the named interface, or all.
+    fn records(&self, root: &RootFolder) -> Result<Vec<Record>, CliError> {
         let records = Record::all(root)?;
         let is_meant = |record: &Record| {
             self.source.as_ref().is_none_or(|interface| record.interface == *interface)
@@ -160,9 +182,14 @@ impl Args {
             let of = self.source.as_ref().map_or(String::new(), |name| format!(" for {name}"));
             return Err(CliError::new(Code::Failed, format!("nothing is kept{of}")));
         }
-        for record in records {
+        Ok(records)
+    }
+
+    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+        for record in self.records(root)? {
             let interface = record.interface.clone();
-            let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
+            let nothing = (Vec::new(), BTreeMap::new());
+            let writing = Writing::plan(root, &interface, Some(record), nothing)?;
             self.carry_out(context, &writing, "remove")?;
         }
         Ok(ExitCode::SUCCESS)

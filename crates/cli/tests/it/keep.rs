@@ -89,7 +89,7 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
         let kept = place.run(&[&keep[..], &["--yes"]].concat());
         kept.expect(0, &["to make it take effect:", words]);
         assert_eq!(kept.out, dry.out, "what was shown is what was written");
-        for file in written {
+        for file in &written {
             assert!(root.join(file).is_file(), "{file}: {:?}", tree(&root).keys());
         }
         assert!(fs::read_to_string(root.join(rules)).unwrap().contains("rps_cpus"));
@@ -98,6 +98,13 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
             Some("net.core.busy_poll = 50")
         );
         place.run(&[&keep[..], &["--yes"]].concat()).expect(0, &["nothing to change"]);
+        let check = ["keep", "--check", "nic7", "--root", "root"];
+        place.run(&check).expect(0, &["as it was written", "only the files were checked"]);
+        let file = root.join(written[0]);
+        let text = fs::read(&file).unwrap();
+        fs::write(&file, "edited").unwrap();
+        place.run(&check).expect(8, &["edited since"]);
+        fs::write(&file, text).unwrap();
         place
             .run(&["keep", "--remove", "nic7", "--root", "root", "--yes"])
             .expect(0, &["--- a/etc"]);

@@ -93,6 +93,20 @@ fn applied_link(index: u32) -> Option<String> {
     lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
 }
 
+/// Says which .link file udev has applied in the place of latput's; `None` where it is latput's, or where another format
+/// keeps the setting.
+pub(super) fn link_in_place_of(format: ExportFormat, interface: &str) -> Option<String> {
+    if format != ExportFormat::SystemdLink {
+        return None;
+    }
+    let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
+    match applied_link(index) {
+        Some(file) if file.contains("latput") => None,
+        Some(file) => Some(format!("udev has applied {file} instead: only one .link file counts")),
+        None => Some(format!("udev has applied no .link file to {interface}")),
+    }
+}
+
 /// The command that makes the files of a format take effect.
 pub(super) fn reload(format: ExportFormat, interface: &str) -> String {
     match format {

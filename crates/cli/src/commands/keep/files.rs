@@ -199,6 +199,28 @@ pub(super) struct Record {
     files: Vec<Kept>,
     /// Folders that were made for the files, outermost first.
     folders: Vec<String>,
+    /// The kept knobs and values, as on the command line; empty in records of older versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    setting: BTreeMap<String, String>,
+}
+
+/// A file that is kept, beside the file of now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FileState {
+    AsWritten,
+    Edited,
+    Missing,
+}
+
+impl FileState {
+    pub(super) const fn describe(self) -> &'static str {
+        match self {
+            Self::AsWritten => "as it was written",
+            Self::Edited => "edited since",
+            Self::Missing => "missing",
+        }
+    }
 }
 
 /// One file: what it was and what it became.
@@ -252,6 +274,47 @@ impl Record {
         Ok(Some(record))
     }
 
+    /// The kept knobs and values.
+    pub(super) const fn setting(&self) -> &BTreeMap<String, String> {
+        &self.setting
+    }
+
+    /// Each kept file beside the file of now.
+    pub(super) fn file_states(
+        &self,
+        root: &RootFolder,
+    ) -> Result<Vec<(String, FileState)>, CliError> {
+        let kept = self.files.iter().filter_map(|kept| Some((&kept.file, kept.after.as_ref()?)));
+        let state = |(file, after): (&String, &FileVersion)| {
+            let state = match version(root, file)? {
+                None => FileState::Missing,
+                Some(now) if now == *after => FileState::AsWritten,
+                Some(_) => FileState::Edited,
+            };
+            Ok((file.clone(), state))
+        };
+        kept.map(state).collect()
+    }
+
+    /// The format of the first file.
+    pub(super) fn format(&self) -> ExportFormat {
+        let is_of = |start: &str, end: &str| {
+            let mut files = self.files.iter().filter(|kept| kept.after.is_some());
+            files.any(|kept| kept.file.starts_with(start) && kept.file.ends_with(end))
+        };
+        if is_of(PROFILES, ".nmconnection") {
+            ExportFormat::NetworkManager
+        } else if is_of("/etc/netplan/", ".yaml") {
+            ExportFormat::Netplan
+        } else if is_of("/etc/tuned/", "/tuned.conf") {
+            ExportFormat::Tuned
+        } else if is_of("/etc/systemd/network/", ".link") {
+            ExportFormat::SystemdLink
+        } else {
+            ExportFormat::Udev
+        }
+    }
+
     /// Every record, by interface.
     pub(super) fn all(root: &RootFolder) -> Result<Vec<Self>, CliError> {
         let names = root.entries(RECORDS)?;
@@ -296,12 +359,12 @@ pub(super) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Plans to write `files` for an interface, and to put back those of the earlier `record` that are not among them.
+    /// Plans to write `files` with `setting` for an interface, and to put back those of the earlier `record` that are not among them.
     pub(super) fn plan(
         root: &'a RootFolder,
         interface: &str,
         record: Option<Record>,
-        files: Contents,
+        (files, setting): (Contents, BTreeMap<String, String>),
     ) -> Result<Self, CliError> {
         let mut folders = record.as_ref().map_or_else(Vec::new, |record| record.folders.clone());
         let earlier = record.map_or_else(Vec::new, |record| record.files);
@@ -329,7 +392,8 @@ impl<'a> Writing<'a> {
         }
         let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
-        let record = Record { schema: 1, interface: interface.to_owned(), files: kept, folders };
+        let interface = interface.to_owned();
+        let record = Record { schema: 1, interface, files: kept, folders, setting };
         Ok(Self { root, record, now, made })
     }
 
