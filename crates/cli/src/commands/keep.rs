@@ -6,6 +6,7 @@ mod diff;
 mod files;
 mod netplan;
 pub(crate) mod wanted;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Read as _};
@@ -42,16 +43,17 @@ Examples:
   latput keep --remove eth0                   the files are again as they were, byte for byte
   latput keep eth0 mtu=9000 --root /mnt/image --yes
   latput keep --check                         after a boot: is all that is kept in force?
+  latput keep --watch                         a systemd unit that runs this after each boot
 
 The format is that of the program that manages the interface, or a .link file of systemd. Knobs that the
 format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
 reloaded: the command for that is printed.")]
 pub(crate) struct Args {
     /// A results file, or an interface; with --check or --remove the interface, by default all.
-    #[arg(value_name = "FILE|IFACE", required_unless_present_any = ["remove", "check"])]
+    #[arg(value_name = "FILE|IFACE", required_unless_present_any = ["remove", "check", "watch"])]
     source: Option<String>,
     /// Values for an interface; a knob without a value keeps its present one.
-    #[arg(value_name = "KNOB[=VALUE]", conflicts_with_all = ["remove", "check"], conflicts_with_all = OF_RESULTS_ONLY)]
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with_all = ["remove", "check", "watch"], conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
     /// Read the values from stdin, one a line: a remote shell would split some.
     #[arg(long, hide = true, conflicts_with_all = ["knobs", "remove"])]
@@ -64,6 +66,9 @@ pub(crate) struct Args {
     /// Compare what is kept with the files and the values in force. Exit code 8 if they differ.
     #[arg(long, conflicts_with_all = ["remove", "force", "dry_run", "yes", "format"])]
     check: bool,
+    /// Write a systemd unit that runs --check after each boot.
+    #[arg(long, conflicts_with_all = ["source", "remove", "check", "dry_run", "yes", "format"])]
+    watch: bool,
     /// Remove what was installed.
     #[arg(long)]
     remove: bool,
@@ -93,7 +98,10 @@ impl Args {
             return Err(CliError::usage(message));
         }
         let root = RootFolder::open(&self.root)?;
-        if self.check {
+        if self.watch {
+            watch::install(&root, self.force)?;
+            Ok(ExitCode::SUCCESS)
+        } else if self.check {
             check::check(&root, &self.records(&root)?, context.json)
         } else if self.remove {
             self.take_out(context, &root)
@@ -191,6 +199,9 @@ impl Args {
             let nothing = (Vec::new(), BTreeMap::new());
             let writing = Writing::plan(root, &interface, Some(record), nothing)?;
             self.carry_out(context, &writing, "remove")?;
+        }
+        if !self.dry_run && Record::all(root)?.is_empty() {
+            watch::remove(root)?;
         }
         Ok(ExitCode::SUCCESS)
     }

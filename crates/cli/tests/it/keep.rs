@@ -115,6 +115,34 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
     }
 }
 
+#[test]
+fn check_unit_is_valid_and_removed_last() {
+    let place = host(&[]);
+    let root = place.path("root");
+    let unit = root.join("etc/systemd/system/latput-keep-check.service");
+    for interface in ["nic7", "nic8"] {
+        let keep = ["keep", interface, "mtu=9000", "--root", "root", "--yes"];
+        place.run(&keep).expect(0, &[]);
+    }
+    let watch = ["keep", "--watch", "--root", "root"];
+    place.run(&watch).expect(0, &["systemctl --root=", "enable latput-keep-check.service"]);
+    let text = fs::read_to_string(&unit).unwrap();
+    assert!(text.contains(&format!("ExecStart={} keep --check", crate::latput())), "{text}");
+    if !needs_program("systemd-analyze") {
+        let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
+        assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+    }
+    place.run(&["keep", "--remove", "nic7", "--root", "root", "--yes"]).expect(0, &[]);
+    assert!(unit.exists(), "nic8 is kept");
+    let last = place.run(&["keep", "--remove", "--root", "root", "--yes"]);
+    last.expect(0, &["latput-keep-check.service was removed too"]);
+    assert!(!unit.exists());
+
+    fs::write(&unit, "[Unit]\n").unwrap();
+    place.run(&watch).expect(1, &["is not latput's", "--force"]);
+    place.run(&[&watch[..], &["--force"]].concat()).expect(0, &[]);
+}
+
 /// A .link file without a word in it would take the place of the one that counts.
 #[test]
 fn of_a_setting_that_a_format_has_no_word_for_only_rules_are_written() {
