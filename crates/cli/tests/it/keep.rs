@@ -115,6 +115,38 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
     }
 }
 
+/// Forms of nm-settings-keyfile(5). `nmcli` reads what was written.
+#[test]
+fn keyfile_forms_are_read_and_edited() {
+    let connection = "etc/NetworkManager/system-connections/wired.nmconnection";
+    let uuid = "uuid=3b1d5b4e-5e56-4b2c-9d6e-0d6a1f2b3c4d";
+    let head = format!("[connection]\nid=wired\n{uuid}\ntype=ethernet\n");
+    for form in [
+        format!("{head}interface-name=nic7\n\n[ethernet]\nmtu=1500\n"),
+        format!("{head}interface-name = nic7\n\n[802-3-ethernet]\n mtu = 1500\n"),
+        format!(
+            "# mine\n{head}interface-name=nic7\n[ethernet]\nmtu=1500\n[ipv4]\nmethod=auto\n[ethernet]\nmtu=1400\n"
+        ),
+    ] {
+        let place = host(&[(connection, &form)]);
+        let keep = ["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"];
+        place.run(&keep).expect(0, &["NetworkManager manages nic7"]);
+        let text = fs::read_to_string(place.path("root").join(connection)).unwrap();
+        assert_eq!(text.matches("mtu").count(), 1, "{text}");
+        if needs_program("nmcli") {
+            continue;
+        }
+        let mut reader = Command::new("nmcli");
+        reader.args(["--offline", "connection", "modify", "connection.autoconnect", "yes"]);
+        reader.stdin(fs::File::open(place.path("root").join(connection)).unwrap());
+        let read = reader.output().unwrap();
+        let read = String::from_utf8(read.stdout).unwrap();
+        for line in ["mtu=9000", "coalesce-rx-usecs=50", "interface-name=nic7"] {
+            assert!(read.lines().any(|read| read == line), "{line} is not in {read} of {text}");
+        }
+    }
+}
+
 #[test]
 fn check_unit_is_valid_and_removed_last() {
     let place = host(&[]);
