@@ -30,6 +30,20 @@ pub(crate) fn print_data(text: &str) -> Result<(), CliError> {
     write(text)
 }
 
+/// Prints what a change has made. The change stays made: where stdout cannot be written, stderr tells it.
+pub(crate) fn print_change(text: &str) {
+    if let Err(failure) = print(text) {
+        remark(&format!("latput: stdout cannot be written ({}). Done:\n{text}", failure.message()));
+    }
+}
+
+/// As [`print_change`], as JSON.
+pub(crate) fn print_change_json<T: Serialize>(document: &T) {
+    if let Err(failure) = print_json(document) {
+        remark(&format!("latput: stdout cannot be written ({}). It is done", failure.message()));
+    }
+}
+
 fn write(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     let text = printable_lines(text, is_styled(&out));
@@ -88,12 +102,9 @@ fn json_line(document: &impl Serialize) {
     line(&printable_lines(&serde_json::to_string(document).unwrap_or_default(), false));
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the one place for remarks beside a result, and for errors"
-)]
 fn line(text: &str) {
-    eprintln!("{text}");
+    // A pipe that nobody reads and a full disk end no run: nothing is left to tell it on.
+    let _is_told = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Stderr, for writers of whole lines.

@@ -15,7 +15,7 @@ use crate::setting::state;
 use crate::vector::{Delay, Throttle};
 
 /// Interface name in the commands of a report. There is no real interface.
-const INTERFACE: &str = "IFACE";
+pub const INTERFACE: &str = "IFACE";
 
 /// All hosts in the order of observations. `from` is the name or the file of the profile.
 pub fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {

@@ -137,7 +137,7 @@ impl Args {
         let made_by = run_of(&results, chosen);
         if self.confirm {
             confirm_all(context, &parts, &made_by)?;
-            print_next(&parts)?;
+            print_next(&parts);
             return Ok(ExitCode::SUCCESS);
         }
         let within = match self.confirm_within {
@@ -157,7 +157,7 @@ impl Args {
             None if within.is_some() => confirm_all(context, &parts, &made_by)?,
             None => {}
         }
-        print_next(&parts)?;
+        print_next(&parts);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -204,8 +204,9 @@ impl Args {
     fn nothing(&self, reason: &str) -> Result<ExitCode, CliError> {
         if self.confirm {
             let message = format!(
-                "nothing was confirmed: {reason}. Name the setting of `latput apply` with --setting, or run \
-                 `latput confirm` on each host"
+                "nothing was confirmed: {}. Name the setting of `latput apply` with --setting, or run \
+                 `latput confirm` on each host",
+                reason.trim_end_matches('.')
             );
             return Err(CliError::new(Code::Failed, message));
         }
@@ -321,7 +322,7 @@ impl Args {
                 part.setting.iter().map(|(knob, value)| format!("{knob}={value}\n")).collect();
             let failure = match part.ask(context, verb, &values.concat()) {
                 Ok(answer) if answer.code == Some(0) => {
-                    part.tell(&answer)?;
+                    part.tell(&answer);
                     done.push(part);
                     continue;
                 }
@@ -427,13 +428,13 @@ fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), C
         return Err(CliError::new(code, words));
     }
     for (part, _) in confirmed {
-        output::print(&format!("confirmed: {} of {}\n", part.interface, part.host.name))?;
+        output::print_change(&format!("confirmed: {} of {}\n", part.interface, part.host.name));
     }
     Ok(())
 }
 
 /// How to take the change back and how to keep it over a reboot, on each host.
-fn print_next(parts: &[Part]) -> Result<(), CliError> {
+fn print_next(parts: &[Part]) {
     let next = |part: &Part| {
         let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
         let keep: Vec<String> =
@@ -441,8 +442,7 @@ fn print_next(parts: &[Part]) -> Result<(), CliError> {
         let undo = ["undo".to_owned()];
         format!("undo:  {}\nkeep:  {}\n", part.command_line(&undo), part.command_line(&keep))
     };
-    output::print(&parts.iter().map(next).collect::<String>())?;
-    Ok(())
+    output::print_change(&parts.iter().map(next).collect::<String>());
 }
 
 /// The number in the journal, of the JSON of `latput confirm`.
@@ -471,14 +471,13 @@ impl Part {
     }
 
     /// Passes on what latput said on the host.
-    fn tell(&self, answer: &HostAnswer) -> Result<(), CliError> {
+    fn tell(&self, answer: &HostAnswer) {
         for line in String::from_utf8_lossy(&answer.out).lines() {
             let is_next = line.starts_with("undo:") || line.starts_with("keep:");
             if !is_next {
-                output::print(&format!("{}: {line}\n", self.host.name))?;
+                output::print_change(&format!("{}: {line}\n", self.host.name));
             }
         }
-        Ok(())
     }
 
     /// What to type here to run latput with `args` on the host. This program is called by its name.

@@ -9,7 +9,7 @@ use latput_knobs::{
     self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Setting,
     Value, parse_assignment,
 };
-use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_units::Nanos;
 
 use crate::commands::watcher::Watcher;
@@ -63,6 +63,19 @@ pub(super) fn fingerprint(facts: &[(String, String)]) -> String {
         fact.map_or("unknown", |(_, value)| value.as_str()).replace(' ', "-")
     };
     format!("{}/{}", of("driver"), of("bus address"))
+}
+
+/// Refuses an interface that has another driver or bus address than the measured one.
+pub(super) fn must_be_measured(interface: &str, measured: &str) -> Result<(), CliError> {
+    let found = fingerprint(&facts::collect(interface));
+    if found == *measured {
+        return Ok(());
+    }
+    let message = format!(
+        "{interface} is not the measured interface: it is {found} (driver and bus address), but {measured} was \
+         measured. If you mean it: --interface {interface}"
+    );
+    Err(CliError::new(Code::Failed, message))
 }
 
 /// Which link resets a command line allows.

@@ -99,7 +99,7 @@ impl Args {
             return Err(nothing_to_confirm(self.interface.as_deref(), &late));
         }
         if self.extend.is_none() || context.json {
-            tell(context, &confirmed)?;
+            tell(context, &confirmed);
         }
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
@@ -116,17 +116,16 @@ fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> Cli
     CliError::new(Code::RolledBack, late.join("; "))
 }
 
-fn tell(context: &Context, confirmed: &[(&String, Option<u64>)]) -> Result<(), CliError> {
+fn tell(context: &Context, confirmed: &[(&String, Option<u64>)]) {
     if context.json {
         let numbers: Vec<Option<u64>> = confirmed.iter().map(|(_, number)| *number).collect();
         let confirmed: Vec<&String> = confirmed.iter().map(|(interface, _)| *interface).collect();
-        return output::print_json(
+        return output::print_change_json(
             &serde_json::json!({ "schema": 1, "confirmed": confirmed, "journal": numbers }),
         );
     }
     for (interface, number) in confirmed {
         let undo = number.map_or(String::new(), next::undo);
-        output::print(&format!("confirmed: {interface} keeps its change\n{undo}"))?;
+        output::print_change(&format!("confirmed: {interface} keeps its change\n{undo}"));
     }
-    Ok(())
 }

@@ -15,6 +15,7 @@ use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::change;
 use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::context::{Context, keep_only_files};
@@ -151,6 +152,9 @@ pub(super) struct Wanted {
     pub(super) interface: String,
     pub(super) setting: Setting,
     pub(super) origin: String,
+    /// The driver and the bus address that were measured, as [`change::fingerprint`] has them; `None` where the interface
+    /// was named.
+    pub(super) measured: Option<String>,
 }
 
 impl Args {
@@ -248,6 +252,7 @@ impl SourceArgs {
             interface,
             setting,
             origin: format!("setting `{}` of {source}", labelled.label),
+            measured: self.interface.is_none().then(|| measured_of(&results, role)).flatten(),
         })
     }
 
@@ -276,7 +281,7 @@ impl SourceArgs {
         } else {
             format!("{interface} {}", knobs.join(" "))
         };
-        not_empty(Wanted { interface, setting, origin })
+        not_empty(Wanted { interface, setting, origin, measured: None })
     }
 
     /// How a configuration knows the interface.
@@ -329,6 +334,12 @@ fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
         [name] => Ok((*name).to_owned()),
         _ => Err(CliError::usage("the hosts have different interfaces: name one with --interface")),
     }
+}
+
+/// The driver and the bus address of the host of a role.
+fn measured_of(results: &Results, role: Role) -> Option<String> {
+    let host = results.hosts.iter().find(|host| host.role == role)?;
+    Some(change::fingerprint(&host.facts))
 }
 
 /// The present value of a knob, if it is the same everywhere on the interface.

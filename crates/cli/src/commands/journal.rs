@@ -92,7 +92,7 @@ fn entry(
     let superseded = superseded(later, number, &change, &values);
     let state = state.unwrap_or_else(|| standing(later, number, &values, &superseded));
     let state = match (&change.went_back, state) {
-        (Some(_), ChangeState::BeforeBoot) | (None, _) => state,
+        (Some(_), ChangeState::BeforeBoot | ChangeState::Elsewhere) | (None, _) => state,
         (Some(_), _) => ChangeState::WentBack,
     };
     JournalEntry { number, change, values, superseded, state }
@@ -116,32 +116,26 @@ fn whereabouts(
     }
 }
 
-/// The places of `values` that a later change has written, each with the number of the last that did. An undo that
-/// takes back an undo stands for the change that was undone first: it has made those values again.
+/// The places of `values` that belong to a later change, each with its number. A change takes the places that it writes;
+/// an undo gives each place back to the change that had it before the one that it undoes.
 fn superseded(
     later: &[JournalEntry],
     number: u64,
     change: &Checkpoint,
     values: &[Standing],
 ) -> BTreeMap<(Knob, Place), u64> {
-    let undone_by = |entry: u64| {
-        if entry == number {
-            return change.undoes;
-        }
-        later.iter().find(|other| other.number == entry)?.change.undoes
-    };
-    let stands_for = |mut entry: u64| {
-        while let Some(first) = undone_by(entry).and_then(undone_by) {
-            entry = first;
-        }
-        entry
-    };
-    let last = |value: &Standing| {
+    let owner = |value: &Standing| {
         let at = (value.knob, value.place);
-        let last = later.iter().find(|entry| entry.has_written(change, at))?;
-        (stands_for(last.number) != number).then_some((at, last.number))
+        let mut before: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut owner = number;
+        for entry in later.iter().rev().filter(|entry| entry.has_written(change, at)) {
+            before.insert(entry.number, owner);
+            let undone = entry.change.undoes.and_then(|undone| before.get(&undone));
+            owner = undone.copied().unwrap_or(entry.number);
+        }
+        (owner != number).then_some((at, owner))
     };
-    values.iter().filter_map(last).collect()
+    values.iter().filter_map(owner).collect()
 }
 
 fn standing(

@@ -11,13 +11,14 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_knobs::{Knob, export};
+use latput_knobs::{Knob, Setting, export};
 use latput_linux::{RootFolder, confine};
 use latput_units::IntoMap;
 
+use crate::commands::change;
 use crate::commands::export_settings::{
     ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
 };
@@ -121,7 +122,14 @@ impl Args {
         } else {
             self.of.wanted(source, &self.knobs)?
         };
-        let Wanted { interface, mut setting, origin } = wanted;
+        let Wanted { interface, mut setting, origin, measured } = wanted;
+        if measured.is_some() && interface == latput_sim::facts::INTERFACE {
+            let message = "a simulated host was measured: name the interface with --interface";
+            return Err(CliError::usage(message));
+        }
+        if let Some(measured) = measured.filter(|_| root.path() == Path::new("/")) {
+            change::must_be_measured(&interface, &measured)?;
+        }
         let displaced = choose::displaced_link(root, &interface);
         let target = self.of.target(&interface)?.in_place_of(displaced.as_deref());
         let Choice { mut format, mut why } = match self.format {
@@ -157,14 +165,7 @@ impl Args {
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
         let record = Record::read(root, &interface)?;
-        let is_kept = |knob: &Knob| {
-            let left_out = |(said, _): &(String, String)| {
-                said.split_once('=').is_some_and(|(name, _)| name == knob.name())
-            };
-            !unkept.iter().any(left_out)
-        };
-        let kept = setting.iter().filter(|(knob, _)| is_kept(knob));
-        let kept = kept.map(|(knob, value)| (knob.to_string(), value.to_string())).into_map();
+        let kept = kept_values(&setting, &unkept);
         let writing = Writing::plan(root, &interface, record, (files, kept))?;
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
@@ -248,6 +249,18 @@ impl Args {
             CliError { code, error: error.into() }
         })
     }
+}
+
+/// The knobs and values that a file keeps, as on the command line.
+fn kept_values(setting: &Setting, unkept: &[(String, String)]) -> BTreeMap<String, String> {
+    let is_kept = |knob: &Knob| {
+        let is_it = |(said, _): &(String, String)| {
+            said.split_once('=').is_some_and(|(name, _)| name == knob.name())
+        };
+        !unkept.iter().any(is_it)
+    };
+    let kept = setting.iter().filter(|(knob, _)| is_kept(knob));
+    kept.map(|(knob, value)| (knob.to_string(), value.to_string())).into_map()
 }
 
 /// Asks whoever sits at the terminal.

@@ -83,7 +83,7 @@ impl Args {
                 }
             }
         }
-        tell(context, &done, worst.is_some())?;
+        tell(context, &done, worst.is_some());
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }
@@ -206,18 +206,14 @@ fn forget(
     if context.json {
         let forgotten =
             serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
-        output::print_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }))?;
+        output::print_change_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }));
     } else {
-        output::print(&format!("forgot {id}: {} stays as it is\n", kept.interface))?;
+        output::print_change(&format!("forgot {id}: {} stays as it is\n", kept.interface));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(
-    context: &Context,
-    done: &[(String, RestoreOutcome)],
-    failed: bool,
-) -> Result<(), CliError> {
+fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
     if context.json {
         let done: Vec<_> = done
             .iter()
@@ -236,10 +232,10 @@ fn tell(
                 })
             })
             .collect();
-        return output::print_json(&serde_json::json!({ "schema": 1, "restored": done }));
+        return output::print_change_json(&serde_json::json!({ "schema": 1, "restored": done }));
     }
     if done.is_empty() && !failed {
-        return output::print("nothing to restore\n");
+        return output::print_change("nothing to restore\n");
     }
     for (interface, outcome) in done {
         let text = match outcome {
@@ -260,9 +256,8 @@ fn tell(
                 "{interface} of another network namespace: run `latput restore` in that namespace\n"
             ),
         };
-        output::print(&text)?;
+        output::print_change(&text);
     }
-    Ok(())
 }
 
 pub(super) fn other_json(other: &Foreign) -> serde_json::Value {

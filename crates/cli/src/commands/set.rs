@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting};
-use latput_linux::{LinuxKernel, facts, interfaces, state_place};
+use latput_linux::{LinuxKernel, interfaces, state_place};
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
@@ -77,14 +77,7 @@ impl Args {
         let setting = change::setting_on(&self.interface, &self.texts()?)?;
         let interface = &self.interface;
         if let Some(measured) = &self.only_if {
-            let found = change::fingerprint(&facts::collect(interface));
-            if found != *measured {
-                let message = format!(
-                    "{interface} is not the measured interface: it is {found} (driver and bus address), but \
-                     {measured} was measured. If you mean it: --interface"
-                );
-                return Err(CliError::new(Code::Failed, message));
-            }
+            change::must_be_measured(interface, measured)?;
         }
         let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
@@ -117,7 +110,7 @@ impl Args {
             ));
         }
         let shown = kept.number.filter(|_| applied.unnoted.is_none());
-        tell(context, interface, &applied, (shown, &setting))?;
+        tell(context, interface, &applied, (shown, &setting));
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
     }
@@ -179,17 +172,17 @@ fn tell(
     interface: &str,
     applied: &Applied,
     (number, setting): (Option<u64>, &Setting),
-) -> Result<(), CliError> {
+) {
     if context.json {
-        output::print_json(&serde_json::json!({
+        output::print_change_json(&serde_json::json!({
             "schema": 1,
             "changes": changes_json(interface, &applied.changes),
             "along": changes_json(interface, &applied.along),
             "journal": number,
-        }))
+        }));
     } else {
         let lines = number.map_or(String::new(), |number| next::after(number, interface, setting));
-        output::print(&(applied_text(interface, applied, "changed") + &lines))
+        output::print_change(&(applied_text(interface, applied, "changed") + &lines));
     }
 }
 

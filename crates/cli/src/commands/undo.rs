@@ -53,7 +53,7 @@ impl Args {
             let (changes, others) = transaction::plan_undo(&kernel, &own);
             tell_others(&journal, entry, &others);
             let text = set::changes_text(interface, &changes, "would undo");
-            return tell(context, entry, (&changes, &text), &others, None);
+            return Ok(tell(context, entry, (&changes, &text), &others, None));
         }
         let mut changing = Changing::begin("undo", link_resets)?;
         changing.watch(interface, self.confirm_within)?;
@@ -64,7 +64,7 @@ impl Args {
         set::applied_remark(interface, &applied);
         let text = set::applied_text(interface, &applied, "undid");
         let number = kept.number.filter(|_| applied.unnoted.is_none());
-        let told = tell(context, entry, (&applied.changes, &text), &others, number)?;
+        let told = tell(context, entry, (&applied.changes, &text), &others, number);
         kept.left.map_or(Ok(told), |error| Err(error.into()))
     }
 
@@ -142,20 +142,20 @@ fn tell(
     (changes, text): (&[transaction::Change], &str),
     others: &[Foreign],
     number: Option<u64>,
-) -> Result<ExitCode, CliError> {
+) -> ExitCode {
     let interface = &entry.change.interface;
     if context.json {
         let others: Vec<_> = others.iter().map(restore::other_json).collect();
-        output::print_json(&serde_json::json!({
+        output::print_change_json(&serde_json::json!({
             "schema": 1,
             "undone": entry.number,
             "changes": set::changes_json(interface, changes),
             "set_by_others": others,
             "journal": number,
-        }))?;
+        }));
     } else {
         let again = number.map_or(String::new(), |number| format!("again: latput undo {number}\n"));
-        output::print(&(text.to_owned() + &again))?;
+        output::print_change(&(text.to_owned() + &again));
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

@@ -148,6 +148,18 @@ fn keyfile_forms_are_read_and_edited() {
 }
 
 #[test]
+fn results_of_simulator_need_interface() {
+    let place = host(&[]);
+    let plan = "schema = 1\ngoal = \"minimize latency_ns_p99\"\n[factors]\nrx-usecs = [50, 0]\n[[workload]]\n\
+                kind = \"tcp_rr\"\n[method]\nrepetitions = { min = 2, max = 2 }\n";
+    place.write("plan.toml", plan);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let keep = ["keep", "kept.db", "--root", "root", "--yes"];
+    place.run(&keep).expect(2, &["a simulated host was measured", "--interface"]);
+    place.run(&[&keep[..], &["--interface", "nic7"]].concat()).expect(0, &["nic7"]);
+}
+
+#[test]
 fn check_unit_is_valid_and_removed_last() {
     let place = host(&[]);
     let root = place.path("root");

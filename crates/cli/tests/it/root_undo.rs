@@ -172,6 +172,32 @@ fn check(script: &str, out: &[&str], anywhere: &[&str]) {
 }
 
 #[test]
+fn undo_takes_back_two_changes_of_one_knob() {
+    check(
+        "$latput set v0 mtu=1400; $latput set v0 txqueuelen=700; $latput set v0 mtu=1300; \
+         $latput undo; echo first $(mtu v0); $latput undo; echo second $(len v0); code $latput undo; echo third $(mtu v0)",
+        &[
+            "first 1400",
+            "second 1000",
+            "undid v0 mtu (device) from 1400 to 1500",
+            "code 0",
+            "third 1500",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn change_is_told_on_stderr_where_stdout_is_full() {
+    check(
+        "code $latput set v0 txqueuelen=700 >/dev/full; echo set $(len v0); \
+         $latput set v0 txqueuelen=800 2>/dev/full | cat; echo second $(len v0); code $latput undo 2 2>/dev/full",
+        &["set 700", "second 800", "code 0"],
+        &["stdout cannot be written", "changed v0 txqueuelen"],
+    );
+}
+
+#[test]
 fn a_change_is_in_force_only_where_no_later_one_has_written() {
     check(
         "$latput set v0 mtu=1400 txqueuelen=700; $latput undo; $latput set v0 mtu=1400; echo; $latput log; \

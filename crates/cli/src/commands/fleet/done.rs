@@ -12,7 +12,7 @@ use super::table::hosts_in_words;
 use super::tell::{Heard, tell};
 use crate::context::Context;
 use crate::document::fleet::{FleetDoneDocument, FleetDoneHost};
-use crate::exit::{CliError, Code};
+use crate::exit::Code;
 use crate::output;
 
 /// Outcome of each host.
@@ -64,11 +64,7 @@ impl<'a> Done<'a> {
     }
 
     /// Prints what became of every host, and gives the exit code.
-    pub(super) fn end(
-        self,
-        context: &Context,
-        rollout: Option<String>,
-    ) -> Result<ExitCode, CliError> {
+    pub(super) fn end(self, context: &Context, rollout: Option<String>) -> ExitCode {
         let of_outcome =
             |name: &str| self.outcomes.values().filter(|(outcome, _)| *outcome == name).count();
         if context.json {
@@ -77,7 +73,7 @@ impl<'a> Done<'a> {
             });
             let hosts = hosts.collect();
             let action = self.action.to_owned();
-            output::print_json(&FleetDoneDocument { schema: 1, action, rollout, hosts })?;
+            output::print_change_json(&FleetDoneDocument { schema: 1, action, rollout, hosts });
         } else {
             let mut text = rollout.map_or(String::new(), |name| format!("{name}\n"));
             let mut names: Vec<&str> =
@@ -95,7 +91,7 @@ impl<'a> Done<'a> {
                     let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
                 }
             }
-            output::print(&text)?;
+            output::print_change(&text);
         }
         let is_any = |names: &[&str]| names.iter().any(|name| of_outcome(name) > 0);
         let code = if is_any(&["stranded"]) {
@@ -105,6 +101,6 @@ impl<'a> Done<'a> {
         } else {
             Code::Done
         };
-        Ok(code.into())
+        code.into()
     }
 }

@@ -94,7 +94,7 @@ impl Args {
                 done.say(at, "unchanged", "it went back before".to_owned());
             }
         }
-        done.end(context, Some(open.name))
+        Ok(done.end(context, Some(open.name)))
     }
 
     /// The rollout that is meant.

@@ -185,7 +185,7 @@ impl Undo {
             let which: Vec<usize> = planned.keys().copied().collect();
             done.tell(&which, context, ("hosts put back", "undone"), verb, |_| String::new());
         }
-        done.end(context, Some(name))
+        Ok(done.end(context, Some(name)))
     }
 }
 
@@ -226,7 +226,7 @@ impl Keep {
             let files = files.filter_map(|file| file.as_str()).map(latput_report::printable);
             files.collect::<Vec<_>>().join(" ")
         });
-        done.end(context, None)
+        Ok(done.end(context, None))
     }
 }
 
