@@ -19,6 +19,7 @@ mod sockperf;
 mod wrk;
 
 use crate::read_error::ReadError;
+use crate::rules::Claims;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
@@ -42,6 +43,11 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
         read.window = read.window.or(logged.window);
     }
     read.metrics.extend(figures.read_own(output)?);
+    // A plan's own figures and those of a log keep the rules too.
+    let claims = Claims { transactions: read.transactions, ..Claims::of(&read.metrics) };
+    claims.check().map_err(|problem| {
+        FiguresError::new("figures", problem.to_string(), output, &Source::Stdout)
+    })?;
     Ok(read)
 }
 
