@@ -5,17 +5,21 @@
 
 mod fio;
 mod found;
+mod fping;
 mod hdr;
 mod hey;
 mod k6;
 mod memtier;
+mod neper;
 mod oha;
 mod osu;
 mod pgbench;
 mod ping;
+mod qperf;
 mod redis;
 mod shared;
 mod sockperf;
+mod uperf;
 mod wrk;
 
 use crate::read_error::ReadError;
@@ -29,6 +33,9 @@ use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigure
 pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, FiguresError> {
     let mut read = match figures.parser {
         None => ProgramFigures::default(),
+        // Its summary is on standard error.
+        Some(Parser::Fping) => parse(Parser::Fping, &output.both())
+            .map_err(|problem| parser_error(Parser::Fping, &problem, output))?,
         Some(parser) => parse(parser, &output.stdout)
             .map_err(|problem| parser_error(parser, &problem, output))?,
     };
@@ -67,6 +74,10 @@ fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, ReadError> {
         Parser::K6 => k6::read,
         Parser::OsuLatency => osu::latency,
         Parser::OsuBandwidth => osu::bandwidth,
+        Parser::Fping => fping::read,
+        Parser::Qperf => qperf::read,
+        Parser::Neper => neper::read,
+        Parser::Uperf => uperf::read,
     };
     read(text)
 }
