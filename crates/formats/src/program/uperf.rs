@@ -11,14 +11,14 @@ const RATES: &[(&str, f64)] = &[("Gb/s", 1e9), ("Mb/s", 1e6), ("Kb/s", 1e3), ("b
 
 /// One line of progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Progress {
+struct TxnLine {
     seconds: f64,
     bits_per_s: f64,
     operations_per_s: f64,
 }
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
-    let mut longest: Option<Progress> = None;
+    let mut longest: Option<TxnLine> = None;
     for line in text.as_str().lines().filter(|line| line.starts_with("Txn")) {
         let Some((_, figures)) = line.split_once(" / ") else { continue };
         let progress = progress(figures).ok_or("a line `Txn` has another form")?;
@@ -44,7 +44,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 }
 
 /// Reads `2.20(s) =   124.46Mb/s      243078op/s`.
-fn progress(figures: &str) -> Option<Progress> {
+fn progress(figures: &str) -> Option<TxnLine> {
     let (seconds, rest) = figures.split_once("(s) =")?;
     let mut words = rest.split_whitespace();
     let (rate, operations) = (words.next()?, words.next()?.strip_suffix("op/s")?);
@@ -54,7 +54,7 @@ fn progress(figures: &str) -> Option<Progress> {
             Some((number, factor)) => number.parse::<f64>().ok()? * factor,
             None => rate.parse().ok().filter(|rate: &f64| *rate == 0.0)?,
         };
-    Some(Progress {
+    Some(TxnLine {
         seconds: seconds.trim().parse().ok()?,
         bits_per_s,
         operations_per_s: operations.parse().ok()?,
