@@ -226,7 +226,7 @@ pub fn few_observations(
     Some(Check {
         name: FEW_OBSERVATIONS.to_owned(),
         passed: false,
-        detail: format!("{done} transactions are too few; {}", names.join(", ")),
+        detail: format!("{done} observations are too few; {}", names.join(", ")),
     })
 }
 
@@ -358,7 +358,7 @@ mod tests {
             few_observations(&metrics, &observation).map(|it| it.detail)
         };
         assert!(few(99).unwrap().contains("`latency_ns_p99` needs 100"));
-        assert_eq!(few(100).unwrap(), "100 transactions are too few; `latency_ns_p999` needs 1000");
+        assert_eq!(few(100).unwrap(), "100 observations are too few; `latency_ns_p999` needs 1000");
         assert_eq!(few(1000), None);
     }
 }
