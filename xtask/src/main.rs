@@ -23,6 +23,7 @@ mod peers;
 mod policies;
 mod power;
 mod profiles;
+mod programs;
 mod python;
 mod scale_bench;
 mod scale_out;

@@ -285,8 +285,10 @@ fn not_started(target: &Target, program: &str, error: &io::Error) -> String {
 fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
     let name = target.name();
     let Reach::Ssh { destination, port } = &target.reach else {
+        let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let last = last.map_or_else(String::new, |line| format!("; it said: {}", printable(line)));
         return format!(
-            "`{name}` ended ({status}) before `sh` ran there: it must give the stdin and stdout of a command"
+            "`{name}` ended ({status}) before `sh` ran there: it must give the stdin and stdout of a command{last}"
         );
     };
     let login = port.map_or(String::new(), |port| format!("-p {port} ")) + destination;
@@ -361,6 +363,9 @@ mod tests {
             let why = why_it_ended(&target, ended, said);
             assert!(why.contains(remedy), "{said}: {why}");
         }
+        let sudo = Target::parse("exec:ssh ops@server sudo -n").unwrap();
+        let why = why_it_ended(&sudo, ended, "banner\nsudo: a password is required\r\n\n");
+        assert!(why.ends_with("; it said: sudo: a password is required"), "{why}");
     }
 
     #[test]

@@ -37,16 +37,18 @@ struct ListedGroup {
     children: Vec<String>,
 }
 
-/// Variables of Ansible's that change the way to a host and that latput does not follow, each with those of its values
-/// that change nothing.
-const NOT_FOLLOWED: &[(&str, &[&str])] = &[
-    ("ansible_become", &["false", "no", "False"]),
-    ("ansible_ssh_common_args", &[""]),
-    ("ansible_ssh_extra_args", &[""]),
-    ("ansible_ssh_private_key_file", &[""]),
-    ("ansible_ssh_pass", &[""]),
-    ("ansible_password", &[""]),
-];
+/// Variables of Ansible's that change the way to a host and that latput never follows.
+const NOT_FOLLOWED: &[&str] = &["ansible_ssh_pass", "ansible_password", "ansible_become_password"];
+/// Variables with more words for ssh.
+const SSH_WORDS: &[&str] =
+    &["ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"];
+const KEY: &str = "ansible_ssh_private_key_file";
+const BECOME: &str = "ansible_become";
+
+/// The words of ssh itself where a host needs more than an address: nobody is there to answer a question.
+const SSH: &[&str] = &["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+/// The words that make a user root there.
+const SUDO: &[&str] = &["sudo", "-n"];
 
 /// Reads the listing. A host's group is the first, in the order of names, that lists it itself.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
@@ -149,24 +151,19 @@ fn listed(name: &str, group: &str, variables: &Variables<'_>) -> Result<ListedHo
         check_name(part).map_err(|error| error.problem)?;
     }
     let interface = variables.text("latput_interface")?;
-    let (word, left_out) = match word(name, interface.as_deref(), variables)? {
-        Ok(word) => (word, None),
-        Err(why) => (String::new(), Some(why)),
+    let (way, left_out) = match way(name, interface.as_deref(), variables)? {
+        Ok(way) => (way, None),
+        Err(why) => (WayThere::default(), Some(why)),
     };
-    let has_target = variables.text("latput_target")?.is_some();
-    let is_given = |(name, unset): &&(&str, &[&str])| {
-        variables.text(name).is_ok_and(|it| it.is_some_and(|it| !unset.contains(&it.as_str())))
-    };
-    let not_followed = NOT_FOLLOWED.iter().filter(|_| !has_target).filter(is_given);
     Ok(ListedHost {
         name: Some(name.to_owned()),
-        word,
+        word: way.word,
         group: group.to_owned(),
         interface,
         driver: variables.text("latput_driver")?,
         setting: variables.setting()?,
         left_out,
-        not_followed: not_followed.map(|(name, _)| *name).collect(),
+        not_followed: way.not_followed,
         ..ListedHost::default()
     })
 }
@@ -178,15 +175,28 @@ fn template<'n>(variables: &Variables<'_>, names: &[&'n str]) -> Option<&'n str>
     names.iter().find(is_template).copied()
 }
 
+/// How to get to a host.
+#[derive(Debug, Default)]
+struct WayThere {
+    word: String,
+    not_followed: Vec<&'static str>,
+}
+
+impl From<String> for WayThere {
+    fn from(word: String) -> Self {
+        Self { word, not_followed: Vec::new() }
+    }
+}
+
 /// How to get there: `latput_target`, else by the variables of Ansible's connection. The inner error says why this host is
 /// left out, and the outer one that its variables are no values.
-fn word(
+fn way(
     name: &str,
     interface: Option<&str>,
     variables: &Variables<'_>,
-) -> Result<Result<String, String>, String> {
+) -> Result<Result<WayThere, String>, String> {
     if let Some(target) = variables.text("latput_target")? {
-        return Ok(Ok(target));
+        return Ok(Ok(target.into()));
     }
     let names = [
         "ansible_connection",
@@ -207,7 +217,7 @@ fn word(
     match connection.as_deref().map(|it| it.rsplit('.').next().unwrap_or(it)) {
         Some("local") => {
             return Ok(interface
-                .map(str::to_owned)
+                .map(|interface| interface.to_owned().into())
                 .ok_or_else(|| "it is this host: set latput_interface".to_owned()));
         }
         None | Some("ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
@@ -218,10 +228,132 @@ fn word(
     let host = variables.first(&["ansible_host", "ansible_ssh_host"])?;
     let host = host.unwrap_or_else(|| name.to_owned());
     let user = variables.first(&["ansible_user", "ansible_ssh_user"])?;
-    let user = user.map_or_else(String::new, |user| format!("{user}@"));
     let port = variables.first(&["ansible_port", "ansible_ssh_port"])?;
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
-    Ok(Ok(format!("ssh://{user}{host}{}", port.map_or(String::new(), |port| format!(":{port}")))))
+    ssh(&host, user.as_deref(), port.as_deref(), variables).map(Ok)
+}
+
+/// The way by ssh. What needs more than user, host and port becomes a command.
+fn ssh(
+    host: &str,
+    user: Option<&str>,
+    port: Option<&str>,
+    variables: &Variables<'_>,
+) -> Result<WayThere, String> {
+    let mut not_followed: Vec<&'static str> = Vec::new();
+    let mut options: Vec<String> = Vec::new();
+    for variable in SSH_WORDS {
+        match variables.text(variable)?.map(|text| ssh_words(&text)) {
+            None => {}
+            Some(Some(words)) => options.extend(words),
+            Some(None) => not_followed.push(variable),
+        }
+    }
+    if let Some(file) = variables.text(KEY)?.filter(|file| !file.is_empty()) {
+        if is_one_word(&file) {
+            options.extend(["-i".to_owned(), file]);
+        } else {
+            not_followed.push(KEY);
+        }
+    }
+    let mut after: &[&str] = &[];
+    let become_root = variables.text(BECOME)?.is_some_and(|it| truth(&it));
+    if become_root && user != Some("root") {
+        let is_usual = |name: &str, usual: &str| -> Result<bool, String> {
+            Ok(variables.text(name)?.is_none_or(|it| it == usual))
+        };
+        let method = is_usual("ansible_become_method", "sudo")?;
+        if method && is_usual("ansible_become_user", "root")? {
+            after = SUDO;
+        } else {
+            not_followed.push(BECOME);
+        }
+    }
+    for variable in NOT_FOLLOWED {
+        if variables.text(variable)?.is_some_and(|it| !it.is_empty()) {
+            not_followed.push(variable);
+        }
+    }
+    let at_user = user.map_or_else(String::new, |user| format!("{user}@"));
+    if options.is_empty() && after.is_empty() || !is_plain(host) || !user.is_none_or(is_plain) {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        return Ok(WayThere { word: format!("ssh://{at_user}{host}{port}"), not_followed });
+    }
+    let port = port.into_iter().flat_map(|port| ["-p", port]);
+    let destination = format!("{at_user}{host}");
+    let words = SSH.iter().copied().chain(options.iter().map(String::as_str)).chain(port);
+    let words = words.chain(["--", &destination]).chain(after.iter().copied());
+    Ok(WayThere { word: format!("exec:{}", words.collect::<Vec<_>>().join(" ")), not_followed })
+}
+
+/// The words of a variable for ssh; `None` where one of them cannot stand in a command of latput's.
+fn ssh_words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    for word in split_words(text)? {
+        // What `ansible` documents for a jump host: `-o ProxyCommand="ssh -W %h:%p -q gateway"`.
+        let option = word.strip_prefix("-o").unwrap_or(&word);
+        match option.strip_prefix("ProxyCommand=") {
+            Some(command) => {
+                let jump = jump_host(command)?;
+                if words.last().is_some_and(|last| last == "-o") {
+                    words.pop();
+                }
+                words.extend(["-J".to_owned(), jump]);
+            }
+            None => words.push(word),
+        }
+    }
+    words.iter().all(|word| is_one_word(word)).then_some(words)
+}
+
+/// The host through which a `ProxyCommand` of ssh goes, if it does nothing else.
+fn jump_host(command: &str) -> Option<String> {
+    let mut words = command.split_whitespace().filter(|word| *word != "-q").peekable();
+    (words.next() == Some("ssh")).then_some(())?;
+    let rest: Vec<&str> = words.collect();
+    match rest[..] {
+        ["-W", "%h:%p" | "[%h]:%p", host] | [host, "-W", "%h:%p" | "[%h]:%p"] => {
+            host.split('@').all(is_plain).then(|| host.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The words of a text, in which quotes protect spaces; `None` where one is not closed.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in text.chars() {
+        match (letter, quote) {
+            (letter, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (letter, None) if letter.is_whitespace() => words.extend(word.take()),
+            (letter, _) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+/// Whether a command of latput's, which is split at spaces, can have it as one word.
+fn is_one_word(text: &str) -> bool {
+    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "%?{}$`".contains(c);
+    !text.is_empty() && !text.contains(is_bad)
+}
+
+/// Whether it is a name or an address, and no option.
+fn is_plain(text: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(is_of_name)
+}
+
+/// A truth value as Ansible reads it.
+fn truth(text: &str) -> bool {
+    ["true", "yes", "on", "1", "y", "t"].contains(&text.to_ascii_lowercase().as_str())
 }
 
 #[cfg(test)]
@@ -291,13 +423,77 @@ mod tests {
         assert!(parse(&circle).is_ok());
     }
 
+    /// The word of `web2` with more variables, and those of them that are not followed.
+    fn with(variables: &str) -> (String, Vec<&'static str>) {
+        let text = LISTING.replace("\"ansible_port\": 2222", variables);
+        let host = parse(&text).unwrap().swap_remove(4);
+        (host.word, host.not_followed)
+    }
+
+    #[test]
+    fn jump_hosts_keys_and_become_are_followed() {
+        let ssh = "exec:ssh -T -o BatchMode=yes -o ConnectTimeout=10";
+        let at = "2001:db8::2";
+        for (variables, way) in [
+            (
+                r#""ansible_ssh_common_args": "-J gw.example""#,
+                format!("{ssh} -J gw.example -- {at}"),
+            ),
+            (
+                r#""ansible_ssh_common_args": "-o ProxyCommand=\"ssh -W %h:%p -q root@gw\"""#,
+                format!("{ssh} -J root@gw -- {at}"),
+            ),
+            (
+                r#""ansible_ssh_extra_args": "-oProxyJump=gw", "ansible_port": 22, "ansible_user": "ops""#,
+                format!("{ssh} -oProxyJump=gw -p 22 -- ops@{at}"),
+            ),
+            (
+                r#""ansible_become": true, "ansible_user": "ops""#,
+                format!("{ssh} -- ops@{at} sudo -n"),
+            ),
+            (r#""ansible_become": "yes", "ansible_user": "root""#, format!("ssh://root@[{at}]")),
+            (r#""ansible_become": false"#, format!("ssh://[{at}]")),
+            (
+                r#""ansible_ssh_private_key_file": "~/.ssh/id_ops""#,
+                format!("{ssh} -i ~/.ssh/id_ops -- {at}"),
+            ),
+        ] {
+            assert_eq!(with(variables), (way, Vec::new()), "{variables}");
+        }
+    }
+
     #[test]
     fn unfollowed_variables_are_named() {
-        let text =
-            LISTING.replace("\"ansible_port\"", "\"ansible_become\": true, \"ansible_port\"");
+        for (variables, name) in [
+            (r#""ansible_become": true, "ansible_become_method": "doas""#, BECOME),
+            (r#""ansible_become": true, "ansible_become_user": "app""#, BECOME),
+            (r#""ansible_ssh_common_args": "-o ProxyCommand='nc -x p %h %p'""#, SSH_WORDS[1]),
+            (r#""ansible_ssh_common_args": "-o ProxyCommand='ssh -W %h:%p $(id)'""#, SSH_WORDS[1]),
+            (r#""ansible_ssh_common_args": "-J \"gw""#, SSH_WORDS[1]),
+            (r#""ansible_ssh_extra_args": "-J {{ gateway }}""#, SSH_WORDS[2]),
+            (r#""ansible_ssh_private_key_file": "/a b""#, KEY),
+            (r#""ansible_password": "x""#, "ansible_password"),
+        ] {
+            let (word, not_followed) = with(variables);
+            assert_eq!((word.as_str(), &not_followed[..]), ("ssh://[2001:db8::2]", &[name][..]));
+        }
+        let (word, _) = with(r#""ansible_ssh_common_args": "-J gw", "ansible_user": "a b""#);
+        assert_eq!(word, "ssh://a b@[2001:db8::2]", "which is refused");
+    }
+
+    #[test]
+    fn hosts_of_large_inventory_are_all_listed() {
+        let names: Vec<String> = (0..1000).map(|idx| format!("\"web{idx:03}\"")).collect();
+        let vars = names.iter().map(|name| format!("{name}: {{\"ansible_become\": true}}"));
+        let text = format!(
+            "{{\"_meta\": {{\"hostvars\": {{{}}}}}, \"all\": {{\"children\": [\"web\"]}}, \"web\": {{\"hosts\": [{}]}}}}",
+            vars.collect::<Vec<_>>().join(","),
+            names.join(",")
+        );
         let hosts = parse(&text).unwrap();
-        assert_eq!(hosts[4].not_followed, ["ansible_become"]);
-        assert!(hosts[3].not_followed.is_empty());
+        assert_eq!(hosts.len(), 1000);
+        assert!(hosts.iter().all(|host| host.is_in(&["all".to_owned()])));
+        assert!(hosts.iter().all(|host| host.word.ends_with("sudo -n")));
     }
 
     #[test]

@@ -121,7 +121,13 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         }
     }
     if results.rows.is_empty() {
-        return Err(left_out.swap_remove(0));
+        let mut first = left_out.swap_remove(0);
+        let start = format!("{}: ", first.file);
+        for note in results.notes.iter().filter_map(|note| note.strip_prefix(&start)) {
+            first.problem += "; ";
+            first.problem += note;
+        }
+        return Err(first);
     }
     results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;

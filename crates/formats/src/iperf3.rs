@@ -246,7 +246,7 @@ fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObserva
 /// a loss of 0% then.
 fn datagrams(end: &Value, observation: &mut Observation) -> Result<(), ReadError> {
     let packets = |sum: &str| count(&end[sum], "packets");
-    if packets("sum_received") == Some(0) {
+    if packets("sum_received").or_else(|| packets("sum")) == Some(0) {
         let sent = packets("sum_sent").unwrap_or(0);
         return Err(ReadError::Failed(format!("no data arrived: {sent} datagrams were sent")));
     }

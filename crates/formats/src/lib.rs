@@ -19,4 +19,4 @@ mod rules;
 
 pub use import::{ImportError, ImportFormat, Imported, LARGEST, import};
 pub use read_error::ReadError;
-pub use rules::few_observations;
+pub use rules::{few_observations, is_same_content};

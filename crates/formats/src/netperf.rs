@@ -130,6 +130,8 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
          selectors",
     )?;
     observation.reported_metrics.insert(Metric::TransactionsPerS, rate);
+    let seconds = number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
+    observation.traffic.transactions = seconds.map(|seconds| rounded(rate * seconds));
     for (metric, key) in [
         (Metric::LatencyNsMean, "MEAN_LATENCY"),
         (Metric::LatencyNsP50, "P50_LATENCY"),
@@ -236,6 +238,11 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
 fn number(record: &Record, key: &str) -> Option<f64> {
     let value: f64 = record.values.get(key)?.trim().parse().ok()?;
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a count; float to int saturates")]
+fn rounded(number: f64) -> u64 {
+    number.round() as u64
 }
 
 fn whole(record: &Record, key: &str) -> Option<u64> {

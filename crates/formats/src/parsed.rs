@@ -60,11 +60,11 @@ impl Test {
         if self.workload != other.workload || self.started_unix_ms != other.started_unix_ms {
             return false;
         }
-        match (&self.identity, &other.identity) {
-            (Some(one), Some(other)) => one == other,
-            // Without a time or a name two tests may well have the same few figures.
-            _ => self.started_unix_ms.is_some() && self.observation == other.observation,
+        if let (Some(one), Some(other)) = (&self.identity, &other.identity) {
+            return one == other;
         }
+        let has_time = self.started_unix_ms.is_some();
+        rules::is_same_content(&self.observation, &other.observation, has_time)
     }
 
     /// Applies the rules of all programs' figures, and marks percentiles of too few observations.
@@ -72,13 +72,20 @@ impl Test {
         let traffic = &self.workload.traffic;
         let known = |metric: &Metric| Some((*metric, metric.value(traffic, &self.observation)?));
         let metrics: BTreeMap<Metric, f64> = Metric::ALL.iter().filter_map(known).into_map();
+        if metrics.is_empty() && self.observation.programs.is_empty() {
+            let why: Vec<&str> = std::iter::once("it has no figures")
+                .chain(self.notes.iter().map(String::as_str))
+                .collect();
+            return Err(ReadError::Failed(why.join("; ")));
+        }
+        let flow = &self.observation.traffic;
         let claims = Claims {
-            metrics: &metrics,
-            least_ns: None,
-            transactions: self.observation.traffic.transactions,
+            transactions: flow.transactions,
+            latency: flow.latency.as_ref(),
+            ..Claims::of(&metrics)
         };
         claims.check()?;
-        let few = rules::few_observations(&metrics, self.observation.traffic.transactions);
+        let few = rules::few_observations(&metrics, &self.observation);
         self.observation.checks.extend(few);
         Ok(self)
     }

@@ -5,20 +5,25 @@
 
 mod fio;
 mod found;
+mod fping;
 mod hdr;
 mod hey;
 mod k6;
 mod memtier;
+mod neper;
 mod oha;
 mod osu;
 mod pgbench;
 mod ping;
+mod qperf;
 mod redis;
 mod shared;
 mod sockperf;
+mod uperf;
 mod wrk;
 
 use crate::read_error::ReadError;
+use crate::rules::Claims;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
@@ -28,6 +33,9 @@ use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigure
 pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, FiguresError> {
     let mut read = match figures.parser {
         None => ProgramFigures::default(),
+        // Its summary is on standard error.
+        Some(Parser::Fping) => parse(Parser::Fping, &output.both())
+            .map_err(|problem| parser_error(Parser::Fping, &problem, output))?,
         Some(parser) => parse(parser, &output.stdout)
             .map_err(|problem| parser_error(parser, &problem, output))?,
     };
@@ -42,6 +50,11 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
         read.window = read.window.or(logged.window);
     }
     read.metrics.extend(figures.read_own(output)?);
+    // A plan's own figures and those of a log keep the rules too.
+    let claims = Claims { transactions: read.transactions, ..Claims::of(&read.metrics) };
+    claims.check().map_err(|problem| {
+        FiguresError::new("figures", problem.to_string(), output, &Source::Stdout)
+    })?;
     Ok(read)
 }
 
@@ -61,6 +74,10 @@ fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, ReadError> {
         Parser::K6 => k6::read,
         Parser::OsuLatency => osu::latency,
         Parser::OsuBandwidth => osu::bandwidth,
+        Parser::Fping => fping::read,
+        Parser::Qperf => qperf::read,
+        Parser::Neper => neper::read,
+        Parser::Uperf => uperf::read,
     };
     read(text)
 }

@@ -1,11 +1,11 @@
-//! The text format of Prometheus (version 0.0.4) and its near relative `OpenMetrics`, as far as figures need it: samples with
-//! names, labels and values. Comments, times and exemplars are skipped.
+//! The text format of Prometheus (versions 0.0.4 and 1.0.0) and its near relative `OpenMetrics`, as far as figures need it:
+//! samples with names, labels and values, and lines `# UNIT`. Other comments, times and exemplars are skipped.
 
 use std::collections::BTreeMap;
 
 use latput_trial::figures::Text;
-use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource, MetricSeries};
-use latput_trial::metric::CustomMetric;
+use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource, MetricSeries, SeriesUnit};
+use latput_trial::metric::{CustomMetric, Unit};
 use latput_units::IntoMap;
 
 /// Most bytes of a text.
@@ -22,11 +22,11 @@ pub struct Scrape {
     pub(crate) values: Vec<Value>,
 }
 
-/// What one figure is made of; `None` where the text has it not.
+/// What one figure is made of, in seconds or bytes where it has a unit; `None` where the text has it not.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(Option<f64>),
-    /// Cumulative counts by upper bound in seconds, least first.
+    /// Cumulative counts by upper bound, least first.
     Buckets(Vec<(f64, f64)>),
 }
 
@@ -35,40 +35,45 @@ impl Scrape {
     ///
     /// # Errors
     ///
-    /// The text is longer than [`MOST_BYTES`].
+    /// The text is longer than [`MOST_BYTES`], or a series has another unit or form than its figure needs.
     pub fn read(text: &str, figures: &[EndpointFigure]) -> Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("it answers more than {MOST_BYTES} bytes"));
         }
+        let scales: Vec<f64> =
+            figures.iter().map(|figure| scale(text, figure)).collect::<Result<_, _>>()?;
         let mut numbers: Vec<Option<f64>> = vec![None; figures.len()];
         let mut buckets: Vec<BTreeMap<u64, (f64, f64)>> = vec![BTreeMap::new(); figures.len()];
         for line in text.lines() {
             let Some(sample) = TextSample::parse(line) else { continue };
             for (idx, figure) in figures.iter().enumerate() {
-                match &figure.source {
-                    FigureSource::Counter(FigurePlace::Text(_))
-                    | FigureSource::Gauge(FigurePlace::Text(_)) => {}
-                    FigureSource::Counter(FigurePlace::Series(series))
-                    | FigureSource::Gauge(FigurePlace::Series(series)) => {
-                        if sample.is_of(&series.name, series) {
-                            numbers[idx] = Some(numbers[idx].unwrap_or(0.0) + sample.value);
-                        }
+                let Some(series) = figure.source.series() else { continue };
+                if !matches!(figure.source, FigureSource::Quantile(..)) {
+                    if sample.series.name == series.name && sample.has_labels(series) {
+                        let value = sample.number()? * scales[idx];
+                        numbers[idx] = Some(numbers[idx].unwrap_or(0.0) + value);
                     }
-                    FigureSource::Quantile(_, series) => {
-                        let Some(name) = sample.name.strip_suffix(BUCKET) else { continue };
-                        let bound = sample.labels.get(BOUND).and_then(|bound| bound_of(bound));
-                        let Some(bound) =
-                            bound.filter(|_| sample.with_name(name).is_of(name, series))
-                        else {
-                            continue;
-                        };
-                        let known = &mut buckets[idx];
-                        if known.len() < MOST_BUCKETS || known.contains_key(&order(bound)) {
-                            known.entry(order(bound)).or_insert((bound, 0.0)).1 += sample.value;
-                        }
-                    }
+                    continue;
+                }
+                if sample.series.name == series.name {
+                    sample.number()?;
+                }
+                if sample.series.name.strip_suffix(BUCKET) != Some(&series.name)
+                    || !sample.has_labels(series)
+                {
+                    continue;
+                }
+                let bound = sample.series.labels.get(BOUND).and_then(|bound| bound_of(bound));
+                let Some(bound) = bound else { continue };
+                let known = &mut buckets[idx];
+                if known.len() < MOST_BUCKETS || known.contains_key(&order(bound)) {
+                    let entry = known.entry(order(bound)).or_insert((bound * scales[idx], 0.0));
+                    entry.1 += sample.number()?;
                 }
             }
+        }
+        for (figure, buckets) in figures.iter().zip(&buckets) {
+            check_buckets(figure, buckets)?;
         }
         let mut plain = None; // made once, and only for places
         for (number, figure) in numbers.iter_mut().zip(figures) {
@@ -161,10 +166,11 @@ impl<'a> Growth<'a> {
                 (Grown::Count(count), _) => count / seconds,
                 (Grown::Gauge(sum, count), _) => sum / count,
                 (Grown::Buckets(buckets), FigureSource::Quantile(share, _)) => {
-                    1e9 * quantile(buckets, *share)?
+                    quantile(buckets, *share)?
                 }
                 (Grown::Buckets(_), _) => return None,
             };
+            let value = value * of_base(figure.metric.definition().unit);
             value.is_finite().then_some((figure.metric, value))
         };
         parts.filter_map(figure).into_map()
@@ -217,65 +223,84 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     Some(lower + (upper - lower) * part)
 }
 
-/// One line of the text.
-#[derive(Clone, Debug, PartialEq)]
-struct TextSample<'a> {
-    name: &'a str,
-    labels: BTreeMap<&'a str, String>,
-    value: f64,
+/// What a second or a byte is in a metric's unit; 1 for figures without a unit.
+const fn of_base(unit: Unit) -> f64 {
+    match unit {
+        Unit::Nanoseconds => 1e9,
+        Unit::BitsPerS => 8.0,
+        _ => 1.0,
+    }
 }
 
-impl<'a> TextSample<'a> {
+/// What a value of a figure's series is in seconds or bytes: by the line `# UNIT`, or else by the name.
+fn scale(text: &str, figure: &EndpointFigure) -> Result<f64, String> {
+    let Some(series) = figure.source.series() else { return Ok(1.0) };
+    let of_name = series.unit();
+    let family = series.name.strip_suffix("_total").unwrap_or(&series.name);
+    let stated = text.lines().find_map(|line| {
+        let (name, unit) = line.strip_prefix("# UNIT ")?.trim().rsplit_once(' ')?;
+        let name = name.trim().trim_matches('"');
+        (name == family || name == series.name).then_some(unit)
+    });
+    let Some(word) = stated else { return Ok(of_name.map_or(1.0, |unit| unit.in_base)) };
+    let is_quantile = matches!(figure.source, FigureSource::Quantile(..));
+    match (SeriesUnit::of(word), of_name) {
+        (Some(stated), Some(named)) if stated.is_data == named.is_data => Ok(stated.in_base),
+        // A quantile of a name without a unit is one of time; other figures are plain numbers.
+        (Some(stated), None) if is_quantile && !stated.is_data => Ok(stated.in_base),
+        (_, None) if !is_quantile => Ok(1.0),
+        _ => Err(format!("`{}` is in {word}, which its figure cannot be in", series.name)),
+    }
+}
+
+/// Refuses a histogram that has no bounds: a native one has a single bucket in this format, or none.
+fn check_buckets(
+    figure: &EndpointFigure,
+    buckets: &BTreeMap<u64, (f64, f64)>,
+) -> Result<(), String> {
+    let is_native = buckets.len() == 1 && buckets.values().all(|(bound, _)| bound.is_infinite());
+    match figure.source.series().filter(|_| is_native) {
+        Some(series) => Err(native(&series.name)),
+        None => Ok(()),
+    }
+}
+
+fn native(name: &str) -> String {
+    format!(
+        "`{name}` is a native histogram: latput reads those with buckets (`{name}_bucket`); let the application \
+         have both"
+    )
+}
+
+/// One line of the text.
+#[derive(Clone, Debug, PartialEq)]
+struct TextSample {
+    series: MetricSeries,
+    /// `None` for a native histogram.
+    value: Option<f64>,
+}
+
+impl TextSample {
     /// `NAME{label="value",...} VALUE [TIME]`; `None` for anything else, and for a value that is not finite.
-    fn parse(line: &'a str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if line.starts_with('#') {
             return None;
         }
-        let end = line.find(['{', ' ', '\t'])?;
-        let (name, rest) = line.split_at(end);
-        let (labels, rest) = match rest.strip_prefix('{') {
-            Some(rest) => labels(rest)?,
-            None => (BTreeMap::new(), rest),
-        };
-        let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
-        (!name.is_empty() && value.is_finite()).then_some(Self { name, labels, value })
-    }
-
-    fn with_name(&self, name: &'a str) -> Self {
-        Self { name, ..self.clone() }
-    }
-
-    fn is_of(&self, name: &str, series: &MetricSeries) -> bool {
-        let has =
-            |(label, value): (&String, &String)| self.labels.get(label.as_str()) == Some(value);
-        self.name == name && name == series.name && series.labels.iter().all(has)
-    }
-}
-
-/// The labels up to the closing brace, and what follows it.
-fn labels(mut rest: &str) -> Option<(BTreeMap<&str, String>, &str)> {
-    let mut labels = BTreeMap::new();
-    loop {
-        rest = rest.trim_start_matches([' ', ',']);
-        if let Some(rest) = rest.strip_prefix('}') {
-            return Some((labels, rest));
+        let (series, rest) = MetricSeries::parse_start(line)?;
+        if rest.trim_start().starts_with('{') {
+            return Some(Self { series, value: None });
         }
-        let (label, value) = rest.split_once('=')?;
-        let mut letters = value.strip_prefix('"')?.char_indices();
-        let mut text = String::new();
-        let end = loop {
-            match letters.next()? {
-                (at, '"') => break at,
-                (_, '\\') => match letters.next()?.1 {
-                    'n' => text.push('\n'),
-                    other => text.push(other),
-                },
-                (_, letter) => text.push(letter),
-            }
-        };
-        labels.insert(label.trim(), text);
-        rest = &value[end + 2..]; // both quotes
+        let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
+        value.is_finite().then_some(Self { series, value: Some(value) })
+    }
+
+    fn number(&self) -> Result<f64, String> {
+        self.value.ok_or_else(|| native(&self.series.name))
+    }
+
+    fn has_labels(&self, series: &MetricSeries) -> bool {
+        series.labels.iter().all(|(label, value)| self.series.labels.get(label) == Some(value))
     }
 }
 
@@ -348,6 +373,70 @@ latency_seconds_count 100
         let p95 = value(&found, "prometheus_test_p95").unwrap();
         assert!((p95 - 9.1e7).abs() < 1.0, "{p95}");
         assert_eq!(value(&found, "prometheus_test_none"), None);
+    }
+
+    /// The figure of this source in a text whose counts were 0 a second before.
+    fn figure(name: &str, source: &str, text: &str) -> Result<Option<f64>, String> {
+        let figures = [EndpointFigure::parse(name, source).unwrap()];
+        let later = Scrape::read(text, &figures)?;
+        let zero = |value: &Value| match value {
+            Value::Number(number) => Value::Number(number.map(|_| 0.0)),
+            Value::Buckets(all) => {
+                Value::Buckets(all.iter().map(|(bound, _)| (*bound, 0.0)).collect())
+            }
+        };
+        let first = Scrape { values: later.values.iter().map(zero).collect() };
+        let mut growth = Growth::of(&figures);
+        growth.add(&first, &later, 1.0);
+        Ok(value(&growth.figures(), name))
+    }
+
+    #[test]
+    fn units_in_names_are_scaled() {
+        let bounds = |name: &str| {
+            format!(
+                "{name}_bucket{{le=\"10\"}} 50\n{name}_bucket{{le=\"+Inf\"}} 50 # {{id=\"7\"}} 3 1.5\n"
+            )
+        };
+        for (name, factor) in [
+            ("a_seconds", 1e9),
+            ("a_milliseconds", 1e6),
+            ("a_microseconds", 1e3),
+            ("a_nanoseconds", 1.0),
+            ("a_bytes", 1.0),
+            ("a_bits", 0.125),
+            ("a", 1e9),
+        ] {
+            let source = format!("quantile 0.5 {name}");
+            let found = figure(&format!("unit_test_{name}"), &source, &bounds(name)).unwrap();
+            assert!((found.unwrap() - 5.0 * factor).abs() < 1e-6, "{name}: {found:?}");
+        }
+        let text = "rx_bytes_total 10 1395066363.5\nlag_ms 4\n# EOF\n";
+        assert_eq!(figure("unit_test_rx", "counter rx_bytes_total", text), Ok(Some(80.0)));
+        assert_eq!(figure("unit_test_lag", "gauge lag_ms", text), Ok(Some(4e6)));
+    }
+
+    #[test]
+    fn stated_units_and_quoted_names_are_read() {
+        let text = "# TYPE \"my.wait\" histogram\n# UNIT \"my.wait\" milliseconds\n\
+                    {\"my.wait_bucket\",le=\"10\"} 4\n{\"my.wait_bucket\",\"le\"=\"+Inf\"} 4\n# EOF\n";
+        let source = "quantile 0.5 {\"my.wait\"}";
+        assert_eq!(figure("quoted_test_wait", source, text), Ok(Some(5e6)));
+        let bytes = text.replace("milliseconds", "bytes");
+        let problem = figure("quoted_test_wait", source, &bytes).unwrap_err();
+        assert_eq!(problem, "`my.wait` is in bytes, which its figure cannot be in");
+    }
+
+    #[test]
+    fn native_histograms_are_refused_by_name() {
+        let texts = [
+            "wait_seconds {count:10,sum:1.5,schema:0,zero_threshold:0}\n",
+            "wait_seconds_bucket{le=\"+Inf\"} 10\nwait_seconds_sum 1.5\nwait_seconds_count 10\n",
+        ];
+        for text in texts {
+            let problem = figure("native_test", "quantile 0.5 wait_seconds", text).unwrap_err();
+            assert!(problem.starts_with("`wait_seconds` is a native histogram"), "{problem}");
+        }
     }
 
     #[test]

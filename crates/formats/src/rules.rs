@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::Histogram;
 use latput_trial::check::FEW_OBSERVATIONS;
-use latput_trial::{Check, Metric};
+use latput_trial::{Check, Metric, Observation};
 
 use crate::read_error::ReadError;
 
@@ -33,11 +34,29 @@ const RATES: &[(Metric, &str)] = &[
 ];
 /// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1%.
 const BIN: f64 = 0.02;
+/// Figures of what was done, which are never 0.
+const POSITIVE: &[Metric] = &[
+    Metric::LatencyNsMean,
+    Metric::LatencyNsP50,
+    Metric::LatencyNsP90,
+    Metric::LatencyNsP99,
+    Metric::LatencyNsP999,
+    Metric::LatencyNsMax,
+    Metric::ProbeNsMean,
+    Metric::ProbeNsMax,
+];
+/// Figures that only what arrived has.
+const OF_ARRIVED: &[Metric] = &[Metric::LatencyNsMean, Metric::ThroughputBps, Metric::JitterNs];
 /// Share by which bytes, a time and a rate may differ: programs print times in steps of 10 ms, and begin to count at
 /// other moments than the clock.
 const COUNTING: f64 = 0.1;
+/// Figures with so many significant digits together are not the same in two tests by chance.
+const TELLING_DIGITS: usize = 10;
+/// Counts and times below these are too coarse to compare a rate with.
+const COMPARABLE_COUNT: u64 = 100;
+const COMPARABLE_SECONDS: f64 = 0.1;
 
-/// The figures of one test, as the rules read them.
+/// The figures of one test, as the rules read them; what is not known is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims<'a> {
     /// Figures by metric.
@@ -46,14 +65,26 @@ pub(crate) struct Claims<'a> {
     pub(crate) least_ns: Option<f64>,
     /// Completed transactions.
     pub(crate) transactions: Option<u64>,
+    /// How long the program measured, in seconds.
+    pub(crate) seconds: Option<f64>,
+    /// The distribution of latency.
+    pub(crate) latency: Option<&'a Histogram>,
 }
 
-impl Claims<'_> {
+impl<'a> Claims<'a> {
+    /// The figures alone.
+    pub(crate) const fn of(metrics: &'a BTreeMap<Metric, f64>) -> Self {
+        Self { metrics, least_ns: None, transactions: None, seconds: None, latency: None }
+    }
+
     /// Refuses figures that say nothing, or contradict each other.
     pub(crate) fn check(&self) -> Result<(), ReadError> {
         self.check_anything_done()?;
         self.check_order()?;
-        self.check_means()
+        self.check_means()?;
+        self.check_positive()?;
+        self.check_counts()?;
+        self.check_histogram()
     }
 
     fn get(&self, metric: Metric) -> Option<f64> {
@@ -66,6 +97,66 @@ impl Claims<'_> {
         }
         let nothing = RATES.iter().find(|(rate, _)| self.get(*rate) == Some(0.0));
         nothing.map_or(Ok(()), |(_, said)| Err(ReadError::Failed((*said).to_owned())))
+    }
+
+    fn check_positive(&self) -> Result<(), ReadError> {
+        if let Some(zero) = POSITIVE.iter().find(|metric| self.get(**metric) == Some(0.0)) {
+            let problem = format!("`{zero}` is 0, and no request takes no time");
+            return Err(ReadError::Contradiction(problem));
+        }
+        let arrived = OF_ARRIVED.iter().find_map(|metric| Some((*metric, self.get(*metric)?)));
+        match arrived.filter(|_| self.get(Metric::LossRatio) == Some(1.0)) {
+            Some((metric, value)) => {
+                Err(contradiction(metric, value, "beside", Metric::LossRatio.name(), 1.0))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the rate with the count and the time.
+    fn check_counts(&self) -> Result<(), ReadError> {
+        let known = self.transactions.zip(self.seconds).zip(self.get(Metric::TransactionsPerS));
+        let Some(((done, seconds), rate)) = known else { return Ok(()) };
+        let counted = done as f64 / seconds;
+        if done < COMPARABLE_COUNT || seconds < COMPARABLE_SECONDS || is_near(counted, rate) {
+            return Ok(());
+        }
+        Err(ReadError::Contradiction(format!(
+            "its {done} transactions in {seconds:.3} s do not give its {rate:.2} /s"
+        )))
+    }
+
+    /// Compares the distribution with the other figures.
+    fn check_histogram(&self) -> Result<(), ReadError> {
+        let Some(latency) = self.latency else { return Ok(()) };
+        if let Some(done) = self.transactions
+            && latency.count() as f64 > done as f64 * (1.0 + COUNTING)
+        {
+            let count = latency.count();
+            return Err(ReadError::Contradiction(format!(
+                "it has {count} latencies of {done} transactions"
+            )));
+        }
+        let [least, most] = [latency.min(), latency.max()].map(|ns| ns.map(|ns| ns.as_ns() as f64));
+        let all = "its distribution of latency";
+        for metric in [Metric::LatencyNsMean, Metric::LatencyNsMax] {
+            let Some(((value, least), most)) = self.get(metric).zip(least).zip(most) else {
+                continue;
+            };
+            if value < least * (1.0 - BIN) {
+                return Err(contradiction(metric, value, "below", all, least));
+            }
+            let is_wrong = if metric == Metric::LatencyNsMax {
+                value < most * (1.0 - BIN)
+            } else {
+                value > most * (1.0 + BIN)
+            };
+            if is_wrong {
+                let how = if value < most { "below" } else { "above" };
+                return Err(contradiction(metric, value, how, all, most));
+            }
+        }
+        Ok(())
     }
 
     fn check_order(&self) -> Result<(), ReadError> {
@@ -107,21 +198,35 @@ impl Claims<'_> {
     }
 }
 
+/// Whether two observations are of one test by their content. Without a time, two tests may well have the same few
+/// figures: it takes enough digits.
+pub fn is_same_content(one: &Observation, other: &Observation, has_time: bool) -> bool {
+    let digits: usize = one.reported_metrics.values().copied().map(significant_digits).sum();
+    (has_time || digits >= TELLING_DIGITS) && one == other
+}
+
+fn significant_digits(value: f64) -> usize {
+    let shown = format!("{value}").replace('.', "");
+    shown.trim_matches('0').len()
+}
+
 /// The check that marks percentiles of too few observations; `None` where there is none of them.
 pub fn few_observations(
     metrics: &BTreeMap<Metric, f64>,
-    transactions: Option<u64>,
+    observation: &Observation,
 ) -> Option<Check> {
-    let done = transactions?;
     let too_few = |metric: &Metric| {
+        let done = observation.observations_of(*metric)?;
         let needed = metric.needed_observations().filter(|needed| done < *needed)?;
-        Some(format!("`{metric}` needs {needed}"))
+        Some((done, format!("`{metric}` needs {needed}")))
     };
-    let names: Vec<String> = metrics.keys().filter_map(too_few).collect();
-    (!names.is_empty()).then(|| Check {
+    let few: Vec<(u64, String)> = metrics.keys().filter_map(too_few).collect();
+    let (done, _) = few.first()?;
+    let names: Vec<&str> = few.iter().map(|(_, name)| name.as_str()).collect();
+    Some(Check {
         name: FEW_OBSERVATIONS.to_owned(),
         passed: false,
-        detail: format!("{done} transactions are too few; {}", names.join(", ")),
+        detail: format!("{done} observations are too few; {}", names.join(", ")),
     })
 }
 
@@ -131,10 +236,14 @@ fn contradiction(one: Metric, value: f64, how: &str, other: &str, other_value: f
     ))
 }
 
+fn is_near(counted: f64, rate: f64) -> bool {
+    (counted - rate).abs() <= COUNTING * counted.max(rate)
+}
+
 /// Compares a printed rate with the bytes and the time beside it.
 pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(), ReadError> {
     let counted = bytes * 8.0 / seconds;
-    if seconds <= 0.0 || (counted - bits_per_s).abs() <= COUNTING * counted.max(bits_per_s) {
+    if seconds <= 0.0 || is_near(counted, bits_per_s) {
         return Ok(());
     }
     Err(ReadError::Contradiction(format!(
@@ -144,11 +253,13 @@ pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use latput_units::{IntoMap, Nanos};
+
     use super::*;
 
     fn check(metrics: &[(Metric, f64)], transactions: Option<u64>) -> Result<(), ReadError> {
         let metrics = metrics.iter().copied().collect();
-        Claims { metrics: &metrics, least_ns: Some(10e3), transactions }.check()
+        Claims { least_ns: Some(10e3), transactions, ..Claims::of(&metrics) }.check()
     }
 
     #[track_caller]
@@ -188,18 +299,66 @@ mod tests {
     }
 
     #[test]
+    fn counts_and_distribution_agree_with_figures() {
+        let mut latency = Histogram::new();
+        latency.record_n(Nanos::from_ns(50_000), 1000);
+        let refused = |metric: Metric, value: f64| {
+            let metrics = [(metric, value)].into();
+            let (transactions, seconds) = (Some(900), Some(1.0));
+            let claims = Claims { transactions, seconds, latency: None, ..Claims::of(&metrics) };
+            let claims = match metric {
+                Metric::TransactionsPerS => claims,
+                _ => Claims { transactions: None, latency: Some(&latency), ..claims },
+            };
+            claims.check().map_err(|error| error.to_string()).unwrap_err()
+        };
+        let rate = refused(Metric::TransactionsPerS, 9000.0);
+        assert_eq!(rate, "its 900 transactions in 1.000 s do not give its 9000.00 /s");
+        for (metric, value) in [
+            (Metric::LatencyNsMean, 40e3),
+            (Metric::LatencyNsMean, 60e3),
+            (Metric::LatencyNsMax, 40e3),
+        ] {
+            assert!(refused(metric, value).contains("its distribution of latency"));
+        }
+        let metrics = BTreeMap::new();
+        let many =
+            Claims { transactions: Some(800), latency: Some(&latency), ..Claims::of(&metrics) };
+        assert!(many.check().unwrap_err().to_string().contains("1000 latencies of 800"));
+    }
+
+    #[test]
     fn test_without_operations_has_no_figures() {
         check_refused(&[(Metric::LatencyNsP99, 50e3)], Some(0), "no request was answered");
         check_refused(&[(Metric::TransactionsPerS, 0.0)], None, "no request was answered");
         check_refused(&[(Metric::ThroughputBps, 0.0)], None, "no data arrived");
+        check_refused(&[(Metric::LatencyNsMax, 0.0)], None, "no request takes no time");
+        let lost = [(Metric::LossRatio, 1.0), (Metric::JitterNs, 5.0)];
+        check_refused(&lost, None, "`jitter_ns` (5) is beside `loss_ratio`");
+    }
+
+    #[test]
+    fn same_content_needs_time_or_many_digits() {
+        let observation = |figures: &[f64]| {
+            let metrics = [Metric::TransactionsPerS, Metric::LatencyNsMean, Metric::LatencyNsP50];
+            let reported = metrics.into_iter().zip(figures.iter().copied());
+            Observation { reported_metrics: reported.into_map(), ..Observation::default() }
+        };
+        let (one, other) = (observation(&[940.1, 52.57]), observation(&[18983.7, 52.57, 51.9]));
+        assert!(!is_same_content(&one, &one, false) && is_same_content(&one, &one, true));
+        assert!(is_same_content(&other, &other, false) && !is_same_content(&one, &other, true));
     }
 
     #[test]
     fn percentiles_of_few_observations_are_marked() {
         let metrics = [(Metric::LatencyNsP99, 1e3), (Metric::LatencyNsP999, 1e3)].into();
-        let few = |transactions| few_observations(&metrics, Some(transactions)).map(|it| it.detail);
+        let few = |transactions| {
+            let mut observation = Observation::default();
+            observation.traffic.transactions = Some(transactions);
+            few_observations(&metrics, &observation).map(|it| it.detail)
+        };
         assert!(few(99).unwrap().contains("`latency_ns_p99` needs 100"));
-        assert_eq!(few(100).unwrap(), "100 transactions are too few; `latency_ns_p999` needs 1000");
+        assert_eq!(few(100).unwrap(), "100 observations are too few; `latency_ns_p999` needs 1000");
         assert_eq!(few(1000), None);
     }
 }

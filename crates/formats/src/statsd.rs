@@ -20,7 +20,9 @@ const LEAST_RATE: f64 = 1e-6;
 #[derive(Clone, Debug)]
 pub struct Totals {
     names: Vec<String>,
-    totals: Vec<Total>,
+    /// What one of a figure's counter or gauge is in seconds or bytes.
+    scales: Vec<f64>,
+    sums: Vec<Total>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,8 +44,10 @@ impl Totals {
                 (series.name.clone(), Total::Timings(vec![0.0; usize::from(BOUNDS) + 1]))
             }
         };
-        let (names, totals) = figures.iter().map(of_figure).unzip();
-        Self { names, totals }
+        let (names, sums) = figures.iter().map(of_figure).unzip();
+        let unit = |figure: &EndpointFigure| figure.source.series()?.unit();
+        let scale = |figure| unit(figure).map_or(1.0, |unit| unit.in_base);
+        Self { names, scales: figures.iter().map(scale).collect(), sums }
     }
 
     /// Adds a datagram. What is no line of statsd is passed over.
@@ -51,7 +55,7 @@ impl Totals {
         let text = String::from_utf8_lossy(&datagram[..datagram.len().min(MOST_BYTES)]);
         for line in text.lines() {
             let Some(sent) = Sent::parse(line.trim()) else { continue };
-            let known = self.names.iter().zip(&mut self.totals);
+            let known = self.names.iter().zip(&mut self.sums);
             for (_, total) in known.filter(|(name, _)| *name == sent.name) {
                 total.add(&sent);
             }
@@ -60,9 +64,9 @@ impl Totals {
 
     /// What it comes to at this moment.
     pub fn scrape(&self) -> Scrape {
-        let value = |total: &Total| match total {
-            Total::Count(count) => Value::Number(Some(*count)),
-            Total::Gauge(value) => Value::Number(*value),
+        let value = |(total, scale): (&Total, &f64)| match total {
+            Total::Count(count) => Value::Number(Some(count * scale)),
+            Total::Gauge(value) => Value::Number(value.map(|value| value * scale)),
             Total::Timings(counts) => {
                 let mut sum = 0.0;
                 let bounds = (0..BOUNDS).map(bound_s).chain([f64::INFINITY]);
@@ -73,7 +77,7 @@ impl Totals {
                 Value::Buckets(cumulative.collect())
             }
         };
-        Scrape { values: self.totals.iter().map(value).collect() }
+        Scrape { values: self.sums.iter().zip(&self.scales).map(value).collect() }
     }
 }
 

@@ -13,8 +13,13 @@ fn bytes(name: &str) -> Vec<u8> {
 }
 
 fn parse(parser: Parser, name: &str) -> Result<ProgramFigures, String> {
+    let text = String::from_utf8(bytes(name)).expect("a case in UTF-8");
+    parse_text(parser, &text)
+}
+
+fn parse_text(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
     let figures = Figures { parser: Some(parser), ..Figures::default() };
-    let output = Output { stdout: Text::of(&bytes(name)), ..Output::default() };
+    let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
     read(&figures, &output).map_err(|error| error.to_string())
 }
 
@@ -112,10 +117,17 @@ fn byte_order_marks_are_read() {
 
 #[test]
 fn nan_is_absent_with_its_version() {
-    let imported = imported(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap();
+    // Nothing came: no jitter either.
+    let error = imported(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap_err().to_string();
+    let reason = "no data arrived: 0 datagrams were sent; 2 numbers are `nan` or `inf`";
+    assert!(error.contains(reason) && error.contains("iperf 3.20 printed it"), "{error}");
+    let came = String::from_utf8(bytes("iperf3-nan.json")).unwrap();
+    let came = came
+        .replace("\"packets\":\t0", "\"packets\": 10")
+        .replace("\"packets\": 0", "\"packets\": 10");
+    let imported = import(ImportFormat::Iperf3, &[("came".to_owned(), came.into_bytes())]).unwrap();
     assert_eq!(value(&imported, Metric::LossRatio), None);
-    check_noted(&imported, "are `nan` or `inf`");
-    check_noted(&imported, "iperf 3");
+    check_noted(&imported, "iperf 3.20 printed it");
 }
 
 #[test]
@@ -150,4 +162,53 @@ fn warnings_before_redis_figures_are_passed_over() {
         assert!((rate - 19_920.32).abs() < 1e-6, "{name}: {rate}");
     }
     assert!(parse(Parser::RedisBenchmark, "redis60.txt").is_err());
+}
+
+#[test]
+fn failed_requests_have_no_share_in_figures() {
+    // hey and oha print the rate of all that was tried; k6 counts what got no answer with a time of 0.
+    let text = include_str!("program/hey.txt");
+    let failed = "Error distribution:\n  [2000]\tdial tcp: connection refused\n";
+    let all = parse_text(Parser::Hey, text).unwrap();
+    let half = parse_text(Parser::Hey, &[text, failed].concat());
+    let half = half.unwrap_err(); // half of the printed rate, and the count of the whole one
+    assert!(half.contains("do not give"), "{half}");
+    assert!(all.metrics.contains_key(&Metric::TransactionsPerS));
+    let k6 = include_str!("program/k6.json");
+    let mut document: serde_json::Value = serde_json::from_str(k6).unwrap();
+    document["metrics"]["http_req_duration"]["min"] = 0.into();
+    document["metrics"]["http_req_failed"]["passes"] = 50.into();
+    let answered = &mut document["metrics"]["http_req_duration{expected_response:true}"];
+    answered["avg"] = 0.5.into();
+    let part = parse_text(Parser::K6, &document.to_string()).unwrap();
+    assert_eq!((part.transactions, part.errors), (Some(150), Some(50)));
+    assert!((part.metrics[&Metric::TransactionsPerS] - 8_954.752_887_325_747 * 0.75).abs() < 1e-6);
+    assert!((part.metrics[&Metric::LatencyNsMean] - 0.5e6).abs() < 1e-6);
+    document["metrics"]["http_req_failed"]["passes"] = 200.into();
+    let none = parse_text(Parser::K6, &document.to_string()).unwrap_err();
+    assert!(none.contains("no request was answered"), "{none}");
+}
+
+#[test]
+fn own_figures_keep_the_rules() {
+    let own = [
+        "transactions_per_s=/rate: (.*)/",
+        "latency_ns_p99=/p99: (.*)/",
+        "latency_ns_max=/max: (.*)/",
+    ];
+    let figures = Figures::of_options(&[], &own.map(str::to_owned)).unwrap();
+    let problem = |text: &str| {
+        let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
+        read(&figures, &output).map_err(|error| error.to_string()).unwrap_err()
+    };
+    assert!(problem("rate: 0\np99: 0\nmax: 0\n").contains("no request was answered"));
+    assert!(problem("rate: 9\np99: 7\nmax: 5\n").contains("`latency_ns_p99` (7) is above"));
+}
+
+#[test]
+fn same_netperf_result_counts_once() {
+    let twice = &["netperf-crr-keyval.txt", "netperf-crr-keyval.txt"];
+    let imported = imported(ImportFormat::Netperf, twice).unwrap();
+    assert_eq!(imported.results.rows.len(), 1);
+    check_noted(&imported, "it counts once");
 }

@@ -33,6 +33,15 @@ const READABLE: &[(Parser, &str)] = &[
     (Parser::OsuLatency, include_str!("program/osu_latency.txt")),
     (Parser::OsuLatency, include_str!("program/osu_latency7.txt")),
     (Parser::OsuBandwidth, include_str!("program/osu_bw.txt")),
+    (Parser::Fping, include_str!("program/fping.txt")),
+    (Parser::Fping, include_str!("program/fping-q.txt")),
+    (Parser::Fping, include_str!("program/fping-count.txt")),
+    (Parser::Qperf, include_str!("program/qperf.txt")),
+    (Parser::Qperf, include_str!("program/qperf-bw.txt")),
+    (Parser::Qperf, include_str!("program/qperf-udp.txt")),
+    (Parser::Neper, include_str!("program/neper-rr.txt")),
+    (Parser::Neper, include_str!("program/neper-stream.txt")),
+    (Parser::Uperf, include_str!("program/uperf.txt")),
 ];
 
 fn parse(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
@@ -268,6 +277,56 @@ fn network_and_storage_programs() {
     assert!(has(Metric::LatencyNsMean) && !has(Metric::LatencyNsP99), "{why}");
 }
 
+/// The expected values are read in the raw outputs by awk.
+#[test]
+fn programs_between_two_hosts() {
+    check(
+        Parser::Fping,
+        include_str!("program/fping-q.txt"),
+        &[("latency_ns_mean", 44e3), ("latency_ns_max", 51e3), ("loss_ratio", 0.0)],
+    );
+    let fping = parse(Parser::Fping, include_str!("program/fping.txt")).unwrap();
+    assert_eq!(fping.latency.map(|histogram| histogram.count()), Some(20));
+    assert!((fping.metrics[&Metric::LatencyNsMean] - 52e3).abs() < 1.0);
+    let listed = include_str!("program/fping-count.txt").replace("0.055", "-");
+    let listed = parse(Parser::Fping, &listed).unwrap();
+    assert!((listed.metrics[&Metric::LossRatio] - 0.2).abs() < 1e-9);
+    assert!((listed.metrics[&Metric::LatencyNsMean] / 40_500.0 - 1.0).abs() < 0.001);
+    check(Parser::Qperf, include_str!("program/qperf.txt"), &[("latency_ns_mean", 73_400.0)]);
+    let bw = [("throughput_bps", 13.12e9)];
+    check(Parser::Qperf, include_str!("program/qperf-bw.txt"), &bw);
+    check(
+        Parser::Qperf,
+        include_str!("program/qperf-udp.txt"),
+        &[("throughput_bps", 24.8e9), ("sent_bps", 25.36e9)],
+    );
+    let neper = check(
+        Parser::Neper,
+        include_str!("program/neper-rr.txt"),
+        &[
+            ("transactions_per_s", 35_660.90),
+            ("latency_ns_mean", 56_361.0),
+            ("latency_ns_p50", 54_390.0),
+            ("latency_ns_p90", 69_110.0),
+            ("latency_ns_p99", 89_590.0),
+            ("latency_ns_p999", 129_270.0),
+            ("latency_ns_max", 2_820_259.0),
+        ],
+    );
+    assert_eq!(neper.transactions, Some(28_336));
+    // Both ends tell the same of one test.
+    for text in
+        [include_str!("program/neper-stream.txt"), include_str!("program/neper-stream-server.txt")]
+    {
+        check(Parser::Neper, text, &[("throughput_bps", 18_376_725_786.0)]);
+    }
+    check_after_reading(
+        Parser::Uperf,
+        include_str!("program/uperf.txt"),
+        &[("uperf_bps", 124.46e6), ("uperf_ops_per_s", 243_078.0)],
+    );
+}
+
 #[test]
 fn an_output_without_an_answer_is_an_error_that_quotes_it() {
     for (parser, text, expected) in [
@@ -292,6 +351,19 @@ fn an_output_without_an_answer_is_an_error_that_quotes_it() {
         (Parser::Netperf, "establish control: are you sure there is a netserver", "netserver"),
         (Parser::K6, "", "stdout is empty; stderr is empty"),
         (Parser::OsuLatency, "# OSU MPI Latency Test v7.5", "the head `# Size"),
+        (Parser::Fping, "192.0.2.1 : xmt/rcv/%loss = 3/0/100%", "no echo was answered"),
+        (Parser::Fping, "192.0.2.1 : - - -", "no echo was answered"),
+        (
+            Parser::Fping,
+            concat!(include_str!("program/fping-q.txt"), include_str!("program/fping-q.txt")),
+            "2 targets, where one is needed",
+        ),
+        (Parser::Qperf, include_str!("program/qperf-several.txt"), "4 tests, where one is needed"),
+        (Parser::Qperf, "tcp_lat:\n192.0.2.1: failed to connect\n", "`latency` or `bw` is not"),
+        (Parser::Qperf, "tcp_lat:\n    latency  =  36.7\n", "has no unit that qperf prints"),
+        (Parser::Neper, "num_flows=1\ntotal_run_time=1\n", "`remote_throughput=` is not there"),
+        (Parser::Neper, "local_throughput=0\nremote_throughput=0\n", "no data arrived"),
+        (Parser::Uperf, "Error connecting to 192.0.2.1\n", "no transaction is there"),
     ] {
         let error = parse(parser, text).unwrap_err();
         assert!(error.contains(expected), "{parser}: {error}");

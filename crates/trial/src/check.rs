@@ -137,13 +137,21 @@ impl Observation {
         self.failed_rows().all(|row| row.voids != Voids::Cpu)
     }
 
+    /// How many observations this figure of latency is of, as far as it is known.
+    pub fn observations_of(&self, metric: Metric) -> Option<u64> {
+        if metric.is_of_probe() {
+            return self.probe.as_ref().map(|probe| probe.received);
+        }
+        self.traffic.transactions
+    }
+
     /// Whether a failed check voids this figure of an observation that is fit.
     pub fn voids_figure(&self, metric: Metric) -> bool {
         self.failed_rows().any(|row| match row.voids {
             Voids::Cpu => metric.is_of_cpu(),
             Voids::FewPercentiles => {
-                let needed = metric.needed_observations();
-                needed.is_some_and(|needed| self.traffic.transactions.is_some_and(|it| it < needed))
+                let known = metric.needed_observations().zip(self.observations_of(metric));
+                known.is_some_and(|(needed, done)| done < needed)
             }
             Voids::Nothing | Voids::Trial | Voids::TrialUnlessBeside => false,
         })

@@ -13,13 +13,15 @@ use crate::program::ProgramCommand;
 mod endpoint;
 mod group;
 mod hours;
+mod series;
 mod slice;
 
 pub use self::endpoint::{
-    Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, MetricSeries, is_socket_path,
+    Endpoint, EndpointAt, EndpointFigure, FigurePlace, FigureSource, is_socket_path,
 };
 pub use self::group::{GroupBy, MOST_GROUPS, TcpGroup};
 pub use self::hours::Hours;
+pub use self::series::{MetricSeries, SeriesUnit};
 pub use self::slice::{BrokenGuard, LiveSlice};
 
 /// The check that a slice fails in which a guard was broken.

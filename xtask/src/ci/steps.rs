@@ -13,6 +13,7 @@ use crate::fleet;
 use crate::fuzz;
 use crate::kills;
 use crate::profiles;
+use crate::programs;
 use crate::python;
 use crate::scale_out;
 use crate::tidy;
@@ -148,6 +149,11 @@ pub const SLOW: &[StepGroup] = &[StepGroup {
         ),
         Step::new("long", "the tests that take long", long_tests),
         Step::new("long-guest", "the same in a guest", long_guest),
+        Step::new(
+            "programs",
+            "what latput reads of programs of others, against another reader",
+            programs,
+        ),
         Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
         Step::new("release", "the binary with link-time optimisation", release),
         Step::new("shipped", "the static binary of the packages", dist::build),
@@ -177,6 +183,15 @@ fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         kills::run(workspace, &latput, &kills::Options::sample())?;
         kills::run(workspace, &latput, &kills::Options::sample_of_faults())
     })
+}
+
+/// Real programs between two namespaces, good and broken runs.
+fn programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        tally.feed("skipped: programs: needs root");
+        return Ok(());
+    }
+    programs::check(workspace, tally)
 }
 
 /// A small `bench-fleet`.

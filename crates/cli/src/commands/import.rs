@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_formats::{ImportFormat, Imported, LARGEST, import};
+use latput_formats::{ImportFormat, Imported, LARGEST, import, is_same_content};
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
@@ -108,7 +108,7 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
 }
 
 /// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test without a time may
-/// be another one with the same few figures.
+/// be another one with the same few figures ([`is_same_content`]).
 fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, CliError> {
     let before = results.rows.len();
     let testbed = results.testbed.clone();
@@ -119,12 +119,15 @@ fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, Cl
         }
         let workloads = &results.workloads;
         let is_known = |row: &Row| {
-            row.started_unix_ms > 0
-                && earlier.rows.iter().any(|other| {
-                    other.started_unix_ms == row.started_unix_ms
-                        && other.observation == row.observation
-                        && earlier.workloads.get(other.workload) == workloads.get(row.workload)
-                })
+            earlier.rows.iter().any(|other| {
+                other.started_unix_ms == row.started_unix_ms
+                    && is_same_content(
+                        &other.observation,
+                        &row.observation,
+                        row.started_unix_ms > 0,
+                    )
+                    && earlier.workloads.get(other.workload) == workloads.get(row.workload)
+            })
         };
         results.rows.retain(|row| !is_known(row));
     }

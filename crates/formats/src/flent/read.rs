@@ -48,8 +48,12 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
 fn test(document: &Value) -> Result<Test, ReadError> {
     let metadata = &document["metadata"];
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
-    let series: BTreeMap<&str, Vec<SeriesPoint>> =
+    let mut series: BTreeMap<&str, Vec<SeriesPoint>> =
         raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
+    // A flow that was asked for and gave nothing has no raw values.
+    for name in document["results"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        series.entry(name).or_default();
+    }
     let flows = |prefix: &str| -> Vec<FlowSeries<'_>> {
         let is_flow = |name: &str| {
             name.starts_with(prefix)
@@ -271,6 +275,13 @@ mod tests {
         let probe = test.observation.probe.unwrap();
         assert_eq!((probe.sent, probe.received), (4, 2), "numbers 2 and 3 are missing");
         assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));
+    }
+
+    #[test]
+    fn flow_without_values_is_named_and_counted() {
+        let test = one(&FILE.replace("[999.0]", "[999.0],\"TCP upload::3\":[null]"));
+        assert_eq!(test.workload.name, "tcp_stream connections=3");
+        assert!(test.notes.contains(&"flent: `TCP upload::3` has no values".to_owned()));
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) const S: f64 = 1e9;
 pub(super) const MS: f64 = 1e6;
 pub(super) const US: f64 = 1e3;
 
+/// Seconds that no benchmark measures for.
+const LONGEST_S: f64 = 1e8;
+
 /// The percentiles that latput has metrics for.
 const PERCENTILES: &[(f64, Metric)] = &[
     (50.0, Metric::LatencyNsP50),
@@ -78,6 +81,9 @@ impl Found {
         value: Option<f64>,
     ) -> Result<(), ReadError> {
         let Some(value) = value else { return Ok(()) };
+        if value == 0.0 && matches!(unit, Unit::BitsPerS | Unit::PerS) {
+            return Err(ReadError::Failed(format!("`{name}` is 0: nothing was done")));
+        }
         let summary = if unit == Unit::Nanoseconds { Summary::Median } else { Summary::Mean };
         let definition = Definition { name: name.to_owned(), unit, better, summary };
         let metric = CustomMetric::define(&definition).map_err(|error| error.to_string())?;
@@ -107,9 +113,26 @@ impl Found {
     }
 
     /// How long the program measured, in seconds.
-    pub(super) fn window(&mut self, seconds: Option<f64>) {
+    pub(super) fn window(&mut self, seconds: Option<f64>) -> Result<(), ReadError> {
+        if let Some(seconds) = seconds.filter(|seconds| *seconds > LONGEST_S) {
+            return Err(format!("it measured for {seconds:e} s, which is impossible").into());
+        }
         let is_time = |seconds: &f64| seconds.is_finite() && *seconds > 0.0;
         self.figures.window = seconds.filter(is_time).map(Nanos::from_secs_f64);
+        Ok(())
+    }
+
+    /// Adds the rate of answered requests. `tried` is the printed one, in which programs count failed ones too.
+    pub(super) fn rate_of(
+        &mut self,
+        tried: Option<f64>,
+        answered: u64,
+        failed: u64,
+        sought: &str,
+    ) -> Result<(), ReadError> {
+        let share = answered as f64 / answered.saturating_add(failed).max(1) as f64;
+        self.transactions(Some(answered))?;
+        self.need(Metric::TransactionsPerS, tried.map(|rate| rate * share), sought)
     }
 
     /// Adds the distribution of latency, with the percentiles that the program did not print.
@@ -125,8 +148,13 @@ impl Found {
     /// The figures, which keep the rules of all programs.
     pub(super) fn finish(mut self) -> Result<ProgramFigures, ReadError> {
         let of = &self.figures;
-        let claims =
-            Claims { metrics: &of.metrics, least_ns: self.least_ns, transactions: of.transactions };
+        let claims = Claims {
+            least_ns: self.least_ns,
+            transactions: of.transactions,
+            seconds: of.window.map(Nanos::as_secs_f64),
+            latency: of.latency.as_ref(),
+            ..Claims::of(&of.metrics)
+        };
         claims.check()?;
         if let Some(histogram) = &mut self.figures.latency {
             histogram.pack();

@@ -67,7 +67,7 @@ pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, Re
     let max = histogram.max().map(|max| max.as_ns() as f64);
     found.need(Metric::LatencyNsMax, max, "the maximum")?;
     found.transactions(Some(histogram.count()))?;
-    found.window(measured_s(&chosen));
+    found.window(measured_s(&chosen))?;
     found.histogram(histogram);
     found.finish()
 }

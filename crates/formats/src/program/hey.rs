@@ -9,13 +9,12 @@ use crate::read_error::ReadError;
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     let rate = after(text, "Requests/sec:")?.and_then(leading);
-    found.need(Metric::TransactionsPerS, rate, "`Requests/sec:`")?;
     let answers = listed(text, "Status code distribution:");
     let (good, bad): (Vec<_>, Vec<_>) =
         answers.iter().partition(|(code, _)| (200..400).contains(code));
     let sum = |answers: &[&(u64, u64)]| answers.iter().map(|(_, count)| count).sum::<u64>();
     let broken: u64 = listed(text, "Error distribution:").iter().map(|(count, _)| count).sum();
-    found.transactions(Some(sum(&good) + sum(&bad)))?;
+    found.rate_of(rate, sum(&good) + sum(&bad), broken, "`Requests/sec:`")?;
     found.errors(Some(sum(&bad) + broken))?;
     let seconds = |label: &str| -> Result<Option<f64>, String> {
         after(text, label)?.map(|rest| measured(rest, "secs")).transpose()
@@ -23,7 +22,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.least(seconds("Fastest:")?.map(|s| s * S));
     found.need(Metric::LatencyNsMean, seconds("Average:")?.map(|s| s * S), "`Average:`")?;
     found.need(Metric::LatencyNsMax, seconds("Slowest:")?.map(|s| s * S), "`Slowest:`")?;
-    found.window(seconds("Total:")?);
+    found.window(seconds("Total:")?)?;
     for line in text.as_str().lines() {
         // `99% in 0.0014 secs`; some versions print the sign twice.
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -8,6 +8,10 @@ use serde_json::Value;
 use super::found::{Found, MS, count};
 use crate::read_error::ReadError;
 
+/// The metric of times, and that of the times of answers that were as expected.
+const DURATION: &str = "http_req_duration";
+const ANSWERED: &str = "http_req_duration{expected_response:true}";
+
 /// One of the forms of the summary.
 struct SummaryForm<'a> {
     metrics: &'a Value,
@@ -40,14 +44,26 @@ impl<'a> SummaryForm<'a> {
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let document = text.json()?;
     let summary = SummaryForm::new(&document);
-    let duration = |name: &str| summary.figure("http_req_duration", name).map(|ms| ms * MS);
-    let mut found = Found::default();
-    let requests = summary.figure("http_reqs", "count");
-    found.transactions(requests.and_then(count))?;
+    // Samples of this rate that are true, which means failed.
+    let failed = ["passes", "matches"].iter().find_map(|it| summary.figure("http_req_failed", it));
+    let failed = failed.and_then(count);
+    let tried = summary.figure("http_reqs", "count");
     let printed = summary.figure("http_reqs", "rate");
-    let derived = requests.zip(summary.seconds).map(|(count, seconds)| count / seconds);
-    let rate = printed.or(derived);
-    found.need(Metric::TransactionsPerS, rate, "`http_reqs.rate`")?;
+    let derived = tried.zip(summary.seconds).map(|(count, seconds)| count / seconds);
+    // A request that got no answer counts with a time of 0.
+    let unanswered = match summary.figure(DURATION, "min") {
+        Some(0.0) => failed.unwrap_or(0),
+        _ => 0,
+    };
+    let name = if unanswered > 0 { ANSWERED } else { DURATION };
+    let duration = |of: &str| summary.figure(name, of).map(|ms| ms * MS);
+    let mut found = Found::default();
+    if let Some(tried) = tried.and_then(count) {
+        let answered = tried.saturating_sub(unanswered);
+        found.rate_of(printed.or(derived), answered, unanswered, "`http_reqs.rate`")?;
+    } else {
+        found.need(Metric::TransactionsPerS, printed.or(derived), "`http_reqs.rate`")?;
+    }
     found.need(Metric::LatencyNsMean, duration("avg"), "`http_req_duration.avg`")?;
     found.least(duration("min"));
     found.may(Metric::LatencyNsMax, duration("max"))?;
@@ -58,10 +74,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             found.percentile(percent, value)?;
         }
     }
-    let seconds = requests.zip(printed).map(|(count, rate)| count / rate);
-    found.window(summary.seconds.or(seconds));
-    // Samples of this rate that are true, which means failed.
-    let failed = ["passes", "matches"].iter().find_map(|it| summary.figure("http_req_failed", it));
-    found.errors(failed.and_then(count))?;
+    let seconds = tried.zip(printed).map(|(count, rate)| count / rate);
+    found.window(summary.seconds.or(seconds))?;
+    found.errors(failed)?;
     found.finish()
 }

@@ -13,13 +13,17 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let answered = answers.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let seconds = |pointer: &str| number(&document, pointer).map(|seconds| seconds * S);
     let mut found = Found::default();
-    found.transactions(Some(answered))?;
+    let broken = counts(&document["errorDistribution"]);
+    // Requests under way at the end are no failures, and oha does not count them.
+    let broken =
+        broken.iter().filter(|(why, _)| why != "aborted due to deadline").map(|(_, count)| *count);
+    let broken = broken.fold(0, u64::saturating_add);
     let rate = number(&document, "/summary/requestsPerSec");
-    found.need(Metric::TransactionsPerS, rate, "`summary.requestsPerSec`")?;
+    found.rate_of(rate, answered, broken, "`summary.requestsPerSec`")?;
     found.need(Metric::LatencyNsMean, seconds("/summary/average"), "`summary.average`")?;
     found.need(Metric::LatencyNsMax, seconds("/summary/slowest"), "`summary.slowest`")?;
     found.least(seconds("/summary/fastest"));
-    found.window(number(&document, "/summary/total"));
+    found.window(number(&document, "/summary/total"))?;
     for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)] {
         if let Some(value) = seconds(&format!("/latencyPercentiles/{name}")) {
             found.percentile(percent, value)?;
@@ -27,11 +31,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     }
     let is_good = |code: &str| code.starts_with(['2', '3']);
     let bad = answers.iter().filter(|(code, _)| !is_good(code)).map(|(_, count)| *count);
-    let broken = counts(&document["errorDistribution"]);
-    // Requests under way at the end are no failures.
-    let broken =
-        broken.iter().filter(|(why, _)| why != "aborted due to deadline").map(|(_, count)| *count);
-    found.errors(Some(bad.chain(broken).fold(0, u64::saturating_add)))?;
+    found.errors(Some(bad.fold(broken, u64::saturating_add)))?;
     found.finish()
 }
 

@@ -44,6 +44,10 @@ fn sizes(
         let mut words = line.split_whitespace().map(str::parse::<f64>);
         let (Some(Ok(size)), Some(Ok(value))) = (words.next(), words.next()) else { break };
         let size = count(size).ok_or("the size of a message is not a whole number")?;
+        if value == 0.0 {
+            let problem = format!("the figure of {size} bytes is 0: nothing was done");
+            return Err(ReadError::Failed(problem));
+        }
         found.own(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
         known += 1;
         if known > MOST_SIZES {

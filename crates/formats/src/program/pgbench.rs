@@ -22,7 +22,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.need(Metric::LatencyNsMean, latency("latency average")?, "`latency average`")?;
     let stddev = latency("latency stddev")?;
     found.own("latency_stddev_ns", Unit::Nanoseconds, PreferredDirection::Lower, stddev)?;
-    found.window(done.zip(rate).map(|(done, rate)| done as f64 / rate));
+    found.window(done.zip(rate).map(|(done, rate)| done as f64 / rate))?;
     // Since PostgreSQL 15.
     let failed = after(text, "number of failed transactions:")?;
     found.errors(failed.and_then(leading).and_then(count))?;

@@ -53,7 +53,7 @@ fn valid_duration(found: &mut Found, text: &Text) -> Result<(), ReadError> {
     };
     let (seconds, received) = (part("RunTime="), part("ReceivedMessages="));
     found.transactions(received.and_then(count))?;
-    found.window(seconds);
+    found.window(seconds)?;
     let rate = received.zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
     found.may(Metric::TransactionsPerS, rate.map(|(received, seconds)| received / seconds))?;
     let dropped = after(text, "sockperf: # dropped messages =")?.and_then(leading);

@@ -21,7 +21,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         if let Some((requests, rest)) = line.trim().split_once(" requests in ") {
             found.transactions(leading(requests).and_then(count))?;
             let seconds = rest.split(',').next().and_then(time).map(|ns| ns / S);
-            found.window(seconds);
+            found.window(seconds)?;
         }
     }
     let refused = after(text, "Non-2xx or 3xx responses:")?.and_then(leading).unwrap_or(0.0);

@@ -26,6 +26,10 @@ pub enum Parser {
     K6,
     OsuLatency,
     OsuBandwidth,
+    Fping,
+    Qperf,
+    Neper,
+    Uperf,
 }
 
 /// A row of the table of parsers.
@@ -281,6 +285,59 @@ const TABLE: &[ParserRow] = &[
         commands: &["osu_bw", "osu_bibw"],
         own: &["osu_bw_SIZE_bytes"],
         remark: "For each size of message.",
+        ..BASE
+    },
+    ParserRow {
+        parser: Parser::Fping,
+        name: "fping",
+        commands: &["fping", "fping6"],
+        needs: "`-c` or `-C`, and one target",
+        gives: &[
+            "latency_ns_mean",
+            "latency_ns_p50",
+            "latency_ns_p90",
+            "latency_ns_p99",
+            "latency_ns_p999",
+            "latency_ns_max",
+            "loss_ratio",
+        ],
+        histogram: "the lines of the replies, without `-q`, or the list of `-C`",
+        remark: "Percentiles from the replies.",
+        ..BASE
+    },
+    ParserRow {
+        parser: Parser::Qperf,
+        name: "qperf",
+        commands: &["qperf"],
+        needs: "one test (`tcp_lat`)",
+        gives: &["throughput_bps", "latency_ns_mean"],
+        own: &["sent_bps"],
+        remark: "Round trips: qperf prints half of them, which is doubled. Three digits, or those of `-e`.",
+        ..BASE
+    },
+    ParserRow {
+        parser: Parser::Neper,
+        name: "neper",
+        commands: &["tcp_rr", "udp_rr", "tcp_crr", "tcp_stream", "udp_stream"],
+        gives: &[
+            "throughput_bps",
+            "transactions_per_s",
+            "latency_ns_mean",
+            "latency_ns_p50",
+            "latency_ns_p90",
+            "latency_ns_p99",
+            "latency_ns_p999",
+            "latency_ns_max",
+        ],
+        remark: "Percentiles with `-p 50,90,99,99.9`.",
+        ..BASE
+    },
+    ParserRow {
+        parser: Parser::Uperf,
+        name: "uperf",
+        commands: &["uperf"],
+        own: &["uperf_bps", "uperf_ops_per_s"],
+        remark: "The longest transaction of the profile; bits sent and received together.",
         ..BASE
     },
 ];

@@ -41,6 +41,16 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Its standard output, and its standard error behind it.
+    pub fn both(&self) -> Text {
+        Text {
+            text: [self.stdout.as_str(), "\n", self.stderr.as_str()].concat(),
+            left_out_bytes: self.stdout.left_out_bytes + self.stderr.left_out_bytes,
+        }
+    }
+}
+
 /// A stream or file as lines without colours, at most 4 MiB of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {

@@ -2,17 +2,16 @@
 //! known places, or a socket of latput's that takes statsd.
 
 use core::net::SocketAddr;
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
+use super::series::{MetricSeries, SeriesUnit};
 use crate::figures::TextPlace;
 use crate::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
 use crate::program::{ProgramCommand, split};
 
 /// Most figures of an endpoint.
 const MOST_FIGURES: usize = 32;
-/// Most bytes of a path, a metric's name or a label.
+/// Most bytes of a path.
 const MOST_BYTES: usize = 1_000;
 /// Most bytes of a Unix socket's path, with the null byte behind it (unix(7)).
 const MOST_SOCKET_BYTES: usize = 107;
@@ -69,7 +68,8 @@ pub enum FigureSource {
     Counter(FigurePlace),
     /// A gauge: the mean of its values.
     Gauge(FigurePlace),
-    /// A histogram of seconds, or timings of statsd: this quantile, in nanoseconds, of what was added.
+    /// A histogram of times (in seconds, unless its name says another unit) or of data, or timings of statsd: this quantile
+    /// of what was added.
     Quantile(f64, MetricSeries),
 }
 
@@ -81,17 +81,6 @@ pub enum FigurePlace {
     Series(MetricSeries),
     /// At a place in the text.
     Text(TextPlace),
-}
-
-/// Series of one name. Those that have all of these labels are added up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MetricSeries {
-    /// The name: `http_requests_total`.
-    pub name: String,
-    /// Labels that must be there with these values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
 }
 
 impl Endpoint {
@@ -247,13 +236,28 @@ impl EndpointFigure {
             Some((name, better)) => (name, Some(direction(better)?)),
         };
         let source = FigureSource::parse(source)?;
+        let of_name = source.series().and_then(MetricSeries::unit);
         let (unit, usually, summary) = match source {
-            FigureSource::Counter(_) => (Unit::PerS, PreferredDirection::Neither, Summary::Mean),
-            FigureSource::Gauge(_) => (Unit::Number, PreferredDirection::Neither, Summary::Mean),
+            FigureSource::Counter(_) => {
+                let is_data = of_name.is_some_and(|unit| unit.is_data);
+                let unit = if is_data { Unit::BitsPerS } else { Unit::PerS };
+                (unit, PreferredDirection::Neither, Summary::Mean)
+            }
+            FigureSource::Gauge(_) => {
+                let unit = of_name.map_or(Unit::Number, SeriesUnit::of_values);
+                (unit, PreferredDirection::Neither, Summary::Mean)
+            }
             FigureSource::Quantile(..) => {
-                (Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median)
+                let unit = of_name.map_or(Unit::Nanoseconds, SeriesUnit::of_values);
+                (unit, PreferredDirection::Lower, Summary::Median)
             }
         };
+        if unit == Unit::BitsPerS && name.contains("bytes") {
+            return Err(format!(
+                "`{}` would be bits per second: name it so (`rx_bps`)",
+                shown(name)
+            ));
+        }
         let better = better.unwrap_or(usually);
         let definition = Definition { name: name.trim().to_owned(), unit, better, summary };
         let metric = CustomMetric::define(&definition).map_err(|error| error.to_string())?;
@@ -287,14 +291,19 @@ impl FigureSource {
         }
     }
 
-    /// Whether it is a name alone.
-    fn is_plain(&self) -> bool {
+    /// The series, unless it is a place in a text.
+    pub const fn series(&self) -> Option<&MetricSeries> {
         match self {
             Self::Counter(FigurePlace::Series(series))
             | Self::Gauge(FigurePlace::Series(series))
-            | Self::Quantile(_, series) => series.labels.is_empty(),
-            Self::Counter(FigurePlace::Text(_)) | Self::Gauge(FigurePlace::Text(_)) => false,
+            | Self::Quantile(_, series) => Some(series),
+            Self::Counter(FigurePlace::Text(_)) | Self::Gauge(FigurePlace::Text(_)) => None,
         }
+    }
+
+    /// Whether it is a name alone.
+    fn is_plain(&self) -> bool {
+        self.series().is_some_and(|series| series.labels.is_empty())
     }
 }
 
@@ -305,33 +314,6 @@ impl FigurePlace {
             return TextPlace::parse(text).map(|place| Some(Self::Text(place)));
         }
         Ok(MetricSeries::parse(text).map(Self::Series))
-    }
-}
-
-impl MetricSeries {
-    /// Reads `NAME` or `NAME{label="value",...}`.
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let (name, labels) = match text.split_once('{') {
-            None => (text, ""),
-            Some((name, labels)) => (name, labels.strip_suffix('}')?),
-        };
-        let is_name = |name: &str| {
-            !name.is_empty()
-                && name.len() <= MOST_BYTES
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:.-".contains(&byte))
-        };
-        let mut series = Self { name: name.trim().to_owned(), labels: BTreeMap::new() };
-        for label in labels.split(',').filter(|label| !label.trim().is_empty()) {
-            let (label, value) = label.split_once('=')?;
-            let value = value.trim().strip_prefix('"')?.strip_suffix('"')?;
-            let label = label.trim();
-            if !is_name(label) || value.len() > MOST_BYTES {
-                return None;
-            }
-            series.labels.insert(label.to_owned(), value.to_owned());
-        }
-        is_name(&series.name).then_some(series)
     }
 }
 
@@ -415,6 +397,15 @@ mod tests {
         let place = source(r"gauge /queue: (\d+)/").unwrap();
         assert!(matches!(place, FigureSource::Gauge(FigurePlace::Text(_))));
         assert!(source("counter /(/").unwrap_err().contains("cannot be used"));
+        let unit = |name: &str, text: &str| {
+            EndpointFigure::parse(name, text).map(|it| it.metric.definition().unit)
+        };
+        assert_eq!(unit("live_test_unit_a", "counter rx_bytes_total"), Ok(Unit::BitsPerS));
+        assert_eq!(unit("live_test_unit_b", "gauge lag_milliseconds"), Ok(Unit::Nanoseconds));
+        assert_eq!(unit("live_test_unit_c", "quantile 0.9 size_bytes"), Ok(Unit::Bytes));
+        assert_eq!(unit("live_test_unit_d", "counter busy_seconds_total"), Ok(Unit::PerS));
+        let bytes = unit("live_test_bytes", "counter rx_bytes_total").unwrap_err();
+        assert!(bytes.contains("bits per second"), "{bytes}");
         let at = |text: &str| {
             let figure = EndpointFigure::parse("live_test_counter", text).unwrap();
             Endpoint::parse("statsd:///run/app.sock", vec![figure])

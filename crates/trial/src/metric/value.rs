@@ -25,7 +25,7 @@ impl Metric {
     /// Observations that a percentile of latency needs, so that one of them is beyond it; `None` for other figures.
     pub const fn needed_observations(self) -> Option<u64> {
         match self {
-            Self::LatencyNsP99 => Some(100),
+            Self::LatencyNsP99 | Self::ProbeNsP99 => Some(100),
             Self::LatencyNsP999 => Some(1000),
             _ => None,
         }

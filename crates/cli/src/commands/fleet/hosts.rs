@@ -233,8 +233,8 @@ fn tell_not_followed(hosts: &[ListedHost]) {
             count => format!(" and {} more", count - 1),
         };
         output::remark(&format!(
-            "latput: `{variable}` is ignored ({}{more}): log in as root, put options into ssh_config, or set \
-             latput_target",
+            "latput: `{variable}` is ignored ({}{more}): put options into ssh_config, use a key and sudo without \
+             a password, or set latput_target",
             names.first().unwrap_or(&"?")
         ));
     }

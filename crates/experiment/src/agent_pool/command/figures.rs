@@ -64,8 +64,9 @@ pub(super) fn store(
     observation.traffic.sender_window = window;
     observation.traffic.receiver_window = window;
     observation.checks.extend(all.errors.map(program_errors));
-    observation.checks.extend(latput_formats::few_observations(&all.metrics, all.transactions));
+    let metrics = all.metrics.clone();
     all.store(observation);
+    observation.checks.extend(latput_formats::few_observations(&metrics, observation));
 }
 
 /// Whether the benchmark's own requests went well: fast errors are no rate.

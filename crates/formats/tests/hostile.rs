@@ -1,0 +1,323 @@
+//! Real outputs with damaged figures: whatever is read of them keeps the rules of `latput_formats`, for every parser and
+//! importer. The rules are written here once more, in other words, since a rule that is missing there would not be missed.
+
+use std::path::Path;
+
+use latput_formats::program::read;
+use latput_formats::{ImportFormat, import};
+use latput_stats::Histogram;
+use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
+use latput_trial::{Metric, Row, Workload};
+use latput_units::{IntoMap, Nanos};
+use proptest::prelude::*;
+
+/// A file of `tests`, and its reader.
+#[derive(Clone, Copy, Debug)]
+enum Reader {
+    Program(Parser),
+    Import(ImportFormat),
+}
+
+const OUTPUTS: &[(Reader, &str)] = &[
+    (Reader::Program(Parser::RedisBenchmark), "program/redis-benchmark-csv.txt"),
+    (Reader::Program(Parser::Memtier), "program/memtier.txt"),
+    (Reader::Program(Parser::Wrk), "program/wrk-errors.txt"),
+    (Reader::Program(Parser::Wrk2), "program/wrk2.txt"),
+    (Reader::Program(Parser::Pgbench), "program/pgbench-rate.txt"),
+    (Reader::Program(Parser::Fio), "program/fio-plus.json"),
+    (Reader::Program(Parser::Fio), "program/fio-jobs.json"),
+    (Reader::Program(Parser::Sockperf), "program/sockperf.txt"),
+    (Reader::Program(Parser::Sockperf), "program/sockperf-tp.txt"),
+    (Reader::Program(Parser::Netperf), "program/netperf.txt"),
+    (Reader::Program(Parser::Netperf), "cases/netperf-crr-keyval.txt"),
+    (Reader::Program(Parser::Iperf3), "program/iperf3.json"),
+    (Reader::Program(Parser::Iperf3), "program/iperf3-udp.json"),
+    (Reader::Program(Parser::Ping), "program/ping.txt"),
+    (Reader::Program(Parser::Ping), "program/ping-q.txt"),
+    (Reader::Program(Parser::Hey), "program/hey-404.txt"),
+    (Reader::Program(Parser::Oha), "program/oha.json"),
+    (Reader::Program(Parser::K6), "program/k6.json"),
+    (Reader::Program(Parser::K6), "cases/k6-machine-readable.json"),
+    (Reader::Program(Parser::OsuLatency), "program/osu_latency.txt"),
+    (Reader::Program(Parser::OsuBandwidth), "program/osu_bw.txt"),
+    (Reader::Program(Parser::Fping), "program/fping.txt"),
+    (Reader::Program(Parser::Fping), "program/fping-count.txt"),
+    (Reader::Program(Parser::Qperf), "program/qperf.txt"),
+    (Reader::Program(Parser::Qperf), "program/qperf-bw.txt"),
+    (Reader::Program(Parser::Neper), "program/neper-rr.txt"),
+    (Reader::Program(Parser::Neper), "program/neper-stream.txt"),
+    (Reader::Program(Parser::Uperf), "program/uperf.txt"),
+    (Reader::Import(ImportFormat::Iperf3), "program/iperf3.json"),
+    (Reader::Import(ImportFormat::Iperf3), "program/iperf3-udp.json"),
+    (Reader::Import(ImportFormat::Iperf3), "cases/iperf3-server-reverse.json"),
+    (Reader::Import(ImportFormat::Netperf), "program/netperf.txt"),
+    (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-keyval.txt"),
+    (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-classic.txt"),
+    (Reader::Import(ImportFormat::Flent), "cases/flent-uneven.flent"),
+    (Reader::Import(ImportFormat::Flent), "cases/flent-udp-flood.flent"),
+];
+
+fn text_of(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    std::fs::read_to_string(path).expect("a file of this folder")
+}
+
+/// The figures of every test that is read, in the form of a program's.
+fn figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
+    match reader {
+        Reader::Program(parser) => {
+            let figures = Figures { parser: Some(parser), ..Figures::default() };
+            let output = Output { stdout: Text::of(bytes), ..Output::default() };
+            read(&figures, &output).into_iter().collect()
+        }
+        Reader::Import(format) => {
+            let read = import(format, &[("file".to_owned(), bytes.to_vec())]);
+            let of_run = |read: latput_formats::Imported| {
+                let workload = |row: &Row| read.results.workloads[row.workload].clone();
+                let rows = read.results.rows.iter();
+                let all = rows.filter(|row| {
+                    row.observation.programs.is_empty() || has_figures(row, &workload(row))
+                });
+                all.map(|row| of_row(row, &workload(row))).collect()
+            };
+            read.map(of_run).unwrap_or_default()
+        }
+    }
+}
+
+/// A server's document may have nothing but the CPU time of its program.
+fn has_figures(row: &Row, workload: &Workload) -> bool {
+    !of_row(row, workload).metrics.is_empty()
+}
+
+fn of_row(row: &Row, workload: &Workload) -> ProgramFigures {
+    let of = &row.observation;
+    let known = |metric: &Metric| Some((*metric, metric.value(&workload.traffic, of)?));
+    ProgramFigures {
+        metrics: Metric::ALL.iter().filter_map(known).into_map(),
+        latency: of.traffic.latency.clone(),
+        transactions: of.traffic.transactions,
+        window: (of.traffic.sender_window.as_ns() > 0).then_some(of.traffic.sender_window),
+        ..ProgramFigures::default()
+    }
+}
+
+fn value_of(read: &ProgramFigures, name: &str) -> Option<f64> {
+    let named = read.metrics.iter().find(|(metric, _)| metric.name() == name);
+    named.map(|(_, value)| *value)
+}
+
+/// The rule that figures break.
+fn broken_rule(read: &ProgramFigures) -> Option<String> {
+    let value = |name: &str| value_of(read, name);
+    if let Some((metric, value)) =
+        read.metrics.iter().find(|(_, value)| !value.is_finite() || **value < 0.0)
+    {
+        return Some(format!("{metric} is {value}"));
+    }
+    if read.metrics.is_empty() {
+        return Some("nothing is known".to_owned());
+    }
+    for metric in ["loss_ratio", "probe_loss_ratio"] {
+        if value(metric).is_some_and(|share| share > 1.0) {
+            return Some(format!("{metric} is above 1"));
+        }
+    }
+    // Nothing done, nothing known.
+    let is_zero = |name: &&&str| value(name) == Some(0.0);
+    let positive = [
+        "transactions_per_s",
+        "throughput_bps",
+        "messages_per_s",
+        "sent_bps",
+        "latency_ns_mean",
+        "latency_ns_p50",
+        "latency_ns_p90",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "latency_ns_max",
+        "probe_ns_mean",
+        "probe_ns_max",
+    ];
+    if let Some(name) = positive.iter().find(is_zero) {
+        return Some(format!("{name} is 0"));
+    }
+    let sizes = |metric: &&Metric| metric.name().starts_with("osu_");
+    if let Some(metric) = read.metrics.keys().find(|it| sizes(it) && read.metrics[it] == 0.0) {
+        return Some(format!("{metric} is 0"));
+    }
+    if read.transactions == Some(0) {
+        return Some("no transaction".to_owned());
+    }
+    let others = ["latency_ns_mean", "jitter_ns", "throughput_bps"];
+    if value("loss_ratio") == Some(1.0) && others.iter().any(|name| value(name).is_some()) {
+        return Some("figures of what was lost".to_owned());
+    }
+    disagreeing(read)
+}
+
+/// The figures that do not agree.
+fn disagreeing(read: &ProgramFigures) -> Option<String> {
+    let value = |name: &str| value_of(read, name);
+    let order =
+        ["latency_ns_p50", "latency_ns_p90", "latency_ns_p99", "latency_ns_p999", "latency_ns_max"];
+    let known: Vec<f64> = order.iter().filter_map(|name| value(name)).collect();
+    if !known.windows(2).all(|pair| pair[0] <= pair[1] * 1.021) {
+        return Some(format!("percentiles {known:?}"));
+    }
+    let histogram = read.latency.as_ref();
+    let least = histogram.and_then(Histogram::min).map(|ns| ns.as_ns() as f64);
+    let most = histogram.and_then(Histogram::max).map(|ns| ns.as_ns() as f64);
+    let stated = value("latency_ns_max");
+    if let Some(mean) = value("latency_ns_mean") {
+        if [stated, most].iter().flatten().any(|most| mean > most * 1.021) {
+            return Some(format!("mean {mean} above the maximum"));
+        }
+        if least.is_some_and(|least| mean < least * 0.979) {
+            return Some(format!("mean {mean} below the minimum"));
+        }
+    }
+    if most.zip(stated).is_some_and(|(most, stated)| most > stated * 1.021) {
+        return Some("a value above the maximum".to_owned());
+    }
+    if let Some((counted, done)) = histogram.map(Histogram::count).zip(read.transactions)
+        && counted as f64 > done as f64 * 1.12
+    {
+        return Some(format!("{counted} latencies of {done} transactions"));
+    }
+    let window = read.window.map(Nanos::as_secs_f64).filter(|seconds| *seconds >= 0.1);
+    if let Some(((rate, done), seconds)) =
+        value("transactions_per_s").zip(read.transactions).zip(window)
+    {
+        let counted = done as f64 / seconds;
+        if done >= 100 && (counted - rate).abs() > 0.12 * counted.max(rate) {
+            return Some(format!("{done} in {seconds} s at {rate} /s"));
+        }
+    }
+    None
+}
+
+/// Spans of the numbers of a text.
+fn numbers(text: &str) -> Vec<(usize, usize)> {
+    let mut spans = Vec::new();
+    let mut start = None;
+    for (at, letter) in text.char_indices().chain([(text.len(), ' ')]) {
+        match (letter.is_ascii_digit() || letter == '.', start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                spans.push((from, at));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    spans
+}
+
+/// What stands in the place of a number.
+fn damaged(number: &str, damage: usize) -> String {
+    let scaled = |factor: f64| match number.parse::<f64>() {
+        Ok(value) if number.contains('.') => format!("{:.3}", value * factor),
+        Ok(value) => format!("{:.0}", value * factor),
+        Err(_) => number.to_owned(),
+    };
+    match damage {
+        0 => "0".to_owned(),
+        1 => "0.00".to_owned(),
+        2 => "nan".to_owned(),
+        3 => "-nan".to_owned(),
+        4 => "inf".to_owned(),
+        5 => "-1".to_owned(),
+        6 => "1e999".to_owned(),
+        7 => scaled(1000.0),
+        8 => scaled(0.001),
+        9 => scaled(2.0),
+        10 => scaled(0.5),
+        11 => "1e30".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn undamaged_outputs_break_no_rule() {
+    for (reader, name) in OUTPUTS {
+        let read = figures(*reader, text_of(name).as_bytes());
+        assert_eq!(read.len(), 1, "{name}");
+        assert_eq!(broken_rule(&read[0]), None, "{name}: {:?}", read[0].metrics);
+    }
+}
+
+/// Every number of every output, with each damage.
+#[test]
+fn one_damaged_figure_breaks_no_rule() {
+    let mut broken: Vec<String> = Vec::new();
+    for (reader, name) in OUTPUTS {
+        let text = text_of(name);
+        for (start, end) in numbers(&text) {
+            for damage in 0..13 {
+                let number = &text[start..end];
+                let hostile = [&text[..start], &damaged(number, damage), &text[end..]].concat();
+                for read in figures(*reader, hostile.as_bytes()) {
+                    let line = text[..start].rsplit('\n').next().unwrap_or_default();
+                    let why = broken_rule(&read);
+                    broken.extend(why.map(|why| {
+                        format!(
+                            "{reader:?} {name}: {line}[{number} -> {}]: {why}",
+                            damaged(number, damage)
+                        )
+                    }));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    /// Several damaged figures, and lines that are missing or stand there twice.
+    #[test]
+    fn damaged_outputs_break_no_rule(
+        at in proptest::sample::select(OUTPUTS),
+        damages in proptest::collection::vec((0.0..1.0_f64, 0usize..13), 1..5),
+        lines in proptest::collection::vec((0.0..1.0_f64, proptest::bool::ANY), 0..3),
+    ) {
+        let mut text = text_of(at.1);
+        for (place, damage) in damages {
+            let spans = numbers(&text);
+            if spans.is_empty() { continue }
+            let (start, end) = spans[index(place, spans.len())];
+            let instead = damaged(&text[start..end], damage);
+            text.replace_range(start..end, &instead);
+        }
+        let mut all: Vec<&str> = text.split_inclusive('\n').collect();
+        for (place, is_twice) in lines {
+            if all.is_empty() { continue }
+            let idx = index(place, all.len());
+            if is_twice { all.insert(idx, all[idx]) } else { all.remove(idx); }
+        }
+        let hostile = all.concat();
+        for read in figures(at.0, hostile.as_bytes()) {
+            let why = broken_rule(&read);
+            prop_assert!(why.is_none(), "{} of\n{hostile}\n{:?}", why.unwrap_or_default(), read.metrics);
+        }
+    }
+
+    /// The encoding of a file changes nothing.
+    #[test]
+    fn encodings_give_the_same_figures(at in proptest::sample::select(OUTPUTS)) {
+        let text = text_of(at.1);
+        let plain = figures(at.0, text.as_bytes());
+        let marked = ["\u{feff}", &text].concat();
+        let utf16: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let windows = text.replace('\n', "\r\n");
+        for bytes in [marked.as_bytes(), &utf16, windows.as_bytes()] {
+            prop_assert_eq!(&figures(at.0, bytes), &plain);
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a share of a length")]
+fn index(place: f64, length: usize) -> usize {
+    ((place * length as f64) as usize).min(length - 1)
+}

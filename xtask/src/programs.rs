@@ -1,0 +1,39 @@
+//! Programs of others between two namespaces: what latput reads of their outputs, against another reader.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::Workspace;
+
+/// The other reader.
+const JUDGE: &str = include_str!("programs/judge.py");
+const OK: &str = "ok: ";
+
+/// Runs each program, good and broken, and compares the figures.
+pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let folder = workspace.target.join("xtask-programs");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let output = Command::new("python3")
+        .args(["-c", JUDGE])
+        .args([&workspace.built()?, &folder])
+        .output()
+        .context("python3 cannot be started")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in text.lines() {
+        println!("{line}");
+        tally.passed += usize::from(line.starts_with(OK));
+        if line.starts_with("skipped: ") {
+            tally.feed(line);
+        }
+    }
+    fs::remove_dir_all(&folder)?;
+    let problem = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "latput and the judge read different figures: {problem}");
+    Ok(())
+}
