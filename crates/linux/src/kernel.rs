@@ -7,6 +7,7 @@
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
 mod device;
+mod elsewhere;
 mod failure;
 mod features;
 mod followers;
@@ -381,6 +382,18 @@ impl KernelRead for LinuxKernel {
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.capability_through(&Reading::of(self, interface), knob)
+    }
+
+    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+        let obstacle = match (source_of(knob), value) {
+            (Source::Mtu, Value::Count(bytes)) => {
+                self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
+            }
+            _ => Ok(None),
+        };
+        obstacle.unwrap_or_else(|failure| {
+            Some(format!("it cannot be told what it would move: {}", failure.reason))
+        })
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {

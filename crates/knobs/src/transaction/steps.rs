@@ -176,6 +176,12 @@ pub(super) fn plan(
             if wanted && !proven.contains(&knob) {
                 check_settable(kernel, interface, knob)?;
             }
+            let is_meant = |change: &&Change| {
+                desired.contains_key(&knob) || target.wanted.0.contains_key(&(knob, change.place))
+            };
+            for change in changes.iter().filter(is_meant) {
+                check_obstacle(kernel, interface, change)?;
+            }
         }
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         if !changes.is_empty() || exposed.contains(&knob) {
@@ -290,6 +296,19 @@ fn check_settable(kernel: &dyn KernelRead, interface: &str, knob: Knob) -> Resul
             Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
         }
     }
+}
+
+/// Refuses a value whose write would move what cannot be put back.
+fn check_obstacle(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    change: &Change,
+) -> Result<(), ApplyError> {
+    let Change { knob, ref to, .. } = *change;
+    let obstacle = kernel.obstacle_to(interface, knob, to);
+    obstacle.map_or(Ok(()), |reason| {
+        Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
+    })
 }
 
 /// Refuses what the interface is known not to allow, so that nothing is touched in vain.
