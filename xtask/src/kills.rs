@@ -20,6 +20,9 @@ use latput_units::Rng;
 use crate::workspace::{Workspace, end_within};
 use pair::{VethPair, kill};
 
+/// Counts of each kind of victim and fault; a kill has no fault.
+type Counts = BTreeMap<(Victim, String), Count>;
+
 /// How the interface is before the change.
 const BASELINES: &[&str] = &[
     "true",
@@ -67,8 +70,8 @@ const VALUES: &[(&str, [&str; 2])] = &[
 /// System calls that a change is made of.
 const CALLS: &[&str] =
     &["sendto", "write", "openat", "fsync", "rename,renameat,renameat2", "unlink,unlinkat"];
-/// How long anything may take that nobody kills.
-const WHOLE: Duration = Duration::from_secs(60);
+/// How long anything may take that nobody kills: each of its processes may stall at several calls.
+const WHOLE: Duration = Duration::from_secs(180);
 
 const PLAN: &str = "schema = 1\nname = \"kills\"\n[factors]\n\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"1ms\", 10]]\n\
     mtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\ndesign = \"blocks\"\n\
@@ -126,6 +129,9 @@ enum Victim {
     SetFault,
     RestoreFault,
     ConfirmFault,
+    UndoFault,
+    /// One of these four, while another owner's change of another interface waits.
+    BesideFault,
 }
 
 /// Of a hundred kills, who.
@@ -143,8 +149,13 @@ const SHARES: &[(Victim, usize)] = &[
 ];
 
 /// The same of a hundred faults.
-const FAULT_SHARES: &[(Victim, usize)] =
-    &[(Victim::SetFault, 60), (Victim::RestoreFault, 25), (Victim::ConfirmFault, 15)];
+const FAULT_SHARES: &[(Victim, usize)] = &[
+    (Victim::SetFault, 40),
+    (Victim::RestoreFault, 15),
+    (Victim::ConfirmFault, 10),
+    (Victim::UndoFault, 15),
+    (Victim::BesideFault, 20),
+];
 
 /// What came of the kills of one kind of victim.
 #[derive(Clone, Copy, Debug)]
@@ -158,11 +169,13 @@ struct Count {
     committed: u64,
     /// It could not be made: the kernel or latput refused it.
     refused: u64,
+    /// Another owner's change still waited at the end, untouched.
+    beside: u64,
 }
 
 impl Default for Count {
     fn default() -> Self {
-        Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0 }
+        Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0, beside: 0 }
     }
 }
 
@@ -173,6 +186,7 @@ impl Count {
         self.in_the_middle += other.in_the_middle;
         self.committed += other.committed;
         self.refused += other.refused;
+        self.beside += other.beside;
     }
 
     /// Whether the kill came before the end of the change.
@@ -200,9 +214,9 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
         let jobs: Vec<_> = (0..options.jobs.max(1) as u64).map(start).collect();
         jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
     })?;
-    let mut sum: BTreeMap<Victim, Count> = BTreeMap::new();
-    for (victim, count) in counts.into_iter().flatten() {
-        sum.entry(victim).or_default().add(count);
+    let mut sum: Counts = Counts::new();
+    for (kind, count) in counts.into_iter().flatten() {
+        sum.entry(kind).or_default().add(count);
     }
     print(&sum);
     Ok(())
@@ -215,20 +229,22 @@ fn kill_all(
     job: u64,
     options: &Options,
     has_failed: &AtomicBool,
-) -> Result<BTreeMap<Victim, Count>> {
+) -> Result<Counts> {
     let bench = Bench { pair: VethPair::open(latput, folder)? };
     let mut rng = Rng::split(options.seed, job);
-    let mut counts: BTreeMap<Victim, Count> = BTreeMap::new();
+    let mut counts = Counts::new();
     for number in (job..options.kills).step_by(options.jobs.max(1)) {
         if has_failed.load(Ordering::Relaxed) {
             break;
         }
         let case = Case::draw(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
-        let count = counts.entry(case.victim).or_default();
         let ended = if options.faults {
-            count.kills += 1;
-            bench.fault_one(&case, &mut rng, count)
+            let mut count = Count { kills: 1, ..Count::default() };
+            bench.fault_one(&case, &mut rng, &mut count).map(|fault| {
+                counts.entry((case.victim, fault)).or_default().add(count);
+            })
         } else {
+            let count = counts.entry((case.victim, String::new())).or_default();
             bench.kill_one(&case, &mut rng, count)
         };
         ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
@@ -236,20 +252,22 @@ fn kill_all(
     Ok(counts)
 }
 
-fn print(counts: &BTreeMap<Victim, Count>) {
+fn print(counts: &Counts) {
     println!(
-        "{:<14} {:>7} {:>14} {:>10} {:>8}  left different (goal: 0)",
-        "killed", "kills", "in the middle", "committed", "refused"
+        "{:<14} {:<14} {:>7} {:>14} {:>10} {:>8} {:>7}  left different (goal: 0)",
+        "killed", "fault", "kills", "in the middle", "committed", "refused", "beside"
     );
-    for (victim, count) in counts {
-        let Count { kills, in_the_middle, committed, refused, .. } = count;
+    for ((victim, fault), count) in counts {
+        let Count { kills, in_the_middle, committed, refused, beside, .. } = count;
         let name = format!("{victim:?}");
-        println!("{name:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8}  0");
+        println!(
+            "{name:<14} {fault:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8} {beside:>7}  0"
+        );
     }
 }
 
 /// One change, and who is killed during it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Case {
     victim: Victim,
     baseline: &'static str,
@@ -352,9 +370,11 @@ impl Bench {
             Victim::Controller | Victim::Broker | Victim::Agent => {
                 self.kill_run(case.victim, rng)?;
             }
-            Victim::SetFault | Victim::RestoreFault | Victim::ConfirmFault => {
-                anyhow::bail!("a fault is no kill")
-            }
+            Victim::SetFault
+            | Victim::RestoreFault
+            | Victim::ConfirmFault
+            | Victim::UndoFault
+            | Victim::BesideFault => anyhow::bail!("a fault is no kill"),
         }
         count.in_the_middle += u64::from(self.pair.has_checkpoint());
         self.check(case, &before, count)

@@ -291,6 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn delays_above_a_hidden_limit_are_ignored() {
+        // A device that reads every delay back and uses at most 64us, for both directions together. Delays up to three times its
+        // limit still agree: two timers might run, each of them coarse.
+        let interrupts = interrupts(15_625, 200_000);
+        for asked in ["rx-usecs=200us", "rx-usecs=1ms"] {
+            check(&state(&[asked]), interrupts, EffectVerdict::Ignored, "a gap of 128us");
+        }
+        for asked in ["rx-usecs=64us", "rx-usecs=150us"] {
+            check(&state(&[asked]), interrupts, EffectVerdict::Agrees, "15625 interrupts/s");
+        }
+    }
+
+    #[test]
     fn what_asks_for_no_gap_is_not_judged() {
         for assignments in [
             &["gro-flush-timeout=0us", "napi-defer-hard-irqs=0"][..],

@@ -48,6 +48,13 @@ pub trait KernelRead {
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 
+    /// Why this value of a knob that can be set must not be: what it would move could not be put back. `None` if nothing
+    /// stands against it.
+    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+        let _ = (interface, knob, value);
+        None
+    }
+
     /// The limits of this interface for a knob, where its kernel or driver tells them.
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
         let _ = (interface, knob);
@@ -155,6 +162,10 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         (**self).capability(interface, knob)
+    }
+
+    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+        (**self).obstacle_to(interface, knob, value)
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {

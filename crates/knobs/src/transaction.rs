@@ -5,6 +5,7 @@
 //! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
 
 mod along;
+mod checks;
 mod confirm;
 mod outcome;
 pub(crate) mod permit;

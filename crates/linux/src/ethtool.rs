@@ -4,6 +4,7 @@
 
 pub mod ioctl;
 pub mod parameters;
+pub(crate) mod rss;
 
 use std::collections::BTreeMap;
 

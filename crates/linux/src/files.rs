@@ -4,6 +4,7 @@
 //! device is never followed when it is written, and nothing is read without a bound.
 
 mod links;
+pub(crate) mod walk;
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};

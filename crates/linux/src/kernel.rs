@@ -7,6 +7,7 @@
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
 mod device;
+mod elsewhere;
 mod failure;
 mod features;
 mod followers;
@@ -38,6 +39,7 @@ use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
 use crate::ethtool::parameters::Table;
+use crate::ethtool::rss::contexts_obstacle;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::route::Route;
@@ -282,6 +284,15 @@ fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError
     })
 }
 
+/// Whether drivers drop additional RSS contexts with this.
+fn drops_contexts(knob: Knob, value: &Value) -> bool {
+    match knob {
+        Knob::CombinedChannels | Knob::RxChannels | Knob::RssTable => true,
+        Knob::RxNtuple => *value == Value::Switch(false),
+        _ => false,
+    }
+}
+
 /// Most memory that one knob may have the kernel take for all queues of an interface, bytes.
 const MEMORY_MOST: u64 = 1 << 30;
 /// Memory of `pfifo_fast` for each packet of its length: a pointer in each of three bands.
@@ -381,6 +392,22 @@ impl KernelRead for LinuxKernel {
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.capability_through(&Reading::of(self, interface), knob)
+    }
+
+    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+        let obstacle = match (source_of(knob), value) {
+            (Source::Mtu, Value::Count(bytes)) => {
+                self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
+            }
+            _ if drops_contexts(knob, value) => {
+                let contexts = self.ethtool().and_then(|it| Ok(it.rss_contexts(interface)?));
+                contexts.map(|contexts| contexts_obstacle(interface, &contexts))
+            }
+            _ => Ok(None),
+        };
+        obstacle.unwrap_or_else(|failure| {
+            Some(format!("it cannot be told what it would move: {}", failure.reason))
+        })
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {

@@ -1,5 +1,6 @@
 //! Network namespaces: made, entered, pinned, and gone with the last process that holds them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -115,6 +116,49 @@ impl Namespace {
             // Follows the link to the namespace itself.
             fs::metadata(&path).is_ok_and(|meta| meta.ino() == inode)
         }))
+    }
+
+    /// Every other namespace that a process is in or a file pins, with a name for people. Those that nobody sees, and those
+    /// that this process may not open, are left out.
+    pub fn others(&self) -> Result<Vec<(String, Self)>, Error> {
+        let pins = pins().into_iter().map(|path| (path.display().to_string(), path));
+        let pins = pins.map(|(name, path)| match name.strip_prefix("/run/netns/") {
+            Some(short) => (short.to_owned(), path),
+            None => (name, path),
+        });
+        let processes = fs::read_dir("/proc")
+            .map_err(|source| Error::system("read /proc", source))?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .map(|pid| (format!("of process {pid}"), PathBuf::from(format!("/proc/{pid}/ns/net"))));
+        let mut seen = BTreeSet::from([self.inode()?]);
+        let mut others = Vec::new();
+        for (name, path) in pins.chain(processes) {
+            let inode = fs::metadata(&path).map(|meta| meta.ino()).ok();
+            // A process that has ended, and a file that is no namespace, are none.
+            if inode.is_some_and(|inode| seen.insert(inode))
+                && let Ok(other) = Self::open(&path)
+            {
+                others.push((name, other));
+            }
+        }
+        Ok(others)
+    }
+
+    /// Runs `action` in a new thread whose netlink and sockets are of the namespace; its files stay those of the caller.
+    pub fn run_sockets_in<T, F>(&self, action: F) -> Result<T, Error>
+    where
+        T: Send,
+        F: FnOnce() -> T + Send,
+    {
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                let kind = Some(LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(self.as_fd(), kind)
+                    .map_err(|errno| Error::system("enter a network namespace", errno))?;
+                Ok(action())
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// The handle, for netlink.
@@ -245,6 +289,22 @@ impl Namespace {
     pub fn open_pinned(name: &str) -> Result<Self, Error> {
         Self::open(&pin_path(name)?)
     }
+}
+
+/// The files that pin network namespaces: in the folder of `ip netns`, and where others have mounted one.
+fn pins() -> Vec<PathBuf> {
+    let named = fs::read_dir(PIN_FOLDER).into_iter().flatten();
+    let mut pins: Vec<PathBuf> = named.filter_map(|entry| entry.ok().map(|it| it.path())).collect();
+    pins.sort();
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    // proc_pid_mountinfo(5): the root is the fourth field, the place where it is mounted the fifth.
+    let of_line = |line: &str| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, place) = (fields.next()?, fields.next()?);
+        root.starts_with("net:[").then(|| PathBuf::from(place))
+    };
+    pins.extend(mounts.lines().filter_map(of_line));
+    pins
 }
 
 /// Makes the folder of pins a mount of its own that is shared with other mount namespaces, as `ip netns add` does (`netns_add`

@@ -25,6 +25,9 @@ const NUD_PERMANENT: u16 = 0x80;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IFF_UP: u32 = 1;
+/// `include/uapi/linux/net_namespace.h`.
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
 
 pub use address::InterfaceAddress;
 pub use toward::Toward;
@@ -43,6 +46,8 @@ pub struct Link {
     pub kind: Option<String>,
     /// The number of the interface of this namespace that it lies on.
     pub lower: Option<u32>,
+    /// The number of the interface of another namespace that it lies on, and that namespace's number in this one.
+    pub lower_elsewhere: Option<(u32, i32)>,
     /// The number of the bridge, bond or team that it is a port of.
     pub master: Option<u32>,
     /// Whether it is administratively up.
@@ -146,6 +151,20 @@ impl Route {
         let request = Request::new(format!("find interface {index}"), uapi::RTM_GETLINK)
             .header(&link_header(index, 0, 0));
         parse(&request, &self.0.exchange_for_one(&request)?)
+    }
+
+    /// The number that this namespace has for another; `None` while it has none.
+    pub fn number_of(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>, Error> {
+        let request = Request::new("find the number of a namespace", uapi::RTM_GETNSID)
+            .header(&[0; 4])
+            .u32(NETNSA_FD, namespace.as_raw_fd().cast_unsigned());
+        let answer = self.0.exchange_for_one(&request)?;
+        let attributes = answer.get(4..).unwrap_or_default();
+        let number = Attributes::new(attributes)
+            .find_kind(NETNSA_NSID)
+            .and_then(|found| found.map(|it| it.as_u32()).transpose())
+            .map_err(|source| at(&request, source))?;
+        Ok(number.map(u32::cast_signed).filter(|number| *number >= 0))
     }
 
     /// Makes a veth pair: `here` in this namespace, `there` directly in another.
@@ -350,12 +369,14 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
         is_up: u32::from_ne_bytes([f0, f1, f2, f3]) & IFF_UP != 0,
         ..Link::default()
     };
-    let mut is_lower_elsewhere = false;
+    let mut namespace_of_lower = None;
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
             uapi::IFLA_LINK => link.lower = Some(attribute.as_u32()?),
-            uapi::IFLA_LINK_NETNSID => is_lower_elsewhere = true,
+            uapi::IFLA_LINK_NETNSID => {
+                namespace_of_lower = Some(attribute.as_u32()?.cast_signed());
+            }
             uapi::IFLA_MASTER => link.master = Some(attribute.as_u32()?),
             uapi::IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
             uapi::IFLA_PERM_ADDRESS => link.permanent_address = hexadecimal(attribute.payload),
@@ -377,7 +398,8 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
             _ => {}
         }
     }
-    link.lower = link.lower.filter(|lower| !is_lower_elsewhere && *lower != link.index);
+    link.lower_elsewhere = link.lower.zip(namespace_of_lower);
+    link.lower = link.lower.filter(|lower| namespace_of_lower.is_none() && *lower != link.index);
     if link.name.is_empty() {
         return Err(malformed("an interface without a name"));
     }

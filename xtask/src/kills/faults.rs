@@ -1,15 +1,17 @@
 //! Faults in the place of kills: system calls of latput and of what it has started that fail for a while.
 //!
 //! strace gives them the error (`--inject`), from the n-th call of a kind on, for so many calls of each process. A change is made with
-//! `--confirm-within`, and nobody confirms it: when all have ended, the host is as before.
+//! `--confirm-within`, and nobody confirms it: when all have ended, the host is as before. Beside it another owner's change of
+//! another interface may wait, which stays until its own deadline.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use latput_units::Rng;
 
-use super::{Bench, Case, Count, Victim, finish, pick};
+use super::{Bench, Case, Count, Victim, difference, finish, pick};
 
 /// Kinds of system calls that a change, its watchers, a restore and a confirmation are made of.
 const CALLS: &[&str] = &[
@@ -36,6 +38,8 @@ const CALLS: &[&str] = &[
 const ERRORS: &[&str] = &["EIO", "ENOSPC", "ENOMEM", "EMFILE", "EROFS", "EINTR"];
 /// Longest series of calls that fail.
 const SERIES: &[usize] = &[1, 2, 5, 20, 100];
+/// How long the other owner's change waits.
+const NEIGHBOUR_WAITS: Duration = Duration::from_secs(15);
 
 /// A fault of a process and those that it starts.
 #[derive(Debug)]
@@ -62,6 +66,11 @@ impl Fault {
         Self { calls, what, first, last: first + length - 1 }
     }
 
+    /// The error, or a stall.
+    fn name(&self) -> &str {
+        self.what.strip_prefix("error=").unwrap_or("stall of 10 s")
+    }
+
     /// strace before a command.
     fn before(&self, bench: &Bench) -> Command {
         let Self { calls, what, first, last } = self;
@@ -74,24 +83,69 @@ impl Fault {
 }
 
 impl Bench {
-    /// Has a fault hit one party, and compares.
-    pub(super) fn fault_one(&self, case: &Case, rng: &mut Rng, count: &mut Count) -> Result<()> {
+    /// Has a fault hit one party, and compares; gives the fault's name.
+    pub(super) fn fault_one(
+        &self,
+        case: &Case,
+        rng: &mut Rng,
+        count: &mut Count,
+    ) -> Result<String> {
         let fault = Fault::draw(rng);
-        self.fault(case, &fault, before_of(self, case)?, count)
-            .with_context(|| format!("{fault:?}"))
+        let result = if case.victim == Victim::BesideFault {
+            let victims =
+                [Victim::SetFault, Victim::RestoreFault, Victim::ConfirmFault, Victim::UndoFault];
+            let own = Case { victim: *pick(rng, &victims), ..case.clone() };
+            self.fault_beside(&own, &fault, count).with_context(|| format!("{:?}", own.victim))
+        } else {
+            before_of(self, case).and_then(|before| self.fault(case, &fault, before, count))
+        };
+        result.with_context(|| format!("{fault:?}"))?;
+        Ok(fault.name().to_owned())
+    }
+
+    /// Another owner's change of another interface waits meanwhile, and goes back at its deadline.
+    fn fault_beside(&self, case: &Case, fault: &Fault, count: &mut Count) -> Result<()> {
+        let before = before_of(self, case)?;
+        self.pair.add_neighbour()?;
+        let neighbour_before = self.pair.look_at_neighbour()?;
+        let began = Instant::now();
+        let words = ["set", "w0", "mtu=1400", "txqueuelen=700", "gro=off", "--confirm-within"];
+        let mut words: Vec<String> = words.map(str::to_owned).into();
+        words.push(format!("{}s", NEIGHBOUR_WAITS.as_secs()));
+        let set = self.pair.latput(&words).env("SUDO_USER", "neighbour").spawn()?;
+        ensure!(finish(set)? == Some(0), "the other owner's change failed");
+        let waiting = self.pair.look_at_neighbour()?;
+        ensure!(waiting != neighbour_before, "the other owner's change changed nothing");
+        self.fault(case, fault, before, count)?;
+        let now = self.pair.look_at_neighbour()?;
+        if began.elapsed() < NEIGHBOUR_WAITS {
+            ensure!(
+                now == waiting && self.pair.has_neighbour_checkpoint(),
+                "the other owner's change did not stay:\n{}",
+                difference(&waiting, &now)
+            );
+            count.beside += 1;
+        }
+        self.pair.settle_all()?;
+        ensure!(!self.pair.has_neighbour_checkpoint(), "the other owner's checkpoint is left");
+        let after = self.pair.look_at_neighbour()?;
+        ensure!(
+            after == neighbour_before,
+            "the other owner's change did not go back:\n{}",
+            difference(&neighbour_before, &after)
+        );
+        Ok(())
     }
 
     fn fault(&self, case: &Case, fault: &Fault, before: String, count: &mut Count) -> Result<()> {
         let word = match case.victim {
             Victim::SetFault => {
-                let mut set = fault.before(self);
-                let set = set.args(case.set(&["--confirm-within", "1s"]));
-                let code = finish(set.spawn().context("cannot start strace")?)?;
-                count.in_the_middle += u64::from(code != Some(0));
+                self.run_faulty(fault, &case.set(&["--confirm-within", "1s"]), count)?;
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watchers left a checkpoint");
                 return self.same(&before, "without `latput restore`");
             }
+            Victim::UndoFault => return self.fault_undo(case, fault, &before, count),
             Victim::RestoreFault => "restore",
             _ => "confirm",
         };
@@ -99,10 +153,53 @@ impl Bench {
             count.refused += 1;
             return self.same(&before, "after a refusal");
         }
-        let mut command = fault.before(self);
-        let code = finish(command.arg(word).spawn().context("cannot start strace")?)?;
-        count.in_the_middle += u64::from(code != Some(0));
+        self.run_faulty(fault, &[word.to_owned()], count)?;
         self.check(case, &before, count)
+    }
+
+    /// An undo is whole or not at all; with a deadline it goes forward again.
+    fn fault_undo(
+        &self,
+        case: &Case,
+        fault: &Fault,
+        before: &str,
+        count: &mut Count,
+    ) -> Result<()> {
+        if !self.whole(&case.set(&[]))? {
+            count.refused += 1;
+            return self.same(before, "after a refusal");
+        }
+        let made = self.pair.look()?;
+        let waits = case.setting.len().is_multiple_of(2);
+        let words = ["undo", "--confirm-within", "1s"].map(str::to_owned);
+        let code = self.run_faulty(fault, if waits { &words } else { &words[..1] }, count)?;
+        if !waits {
+            ensure!(
+                finish(self.pair.latput(&["restore".to_owned()]).spawn()?)? == Some(0),
+                "restore"
+            );
+        }
+        self.pair.settle()?;
+        ensure!(!self.pair.has_checkpoint(), "a checkpoint of the undo is left");
+        let after = self.pair.look()?;
+        if after == made && (waits || code != Some(0) || made == before) {
+            return Ok(());
+        }
+        ensure!(!waits, "the undo did not go forward again:\n{}", difference(&made, &after));
+        count.committed += 1;
+        self.same(before, "by an undo")
+    }
+
+    /// Runs latput with the fault to its end; its exit code.
+    fn run_faulty(
+        &self,
+        fault: &Fault,
+        words: &[String],
+        count: &mut Count,
+    ) -> Result<Option<i32>> {
+        let code = finish(fault.before(self).args(words).spawn().context("cannot start strace")?)?;
+        count.in_the_middle += u64::from(code != Some(0));
+        Ok(code)
     }
 }
 

@@ -16,8 +16,10 @@ const LOOK: &str = "ip -d -o link show v0; tc -d qdisc show dev v0; ethtool -k v
     cd /sys/class/net/v0; grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
     queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs 2>&1; \"$PYTHON\" -IS \"$NAPI\" v0; \
     cat /sys/class/net/m0/mtu /proc/sys/net/ipv6/conf/v0/mtu 2>&1; true";
+/// The number of the interface of another owner, beside `v0`.
+const NEIGHBOUR: &str = "7777";
 /// How long anything of ours may take to end by itself.
-const END: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_secs(180);
 
 /// The two namespaces; they end with this.
 #[derive(Debug)]
@@ -81,6 +83,7 @@ impl VethPair {
     pub fn ours<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command
             .env("LATPUT_STATE_DIR", &self.state)
+            .env_remove("SUDO_USER")
             .env("NAPI", &self.napi)
             .env("PYTHON", &self.python);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
@@ -131,15 +134,43 @@ impl VethPair {
         Ok(())
     }
 
+    /// Adds `w0` to the first namespace, beside `v0`.
+    pub fn add_neighbour(&self) -> Result<()> {
+        let _none_yet = self.script(0, "ip link del w0");
+        self.script(
+            0,
+            &format!(
+                "ip link add w0 index {NEIGHBOUR} numtxqueues 2 numrxqueues 2 type veth peer name w1; \
+                 ip link set w0 up mtu 9000; ip link set w1 up; ethtool -K w0 gro on"
+            ),
+        )?;
+        Ok(())
+    }
+
     /// What foreign tools say of `v0` in both namespaces.
     pub fn look(&self) -> Result<String> {
         Ok(format!("{}{}", self.script(0, LOOK)?, self.script(1, LOOK)?))
     }
 
-    /// Whether latput has a checkpoint.
+    /// What foreign tools say of `w0`.
+    pub fn look_at_neighbour(&self) -> Result<String> {
+        self.script(0, &LOOK.replace("v0", "w0"))
+    }
+
+    /// Whether latput has a checkpoint of another interface than `w0`.
     pub fn has_checkpoint(&self) -> bool {
+        self.checkpoints().iter().any(|name| !is_of_neighbour(name))
+    }
+
+    /// Whether latput has a checkpoint of `w0`.
+    pub fn has_neighbour_checkpoint(&self) -> bool {
+        self.checkpoints().iter().any(|name| is_of_neighbour(name))
+    }
+
+    fn checkpoints(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.state.join("checkpoints")).into_iter().flatten();
-        files.flatten().any(|file| file.path().extension().is_some_and(|it| it == "json"))
+        let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
+        names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
     }
 
     /// The processes with our state folder in their environment: latputs, and what stands before them.
@@ -150,21 +181,30 @@ impl VethPair {
     /// Those of them that run latput with this as a word of their command.
     pub fn latputs(&self, word: &str) -> Vec<u32> {
         let runs = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            words.next().is_some_and(|program| !program.ends_with(b"nsenter"))
-                && words.any(|one| one == word.as_bytes())
+            let words = words_of(*pid);
+            words.first().is_some_and(|program| !program.ends_with("nsenter"))
+                && words.iter().skip(1).any(|one| one == word)
         };
         let mut found = self.processes();
         found.retain(runs);
         found
     }
 
-    /// Waits until none of our processes is left.
+    /// Waits until none of our processes is left but the watchers of `w0`.
     pub fn settle(&self) -> Result<()> {
+        self.settle_but(|pid| words_of(pid).contains(&format!("--index={NEIGHBOUR}")))
+    }
+
+    /// Waits until none of our processes is left.
+    pub fn settle_all(&self) -> Result<()> {
+        self.settle_but(|_| false)
+    }
+
+    fn settle_but(&self, may_stay: impl Fn(u32) -> bool) -> Result<()> {
         let deadline = Instant::now() + END;
         loop {
-            let left = self.processes();
+            let mut left = self.processes();
+            left.retain(|pid| !may_stay(*pid));
             if left.is_empty() {
                 return Ok(());
             }
@@ -187,6 +227,17 @@ impl Drop for VethPair {
         }
         let _gone = std::fs::remove_dir_all(&self.state);
     }
+}
+
+/// Whether this is the name of a checkpoint of `w0`.
+fn is_of_neighbour(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, index)| index == NEIGHBOUR)
+}
+
+/// The command of a process; empty once it has ended.
+fn words_of(pid: u32) -> Vec<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// The processes with this state folder, or one in it, in their environment.

@@ -60,6 +60,51 @@ fn mtu_of_upper_interfaces_and_ipv6_goes_back() {
 }
 
 #[test]
+fn uppers_in_other_namespaces_are_not_moved() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
+    let set = [&["set", "v0", "mtu=1500"][..], &WAITS].concat();
+    sh("ip link set v0 mtu 9000; ip netns add away");
+    let mut made = 0;
+    for kind in ["macvlan mode bridge", "vlan id 7", "ipvlan"] {
+        let add = format!("ip link add up0 link v0 type {kind}");
+        if !Command::new("sh").args(["-c", &add]).output().unwrap().status.success() {
+            tell(&format!("this kernel has no `{add}`"));
+            continue;
+        }
+        made += 1;
+        // One that lies on it, and then one that lies on an upper one here.
+        for away in [
+            "ip link set up0 netns away",
+            "ip link add up1 link up0 type macvlan; ip link set up1 netns away",
+        ] {
+            sh(&format!("{add}; {away}"));
+            let before = look();
+            assert!(before.contains("up0@if") || before.contains("up1@if"), "{before}");
+            pair.run(&set)
+                .expect(1, &["in network namespace away, mtu 9000", "set it there first"]);
+            assert_eq!(look(), before, "{kind}: {away}");
+            sh("ip -n away link set up0 mtu 1400; ip -n away link set up1 mtu 1400");
+            let before = look();
+            if kind != "ipvlan" {
+                assert!(before.contains("mtu 1400"), "{before}");
+                pair.run(&set).expect(0, &["changed"]);
+                assert_ne!(look(), before, "the test does not test");
+                pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
+                assert_eq!(look(), before, "{kind}: {away}");
+            }
+            sh("ip -n away link del up0; ip -n away link del up1; ip link del up0");
+        }
+    }
+    sh("ip netns del away");
+    assert!(made > 0);
+}
+
+#[test]
 fn refused_feature_is_not_wanted_afterwards() {
     if needs_root() || needs_program("ethtool") {
         return;

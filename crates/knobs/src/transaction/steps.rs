@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_units::{IntoMap, IntoSet};
 
+use super::checks::{check_limits, check_obstacle, check_settable};
 use super::outcome::{
     ApplyError, Cause, Change, Foreign, Leftover, PutBack, Standing, how_to_finish,
 };
@@ -176,6 +177,12 @@ pub(super) fn plan(
             if wanted && !proven.contains(&knob) {
                 check_settable(kernel, interface, knob)?;
             }
+            let is_meant = |change: &&Change| {
+                desired.contains_key(&knob) || target.wanted.0.contains_key(&(knob, change.place))
+            };
+            for change in changes.iter().filter(is_meant) {
+                check_obstacle(kernel, interface, change)?;
+            }
         }
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         if !changes.is_empty() || exposed.contains(&knob) {
@@ -281,39 +288,6 @@ pub(super) fn unread(error: KernelError) -> ApplyError {
         } => ApplyError::Unsupported { interface, knob, reason },
         error => ApplyError::Unread(error),
     }
-}
-
-fn check_settable(kernel: &dyn KernelRead, interface: &str, knob: Knob) -> Result<(), ApplyError> {
-    match kernel.capability(interface, knob) {
-        Capability::Settable(_) => Ok(()),
-        Capability::ReadOnly(reason) | Capability::Absent(reason) => {
-            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
-        }
-    }
-}
-
-/// Refuses what the interface is known not to allow, so that nothing is touched in vain.
-fn check_limits(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    knob: Knob,
-    value: &Value,
-) -> Result<(), ApplyError> {
-    let spec = knob.spec();
-    let number = match value {
-        Value::Count(count) => *count,
-        Value::Time(time) => time.as_ns() / spec.time_unit().as_ns(),
-        _ => return Ok(()),
-    };
-    let limits = kernel.limits(interface, knob);
-    let (min, max) = spec.range_within(limits);
-    if (min..=max).contains(&number) {
-        return Ok(());
-    }
-    let allowed = spec.allowed_within(limits);
-    let interface = interface.to_owned();
-    let value = value.clone();
-    Err(ApplyError::OutOfRange { interface, knob, value, allowed })
 }
 
 /// Refuses a change that would need a driver reload, and a delay that adaptive moderation would

@@ -21,6 +21,7 @@ const ETHTOOL_SCOALESCE: u32 = 0x0f;
 const ETHTOOL_GRXCLSRLCNT: u32 = 0x2e;
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_SRXFHINDIR: u32 = 0x39;
+const ETHTOOL_GRXRINGS: u32 = 0x2d;
 const ETHTOOL_PERQUEUE: u32 = 0x4b;
 /// The most queues that the per-queue request can name, and the words of its mask.
 const QUEUES_MAX: u32 = 4096;
@@ -155,10 +156,23 @@ impl EthtoolIoctl {
     }
 
     /// Sets the RSS indirection table, which must be as long as the one that is there.
+    ///
+    /// A table that is the kernel's own spread is set as the default. The kernel does not tell whether a table was set by hand
+    /// (`IFF_RXFH_CONFIGURED`), and refuses fewer channels while one is.
     pub fn set_rss_table(&self, interface: &str, table: &[u32]) -> Result<(), Error> {
-        let size = u32::try_from(table.len()).unwrap_or(u32::MAX);
-        let mut words = [&[ETHTOOL_SRXFHINDIR, size], table].concat();
+        // A driver that does not tell has no default.
+        let rings = self.receive_rings(interface).unwrap_or(0);
+        let mut words = encode_table(table, rings);
         self.call(interface, "set the RSS table of", &mut words)
+    }
+
+    /// The number of rings that the kernel spreads packets over.
+    fn receive_rings(&self, interface: &str) -> Result<u32, Error> {
+        let mut words = vec![0; RXNFC_WORDS];
+        words[0] = ETHTOOL_GRXRINGS;
+        self.call(interface, "count the receive rings of", &mut words)?;
+        // A number of 64 bits that is small.
+        Ok(if cfg!(target_endian = "big") { words[3] } else { words[2] })
     }
 
     /// The number of rules by which the NIC steers chosen flows; none where it cannot have any.
@@ -207,6 +221,17 @@ impl EthtoolIoctl {
     }
 }
 
+/// `struct ethtool_rxfh_indir`. Without entries it resets to the default (`ethtool_set_rxfh_indir`): each ring in turn
+/// (`ethtool_rxfh_indir_default`).
+fn encode_table(table: &[u32], rings: u32) -> Vec<u32> {
+    let is_default = rings > 0
+        && !table.is_empty()
+        && table.iter().zip((0..rings).cycle()).all(|(it, ring)| *it == ring);
+    let entries = if is_default { &[][..] } else { table };
+    let size = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    [&[ETHTOOL_SRXFHINDIR, size], entries].concat()
+}
+
 /// `struct ethtool_per_queue_op` and a `struct ethtool_coalesce` for each queue in it.
 fn encode_per_queue(command: u32, rows: &BTreeMap<u32, [u32; COALESCE_WORDS]>) -> Vec<u32> {
     let mut words = vec![0; 2 + MASK_WORDS];
@@ -243,6 +268,15 @@ mod tests {
         assert_eq!(words.len(), 2 + 128 + 2 * 23);
         assert_eq!((words[131], words[154]), (20, 50));
         assert_eq!(decode_per_queue(&words, &rows), rows);
+    }
+
+    #[test]
+    fn default_spread_resets_the_table() {
+        let of = |table: &[u32], rings| encode_table(table, rings);
+        assert_eq!(of(&[0, 1, 2, 0], 3), [ETHTOOL_SRXFHINDIR, 0]);
+        assert_eq!(of(&[0, 1, 2, 0], 4), [ETHTOOL_SRXFHINDIR, 4, 0, 1, 2, 0]);
+        assert_eq!(of(&[0, 1, 0, 1], 4), [ETHTOOL_SRXFHINDIR, 4, 0, 1, 0, 1]);
+        assert_eq!(of(&[0, 0], 0), [ETHTOOL_SRXFHINDIR, 2, 0, 0]);
     }
 
     #[test]

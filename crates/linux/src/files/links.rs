@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{FileError, may_others_write};
+use super::{FileError, may_others_write, walk};
 use crate::confine::file_user;
 
 /// Most links on one way (`MAXSYMLINKS`, `include/linux/namei.h`).
@@ -29,13 +29,8 @@ pub(super) fn open_folder(path: &Path) -> Result<File, FileError> {
 }
 
 fn open_without_links(path: &Path) -> Result<File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Before Linux 5.6, and in containers that do not know it.
-        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, path, flags, Mode::empty()),
-        opened => opened,
-    };
-    opened.map(File::from)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    walk::open(CWD, path, flags, ResolveFlags::NO_SYMLINKS).map(File::from)
 }
 
 /// The way with the first link on it replaced by where that leads.
@@ -77,6 +72,11 @@ mod tests {
 
     use super::super::{check, ensure, replace};
     use super::*;
+
+    #[test]
+    fn planted_link_without_openat2_is_not_followed() {
+        walk::without_openat2(planted_link_in_way_is_not_followed);
+    }
 
     #[test]
     fn planted_link_in_way_is_not_followed() {

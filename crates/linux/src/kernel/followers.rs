@@ -98,7 +98,7 @@ impl LinuxKernel {
     }
 
     /// The interfaces of this namespace that lie on one, or on one of those, and the ports of a bond, by number.
-    fn linked_to(&self, link: &Link) -> Result<Vec<Link>, Failure> {
+    pub(super) fn linked_to(&self, link: &Link) -> Result<Vec<Link>, Failure> {
         let mut others = self.route.links()?;
         let mut found: BTreeSet<u32> = [link.index].into();
         let is_bond = |index: u32, others: &[Link]| {
