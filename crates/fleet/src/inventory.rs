@@ -289,7 +289,11 @@ pub fn once_each(hosts: Vec<FleetHost>) -> Result<(Vec<FleetHost>, Vec<String>),
                 host.interface
             )));
         }
-        remarks.push(format!("{} is also {}: it is taken once", said(&host), said(earlier)));
+        remarks.push(if said(&host) == said(earlier) {
+            format!("{} is listed twice: it is taken once", said(&host))
+        } else {
+            format!("{} is also {}: it is taken once", said(&host), said(earlier))
+        });
     }
     rename_alike(&mut kept)?;
     Ok((kept, remarks))
@@ -416,7 +420,7 @@ mod tests {
         let a = || host("a", "ssh://a", "eth0");
         let (hosts, remarks) = once_each(vec![a(), host("b", "ssh://b", "eth0"), a()]).unwrap();
         assert_eq!((hosts.len(), remarks.len()), (2, 1));
-        assert!(remarks[0].contains("`a` of group `web` is also `a`"), "{remarks:?}");
+        assert!(remarks[0].contains("`a` of group `web` is listed twice"), "{remarks:?}");
         let other = FleetHost { driver: Some("ice".to_owned()), ..a() };
         let said = once_each(vec![a(), other]).unwrap_err().to_string();
         assert!(said.contains("different settings"), "{said}");

@@ -39,8 +39,8 @@ struct EmbeddedVersion {
 pub enum ReportError {
     /// It is no report, or one without trials.
     #[error(
-        "it holds no trials: name a report of latput. The report of a long run has them only with `latput \
-         report FILE --share -o REPORT.html`"
+        "it holds no trials: it is no report of latput, or the report of a long run without them (`latput report FILE \
+         --share -o REPORT.html` includes them). Other programs' files: `latput import iperf3|netperf|flent FILE`"
     )]
     NoTrials,
     /// Larger than any report.

@@ -32,7 +32,7 @@ pub(super) fn named_pairs<'a>(
     if !PAIRS.contains(&words.len()) {
         let (least, most) = PAIRS.into_inner();
         return Err(CliError::usage(format!(
-            "{} pairs of hosts are named: give {least} to {most}, each as `HOST,HOST` or a testbed file, or \
+            "name {least} to {most} pairs of hosts, not {}, each as `HOST,HOST` or a testbed file, or \
              `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files",
             words.len()
         )));
