@@ -1,9 +1,11 @@
 //! `latput keep`: installs a setting in the host's own configuration system, and takes it out again.
 
+mod check;
 mod choose;
 mod diff;
 mod files;
 mod netplan;
+mod outranked;
 pub(crate) mod wanted;
 
 use std::io::{BufRead, IsTerminal, Read as _};
@@ -26,6 +28,9 @@ use self::files::{Record, Writing};
 /// Most that is read of values, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
 
+/// Arguments that have no meaning where nothing is written.
+const CHANGES_ONLY: [&str; 7] = ["knobs", "stdin", "format", "remove", "force", "dry_run", "yes"];
+
 /// Keep a setting over a reboot.
 ///
 /// It is written to the configuration system of this host. --remove takes it out again.
@@ -36,6 +41,7 @@ Examples:
   latput keep latput-results.db --dry-run     the recommended setting: which files would change, and how
   latput keep eth0 rx-usecs=50us adaptive-rx=off
   latput keep eth0 rx-usecs=50us --format udev --yes
+  latput keep --check                         after a boot: is what is kept in force? (exit code 8: no)
   latput keep --remove eth0                   the files are again as they were, byte for byte
   latput keep eth0 mtu=9000 --root /mnt/image --yes
 
@@ -43,8 +49,8 @@ The format is that of the program that manages the interface, or a .link file of
 format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
 reloaded: the command for that is printed.")]
 pub(crate) struct Args {
-    /// A results file, or an interface; with --remove the interface, by default all.
-    #[arg(value_name = "FILE|IFACE", required_unless_present = "remove")]
+    /// A results file, or an interface; with --remove and --check the interface, by default all.
+    #[arg(value_name = "FILE|IFACE", required_unless_present_any = ["remove", "check"])]
     source: Option<String>,
     /// Values for an interface; a knob without a value keeps its present one.
     #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove", conflicts_with_all = OF_RESULTS_ONLY)]
@@ -60,6 +66,9 @@ pub(crate) struct Args {
     /// Remove what was installed.
     #[arg(long)]
     remove: bool,
+    /// Compare what is kept with the files and the values in force, and write nothing.
+    #[arg(long, conflicts_with_all = CHANGES_ONLY, conflicts_with_all = OF_RESULTS_ONLY)]
+    check: bool,
     /// Also overwrite files that were edited since.
     #[arg(long)]
     force: bool,
@@ -86,6 +95,9 @@ impl Args {
             return Err(CliError::usage(message));
         }
         let root = RootFolder::open(&self.root)?;
+        if self.check {
+            return check::run(&self.records(&root)?, &root, context);
+        }
         if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
     }
 
@@ -135,7 +147,8 @@ impl Args {
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
         let record = Record::read(root, &interface)?;
-        let writing = Writing::plan(root, &interface, record, files)?;
+        let kept = files::kept_values(&setting, &exported, &interface, &files);
+        let writing = Writing::plan(root, &interface, record, files)?.keeping(kept);
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
@@ -150,7 +163,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+    /// The records of the interface, or of all.
+    fn records(&self, root: &RootFolder) -> Result<Vec<Record>, CliError> {
         let records = Record::all(root)?;
         let is_meant = |record: &Record| {
             self.source.as_ref().is_none_or(|interface| record.interface == *interface)
@@ -160,7 +174,11 @@ impl Args {
             let of = self.source.as_ref().map_or(String::new(), |name| format!(" for {name}"));
             return Err(CliError::new(Code::Failed, format!("nothing is kept{of}")));
         }
-        for record in records {
+        Ok(records)
+    }
+
+    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+        for record in self.records(root)? {
             let interface = record.interface.clone();
             let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;

@@ -436,3 +436,106 @@ fn the_programs_themselves_accept_the_files() {
         assert!(profile.lines().any(|found| found == line), "{line}: {profile}");
     }
 }
+
+/// What `keep --check` says of an image, as JSON.
+fn checked(place: &Place, code: i32) -> serde_json::Value {
+    let ran = place.run(&["--json", "keep", "--check", "--root", "root"]);
+    ran.expect(code, &[]);
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn image_check_finds_missing_and_changed_files() {
+    let place = host(&[]);
+    place.run(&["keep", "--check", "--root", "root"]).expect(1, &["nothing is kept"]);
+    place.run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat()).expect(0, &[]);
+    let before = tree(&place.path("root"));
+    let said = checked(&place, 0);
+    let one = &said["interfaces"][0];
+    assert_eq!(said["is_running_system"], false);
+    assert!(
+        one["files"].as_array().unwrap().iter().all(|file| file["state"] == "whole"),
+        "{one:#}"
+    );
+    let mut kept = one["knobs"].as_array().unwrap().iter().map(|knob| {
+        assert_eq!(
+            (&knob["state"], &knob["in_force"]),
+            (&"unreadable".into(), &serde_json::json!([]))
+        );
+        let text = |key: &str| knob[key].as_str().unwrap().to_owned();
+        (text("name"), text("kept"), text("file"))
+    });
+    let busy_poll = kept.find(|(name, ..)| name == "busy-poll").unwrap();
+    assert_eq!((&*busy_poll.1, &*busy_poll.2), ("50us", "/etc/sysctl.d/90-latput-nic7.conf"));
+    assert_eq!(tree(&place.path("root")), before, "a check writes nothing");
+    fs::write(place.path("root/etc/udev/rules.d/90-latput-nic7.rules"), "# mine\n").unwrap();
+    fs::remove_file(place.path("root/etc/systemd/network/10-latput-nic7.link")).unwrap();
+    let ran = place.run(&["keep", "--check", "nic7", "--root", "root"]);
+    ran.expect(
+        8,
+        &["it was changed since", "it is not there any more", "values in force cannot be read"],
+    );
+    place
+        .run(&["keep", "--check", "nic8", "--root", "root"])
+        .expect(1, &["nothing is kept for nic8"]);
+    place.run(&["keep", "--check", "nic7", "mtu=9000"]).expect(2, &["cannot be used with"]);
+}
+
+/// Whole files that another file outranks.
+#[test]
+fn image_check_names_the_file_that_wins() {
+    let netplan = "network:\n  ethernets:\n    nic7:\n      mtu: 1400\n";
+    for (present, rival, text, why) in [
+        (
+            vec![],
+            "etc/systemd/network/05-mine.link",
+            "[Match]\nOriginalName=nic*\n",
+            "sorts first and matches nic7",
+        ),
+        (
+            vec![],
+            "etc/sysctl.d/99-mine.conf",
+            "net/core/busy_poll=0\n",
+            "sets net.core.busy_poll too",
+        ),
+        (
+            vec![("etc/netplan/50-cloud.yaml", NETPLAN)],
+            "etc/netplan/99-mine.yaml",
+            netplan,
+            "sets `mtu` too",
+        ),
+    ] {
+        let place = host(&present);
+        place
+            .run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat())
+            .expect(0, &[]);
+        checked(&place, 0);
+        let file = place.path("root").join(rival);
+        fs::write(&file, text).unwrap();
+        let said = checked(&place, 8);
+        let files = said["interfaces"][0]["files"].as_array().unwrap();
+        let lost: Vec<_> = files.iter().filter(|file| file["state"] == "outranked").collect();
+        assert_eq!(lost.len(), 1, "{said:#}");
+        let problem = lost[0]["problem"].as_str().unwrap();
+        assert!(problem.starts_with(&format!("/{rival}")) && problem.contains(why), "{problem}");
+        // The same value, or another interface, takes nothing away.
+        fs::write(&file, text.replace("1400", "9000").replace("=0", "=50").replace("nic*", "eth*"))
+            .unwrap();
+        checked(&place, 0);
+    }
+}
+
+/// A record of an earlier latput has no values; the same `keep` again records them.
+#[test]
+fn earlier_record_gets_its_values_by_keep() {
+    let place = host(&[]);
+    let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
+    place.run(&keep).expect(0, &[]);
+    let record = place.path("root/var/lib/latput/keep/nic7.json");
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    assert!(text.as_object_mut().unwrap().remove("kept").is_some());
+    fs::write(&record, text.to_string()).unwrap();
+    place.run(&["keep", "--check", "--root", "root"]).expect(0, &["the record has no values"]);
+    place.run(&keep).expect(0, &[]);
+    assert_eq!(checked(&place, 0)["interfaces"][0]["knobs"][0]["kept"], "9000");
+}

@@ -43,6 +43,7 @@ mod root_full_disk;
 mod root_hosts;
 mod root_hung;
 mod root_identity;
+mod root_keep;
 mod root_live;
 mod root_live_ssh;
 mod root_moderate;

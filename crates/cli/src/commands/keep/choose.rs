@@ -18,7 +18,7 @@ pub(super) struct Choice {
 }
 
 /// Where systemd looks for .link files, the first before the others.
-const LINK_FOLDERS: [&str; 4] = [
+pub(super) const LINK_FOLDERS: [&str; 4] = [
     "/etc/systemd/network",
     "/run/systemd/network",
     "/usr/lib/systemd/network",
@@ -87,7 +87,7 @@ pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<Strin
 }
 
 /// The .link file that udev has applied: `ID_NET_LINK_FILE` of its database.
-fn applied_link(index: u32) -> Option<String> {
+pub(super) fn applied_link(index: u32) -> Option<String> {
     let database = fs::read_to_string(format!("/run/udev/data/n{index}")).ok()?;
     let mut lines = database.lines();
     lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)

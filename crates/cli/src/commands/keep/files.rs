@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use latput_knobs::Setting;
 use latput_knobs::export::{self, Exported, Match, Target};
+use latput_knobs::{Knob, Setting, Value};
 use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,9 @@ use crate::exit::{CliError, Code};
 /// Where the records are: they outlive a reboot, as the files do.
 const RECORDS: &str = "/var/lib/latput/keep";
 /// The folder of NetworkManager's profiles.
-const PROFILES: &str = "/etc/NetworkManager/system-connections";
+pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
 /// Files that other knobs may go to than those of the format.
-const RULES: &str = "/etc/udev/rules.d/";
+pub(super) const RULES: &str = "/etc/udev/rules.d/";
 const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
 /// Files that everybody may read, and those of netplan and NetworkManager, which may hold secrets.
 const PUBLIC: u32 = 0o644;
@@ -36,6 +36,38 @@ pub(super) const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 pub(super) type Contents = Vec<(String, String, u32)>;
 /// Knobs that no file keeps, with the reason.
 pub(super) type Unkept = Vec<(String, String)>;
+/// Knobs that a file keeps.
+pub(super) type KeptKnobs = BTreeMap<Knob, KeptValue>;
+
+/// A value that is kept, and the file that keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeptValue {
+    pub(super) value: Value,
+    pub(super) file: String,
+}
+
+/// The values of a setting that its files keep.
+pub(super) fn kept_values(
+    setting: &Setting,
+    exported: &Exported,
+    interface: &str,
+    files: &Contents,
+) -> KeptKnobs {
+    let written = |file: &str| files.iter().any(|(name, ..)| name == file);
+    let place = |knob: Knob| -> Option<String> {
+        let Some(left) = exported.elsewhere.iter().find(|left| left.knob == knob) else {
+            return files.first().map(|(name, ..)| name.clone());
+        };
+        let file = left.file.as_deref()?;
+        let file = if file == SYSCTLS { sysctl_file(interface) } else { file.to_owned() };
+        Some(file).filter(|file| written(file))
+    };
+    let kept = setting.iter().filter_map(|(knob, value)| {
+        Some((*knob, KeptValue { value: value.clone(), file: place(*knob)? }))
+    });
+    kept.collect()
+}
 
 /// The files that keep an exported setting of `interface`.
 pub(super) fn contents(
@@ -101,7 +133,7 @@ pub(super) fn contents(
 }
 
 /// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
-const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
+pub(super) const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
 const TUNED_CONFIG: &str = "/etc/tuned/tuned-main.conf";
 
 /// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
@@ -199,6 +231,17 @@ pub(super) struct Record {
     files: Vec<Kept>,
     /// Folders that were made for the files, outermost first.
     folders: Vec<String>,
+    /// The values that the files keep; a record of an earlier latput has none.
+    #[serde(default)]
+    pub(super) kept: KeptKnobs,
+}
+
+/// How a file is that `keep` has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileNow {
+    Whole,
+    Missing,
+    Changed,
 }
 
 /// One file: what it was and what it became.
@@ -252,6 +295,24 @@ impl Record {
         Ok(Some(record))
     }
 
+    /// The files that keep values, each with its state and with the text that latput gave it.
+    pub(super) fn files_now(
+        &self,
+        root: &RootFolder,
+    ) -> Result<Vec<(&str, &str, FileNow)>, CliError> {
+        let mut found = Vec::new();
+        for kept in &self.files {
+            let Some(after) = &kept.after else { continue };
+            let now = match version(root, &kept.file)? {
+                None => FileNow::Missing,
+                Some(now) if now == *after => FileNow::Whole,
+                Some(_) => FileNow::Changed,
+            };
+            found.push((kept.file.as_str(), after.text.as_str(), now));
+        }
+        Ok(found)
+    }
+
     /// Every record, by interface.
     pub(super) fn all(root: &RootFolder) -> Result<Vec<Self>, CliError> {
         let names = root.entries(RECORDS)?;
@@ -293,6 +354,8 @@ pub(super) struct Writing<'a> {
     now: Vec<Option<FileVersion>>,
     /// What latput had made of them.
     made: Vec<Option<FileVersion>>,
+    /// The values that the earlier record has.
+    kept_before: KeptKnobs,
 }
 
 impl<'a> Writing<'a> {
@@ -304,6 +367,7 @@ impl<'a> Writing<'a> {
         files: Contents,
     ) -> Result<Self, CliError> {
         let mut folders = record.as_ref().map_or_else(Vec::new, |record| record.folders.clone());
+        let kept_before = record.as_ref().map(|record| record.kept.clone()).unwrap_or_default();
         let earlier = record.map_or_else(Vec::new, |record| record.files);
         let made_of = |file: &str| earlier.iter().find(|kept| kept.file == file);
         let mut kept = Vec::new();
@@ -329,8 +393,16 @@ impl<'a> Writing<'a> {
         }
         let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
-        let record = Record { schema: 1, interface: interface.to_owned(), files: kept, folders };
-        Ok(Self { root, record, now, made })
+        let interface = interface.to_owned();
+        let record =
+            Record { schema: 1, interface, files: kept, folders, kept: KeptKnobs::default() };
+        Ok(Self { root, record, now, made, kept_before })
+    }
+
+    /// Records the values that the files keep.
+    pub(super) fn keeping(mut self, kept: KeptKnobs) -> Self {
+        self.record.kept = kept;
+        self
     }
 
     pub(super) fn interface(&self) -> &str {
@@ -352,7 +424,7 @@ impl<'a> Writing<'a> {
 
     /// Whether there is anything to write.
     pub(super) fn changes(&self) -> bool {
-        self.steps().any(|(_, now, wanted)| now != wanted)
+        self.record.kept != self.kept_before || self.steps().any(|(_, now, wanted)| now != wanted)
     }
 
     /// The unified difference of all files.
