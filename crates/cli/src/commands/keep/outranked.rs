@@ -11,7 +11,7 @@ use super::{choose, files, netplan};
 use crate::document::keep::KeptFileState;
 
 /// A state other than whole, with the reason.
-pub(super) type Problem = (KeptFileState, String);
+pub(super) type FileProblem = (KeptFileState, String);
 
 /// The folders of sysctl.d(5).
 const SYSCTL_FOLDERS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
@@ -22,7 +22,7 @@ pub(super) fn problem(
     interface: &str,
     file: &str,
     text: &str,
-) -> Option<Problem> {
+) -> Option<FileProblem> {
     let index = (root.path() == Path::new("/"))
         .then(|| Route::open().and_then(|route| route.link(interface)).ok())
         .flatten()
@@ -49,12 +49,12 @@ pub(super) fn problem(
     }
 }
 
-fn outranked(why: String) -> Option<Problem> {
+fn outranked(why: String) -> Option<FileProblem> {
     Some((KeptFileState::Outranked, why))
 }
 
 /// The .link file that udev has applied in the place of ours.
-fn other_link(index: u32, file: &str) -> Option<Problem> {
+fn other_link(index: u32, file: &str) -> Option<FileProblem> {
     if let Some(problem) = not_applied(index, file) {
         return Some(problem);
     }
@@ -69,7 +69,7 @@ fn other_link(index: u32, file: &str) -> Option<Problem> {
 }
 
 /// Whether udev saw the interface before the file was there, or not at all.
-fn not_applied(index: u32, file: &str) -> Option<Problem> {
+fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
     let changed = |name: &str| fs::metadata(name).and_then(|meta| meta.modified()).ok();
     let why = match changed(&format!("/run/udev/data/n{index}")) {
         None => "udev has no record of the interface",
@@ -82,7 +82,7 @@ fn not_applied(index: u32, file: &str) -> Option<Problem> {
 }
 
 /// A .link file that udev would take first, in an image: by its name, if it matches by name.
-fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<Problem> {
+fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<FileProblem> {
     let own_name = Path::new(file).file_name()?.to_str()?;
     for folder in choose::LINK_FOLDERS {
         for name in root.entries(folder).unwrap_or_default() {
@@ -115,7 +115,7 @@ fn matches_name(text: &str, interface: &str) -> bool {
 }
 
 /// The profile that NetworkManager has activated in the place of ours.
-fn other_profile(index: u32, text: &str) -> Option<Problem> {
+fn other_profile(index: u32, text: &str) -> Option<FileProblem> {
     let state = fs::read_to_string(format!("/run/NetworkManager/devices/{index}")).ok()?;
     let active = state.lines().find_map(|line| line.strip_prefix("connection-uuid="))?.trim();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
@@ -128,7 +128,7 @@ fn other_profile(index: u32, text: &str) -> Option<Problem> {
 }
 
 /// Whether TuneD's active profiles are neither ours nor include it.
-fn unused_profile(root: &RootFolder, interface: &str) -> Option<Problem> {
+fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
     let own = format!("latput-{interface}");
     let active = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
     let includes_own = |name: &str| {
@@ -147,7 +147,7 @@ fn unused_profile(root: &RootFolder, interface: &str) -> Option<Problem> {
 }
 
 /// A later file of sysctl.d that sets one of our keys to another value.
-fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<Problem> {
+fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem> {
     let own_name = Path::new(file).file_name()?.to_str()?;
     let own = sysctls(text);
     for folder in SYSCTL_FOLDERS {
