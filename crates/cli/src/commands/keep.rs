@@ -4,6 +4,7 @@ mod check;
 mod choose;
 mod diff;
 mod files;
+mod keyfile;
 mod netplan;
 mod outranked;
 pub(crate) mod wanted;

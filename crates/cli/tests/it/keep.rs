@@ -539,3 +539,29 @@ fn earlier_record_gets_its_values_by_keep() {
     place.run(&keep).expect(0, &[]);
     assert_eq!(checked(&place, 0)["interfaces"][0]["knobs"][0]["kept"], "9000");
 }
+
+/// Forms of nm-settings-keyfile(5) that people write by hand; NetworkManager's own reader is the judge.
+#[test]
+fn hand_written_keyfile_keeps_its_form() {
+    let keyfile = "# by hand\n[connection]\nid = wired\nuuid = 9d2c4b5e-6f1a-4c3b-8a7d-1e2f3a4b5c6d\n\
+                   type = 802-3-ethernet\ninterface-name = nic7\n\n[802-3-ethernet]\n# why\nmtu = 1500\n\n\
+                   [ipv4]\nmethod = auto\n";
+    let file = "etc/NetworkManager/system-connections/wired.nmconnection";
+    let place = host(&[(file, keyfile)]);
+    let keep = ["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"];
+    place.run(&keep).expect(0, &["NetworkManager manages nic7 by"]);
+    let kept = fs::read_to_string(place.path("root").join(file)).unwrap();
+    let expected = keyfile.replace("mtu = 1500", "mtu=9000");
+    assert_eq!(kept, expected + "\n[ethtool]\ncoalesce-rx-usecs=50\n");
+    if needs_program("nmcli") {
+        return;
+    }
+    let mut read = Command::new("nmcli");
+    read.args(["--offline", "connection", "modify", "connection.zone", "home"]);
+    let file = fs::File::open(place.path("root").join(file)).unwrap();
+    let read = read.stdin(file).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&read.stdout), String::from_utf8_lossy(&read.stderr));
+    for words in ["[ethernet]\nmtu=9000\n", "coalesce-rx-usecs=50", "zone=home"] {
+        assert!(out.contains(words), "{words}: {out}{err}");
+    }
+}

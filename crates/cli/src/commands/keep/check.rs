@@ -65,9 +65,10 @@ fn compare(
         };
         files.push(KeptFile { file: file.to_owned(), state, problem });
     }
-    let knobs = record.kept.iter().map(|(knob, kept)| match kernel {
-        Some(kernel) => in_force(kernel, &interface, (*knob, kept), &files),
-        None => {
+    let knobs = record.kept.iter().map(|(knob, kept)| {
+        if let Some(kernel) = kernel {
+            in_force(kernel, &interface, (*knob, kept), &files)
+        } else {
             let why = "values in force cannot be read of an image".to_owned();
             kept_knob(*knob, kept, KeptKnobState::Unreadable, Some(why))
         }

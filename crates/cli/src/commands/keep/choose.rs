@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{files, netplan};
+use super::{files, keyfile, netplan};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::CliError;
 
@@ -32,7 +32,7 @@ const DEFAULT_LINKS: [&str; 3] =
 pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
     let choice = |format, why: String| Ok(Choice { format, why });
     if is_network_managers(root, interface)
-        && let [profile] = files::profiles(root, interface)?.as_slice()
+        && let [profile] = keyfile::profiles(root, interface)?.as_slice()
     {
         let why = format!("NetworkManager manages {interface} by {profile}");
         return choice(ExportFormat::NetworkManager, why);

@@ -12,14 +12,12 @@ use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::diff;
+use super::{diff, keyfile};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
 /// Where the records are: they outlive a reboot, as the files do.
 const RECORDS: &str = "/var/lib/latput/keep";
-/// The folder of NetworkManager's profiles.
-pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
 /// Files that other knobs may go to than those of the format.
 pub(super) const RULES: &str = "/etc/udev/rules.d/";
 const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
@@ -79,17 +77,18 @@ pub(super) fn contents(
     let mut files = Contents::new();
     match format {
         ExportFormat::NetworkManager => {
-            let found = profiles(root, interface)?;
+            let found = keyfile::profiles(root, interface)?;
             let [profile] = found.as_slice() else {
                 let message = format!(
-                    "{} profiles in {PROFILES} name {interface}. Set `connection.interface-name` in exactly one, \
+                    "{} profiles in {} are of {interface}. Set `connection.interface-name` in exactly one, \
                      or use --format systemd-link",
-                    found.len()
+                    found.len(),
+                    keyfile::PROFILES
                 );
                 return Err(CliError::new(Code::Failed, message));
             };
             let text = read(root, profile)?.unwrap_or_default();
-            files.push((profile.clone(), merged(&text, &exported.text), SECRET));
+            files.push((profile.clone(), keyfile::merged(&text, &exported.text), SECRET));
         }
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
@@ -161,7 +160,7 @@ fn sysctl_file(interface: &str) -> String {
 
 /// Whether `keep` writes a file of this name for `interface`.
 fn is_kept_file(name: &str, interface: &str) -> bool {
-    let profile = name.strip_prefix(PROFILES).and_then(|name| name.strip_prefix('/'));
+    let profile = name.strip_prefix(keyfile::PROFILES).and_then(|name| name.strip_prefix('/'));
     let is_profile = |name: &str| name.ends_with(".nmconnection") && !name.contains('/');
     let Ok(target) = Target::new(interface, Match::Name) else { return false };
     let formats =
@@ -173,53 +172,6 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
         || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
         || formats.into_iter().any(|format| file_of(format) == name)
-}
-
-/// NetworkManager's profiles for an interface.
-pub(super) fn profiles(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
-    let wanted = format!("interface-name={interface}");
-    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(".nmconnection"));
-    let mut profiles: Vec<String> = names.map(|name| format!("{PROFILES}/{name}")).collect();
-    profiles.retain(|path| {
-        let text = root.look_at(path, TEXT_BYTES_MOST).unwrap_or_default();
-        text.lines().any(|line| line.trim() == wanted)
-    });
-    Ok(profiles)
-}
-
-/// A keyfile with the keys of another put into its sections: in the place of their old values, else at the
-/// section's end.
-fn merged(keyfile: &str, addition: &str) -> String {
-    let mut lines: Vec<String> = keyfile.lines().map(str::to_owned).collect();
-    let mut section = "";
-    for line in addition.lines().map(str::trim) {
-        if line.starts_with('[') {
-            section = line;
-            continue;
-        }
-        let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with('#')) else {
-            continue;
-        };
-        let start = lines.iter().position(|known| known.trim() == section).unwrap_or_else(|| {
-            if lines.last().is_some_and(|last| !last.is_empty()) {
-                lines.push(String::new());
-            }
-            lines.push(section.to_owned());
-            lines.len() - 1
-        });
-        let end = lines[start + 1..].iter().position(|known| known.starts_with('['));
-        let end = end.map_or(lines.len(), |end| start + 1 + end);
-        let has_key =
-            |known: &String| known.split_once('=').is_some_and(|(name, _)| name.trim() == key);
-        if let Some(at) = lines[start + 1..end].iter().position(has_key) {
-            line.clone_into(&mut lines[start + 1 + at]);
-        } else {
-            let blank =
-                lines[start + 1..end].iter().rev().take_while(|line| line.is_empty()).count();
-            lines.insert(end - blank, line.to_owned());
-        }
-    }
-    lines.join("\n") + "\n"
 }
 
 /// What `keep` has written for one interface.
@@ -505,7 +457,7 @@ fn read(root: &RootFolder, file: &str) -> Result<Option<String>, CliError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_kept_file, merged};
+    use super::is_kept_file;
 
     #[test]
     fn only_files_that_keep_writes_are_believed() {
@@ -529,16 +481,5 @@ mod tests {
         ] {
             assert!(!is_kept_file(name, "nic7"), "{name}");
         }
-    }
-
-    #[test]
-    fn keys_are_put_into_the_sections_of_a_keyfile() {
-        let keyfile =
-            "[connection]\nid=wired\n\n[ethernet]\nmtu=1500\nmac=aa\n\n[ipv4]\nmethod=auto\n";
-        let addition = "# latput\n[ethernet]\nmtu=9000\n\n[ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n\n[ipv4]\nx=1\n";
-        let expected = "[connection]\nid=wired\n\n[ethernet]\nmtu=9000\nmac=aa\n\n[ipv4]\nmethod=auto\nx=1\n\n\
-                        [ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n";
-        assert_eq!(merged(keyfile, addition), expected);
-        assert_eq!(merged(expected, addition), expected, "once is enough");
     }
 }

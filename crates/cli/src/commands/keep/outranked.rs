@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{choose, files, netplan};
+use super::{choose, files, keyfile, netplan};
 use crate::document::keep::KeptFileState;
 
 /// A state other than whole, with the reason.
@@ -29,9 +29,9 @@ pub(super) fn problem(
         .map(|link| link.index);
     if file.starts_with("/etc/netplan/") {
         let (other, key) = netplan::later_file(root, file, text)?;
-        return outranked(format!("{other} sorts later and sets `{key}` too"));
+        return Some(outranked(format!("{other} sorts later and sets `{key}` too")));
     }
-    if file.starts_with(files::PROFILES) {
+    if file.starts_with(keyfile::PROFILES) {
         return other_profile(index?, text);
     }
     if file.starts_with("/etc/tuned/") {
@@ -49,8 +49,13 @@ pub(super) fn problem(
     }
 }
 
-fn outranked(why: String) -> Option<FileProblem> {
-    Some((KeptFileState::Outranked, why))
+fn outranked(why: String) -> FileProblem {
+    (KeptFileState::Outranked, why)
+}
+
+/// Whether a file has this extension: in small letters, as its readers want it.
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == wanted)
 }
 
 /// The .link file that udev has applied in the place of ours.
@@ -60,7 +65,7 @@ fn other_link(index: u32, file: &str) -> Option<FileProblem> {
     }
     match choose::applied_link(index) {
         Some(applied) if applied == file => None,
-        Some(applied) => outranked(format!("udev has applied {applied}")),
+        Some(applied) => Some(outranked(format!("udev has applied {applied}"))),
         None => Some((
             KeptFileState::NotApplied,
             "udev's database names no .link file of the interface".to_owned(),
@@ -86,13 +91,13 @@ fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<FilePr
     let own_name = Path::new(file).file_name()?.to_str()?;
     for folder in choose::LINK_FOLDERS {
         for name in root.entries(folder).unwrap_or_default() {
-            if !name.ends_with(".link") || name.as_str() >= own_name {
+            if !has_extension(&name, "link") || name.as_str() >= own_name {
                 continue;
             }
             let path = format!("{folder}/{name}");
             let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
             if matches_name(&text, interface) {
-                return outranked(format!("{path} sorts first and matches {interface}"));
+                return Some(outranked(format!("{path} sorts first and matches {interface}")));
             }
         }
     }
@@ -124,7 +129,7 @@ fn other_profile(index: u32, text: &str) -> Option<FileProblem> {
     if own == active {
         return None;
     }
-    outranked(format!("NetworkManager has activated the profile with UUID {active}"))
+    Some(outranked(format!("NetworkManager has activated the profile with UUID {active}")))
 }
 
 /// Whether TuneD's active profiles are neither ours nor include it.
@@ -152,7 +157,7 @@ fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem
     let own = sysctls(text);
     for folder in SYSCTL_FOLDERS {
         for name in root.entries(folder).unwrap_or_default() {
-            if !name.ends_with(".conf") || name.as_str() <= own_name {
+            if !has_extension(&name, "conf") || name.as_str() <= own_name {
                 continue;
             }
             let path = format!("{folder}/{name}");
@@ -161,7 +166,7 @@ fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem
                 own.iter().any(|(known, wanted)| known == key && wanted != value)
             });
             if let Some((key, _)) = rival {
-                return outranked(format!("{path} sorts later and sets {key} too"));
+                return Some(outranked(format!("{path} sorts later and sets {key} too")));
             }
         }
     }

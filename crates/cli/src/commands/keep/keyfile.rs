@@ -1,0 +1,180 @@
+//! NetworkManager's profiles in the forms of nm-settings-keyfile(5): which is of an interface, and an edit of one.
+
+use std::fs;
+use std::path::Path;
+
+use latput_linux::RootFolder;
+use latput_linux::files::TEXT_BYTES_MOST;
+
+use crate::exit::CliError;
+
+/// The folder of NetworkManager's profiles.
+pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
+/// Old names of sections that NetworkManager still reads, and those in their place.
+const OLD_NAMES: [(&str, &str); 2] = [("802-3-ethernet", "ethernet"), ("802-11-wireless", "wifi")];
+
+/// A line of a keyfile.
+#[derive(Debug, PartialEq, Eq)]
+enum KeyfileLine<'a> {
+    Section(&'a str),
+    Pair(&'a str, &'a str),
+    /// A comment, an empty line, or one that NetworkManager does not read.
+    Other,
+}
+
+impl<'a> KeyfileLine<'a> {
+    fn new(line: &'a str) -> Self {
+        let line = line.trim();
+        if line.starts_with('#') {
+            return Self::Other;
+        }
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let new_name = OLD_NAMES.into_iter().find(|(old, _)| *old == name);
+            return Self::Section(new_name.map_or(name, |(_, new)| new));
+        }
+        let pair = line.split_once('=');
+        pair.map_or(Self::Other, |(key, value)| Self::Pair(key.trim(), value.trim()))
+    }
+}
+
+/// NetworkManager's profiles for an interface: those that name it, and those that name none but its address, which is
+/// known of a running system only.
+pub(super) fn profiles(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
+    let address = if root.path() == Path::new("/") { permanent_address(interface) } else { None };
+    let address = address.as_deref();
+    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(".nmconnection"));
+    let mut profiles: Vec<String> = names.map(|name| format!("{PROFILES}/{name}")).collect();
+    profiles.retain(|path| {
+        is_of(&root.look_at(path, TEXT_BYTES_MOST).unwrap_or_default(), interface, address)
+    });
+    Ok(profiles)
+}
+
+/// The address of an interface, if it is that of its hardware: NetworkManager matches no other. A bond has that of a
+/// member, and a VLAN that of the interface below.
+fn permanent_address(interface: &str) -> Option<String> {
+    let read = |name: &str| fs::read_to_string(format!("/sys/class/net/{interface}/{name}")).ok();
+    let is_permanent = read("addr_assign_type")?.trim() == "0";
+    read("address").filter(|_| is_permanent).map(|address| address.trim().to_owned())
+}
+
+/// Whether a profile is of the interface with this name and address.
+fn is_of(keyfile: &str, interface: &str, address: Option<&str>) -> bool {
+    match value(keyfile, "connection", "interface-name") {
+        Some(name) if !name.is_empty() => name == interface,
+        _ => {
+            let own = value(keyfile, "ethernet", "mac-address").zip(address);
+            own.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+        }
+    }
+}
+
+/// The value that counts of a key: the last.
+fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
+    let lines: Vec<KeyfileLine<'a>> = keyfile.lines().map(KeyfileLine::new).collect();
+    match lines.get(place_of(&lines, section, key)?) {
+        Some(KeyfileLine::Pair(_, value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The line of a key that counts: the last of all sections of this name.
+fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize> {
+    let mut is_inside = false;
+    let mut found = None;
+    for (at, line) in lines.iter().enumerate() {
+        match line {
+            KeyfileLine::Section(name) => is_inside = *name == section,
+            KeyfileLine::Pair(name, _) if is_inside && *name == key => found = Some(at),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
+/// All other lines stay as they are.
+pub(super) fn merged(keyfile: &str, addition: &str) -> String {
+    let mut texts: Vec<String> = keyfile.lines().map(str::to_owned).collect();
+    let mut section = "";
+    for text in addition.lines() {
+        match KeyfileLine::new(text) {
+            KeyfileLine::Section(name) => section = name,
+            KeyfileLine::Pair(key, _) => put(&mut texts, section, key, text.trim()),
+            KeyfileLine::Other => {}
+        }
+    }
+    texts.join("\n") + "\n"
+}
+
+/// Puts one line into a section.
+fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
+    let lines: Vec<KeyfileLine<'_>> = texts.iter().map(|line| KeyfileLine::new(line)).collect();
+    if let Some(at) = place_of(&lines, section, key) {
+        text.clone_into(&mut texts[at]);
+        return;
+    }
+    let Some(start) = lines.iter().position(|line| *line == KeyfileLine::Section(section)) else {
+        if texts.last().is_some_and(|last| !last.is_empty()) {
+            texts.push(String::new());
+        }
+        texts.extend([format!("[{section}]"), text.to_owned()]);
+        return;
+    };
+    let length = lines[start + 1..].iter().position(|line| matches!(line, KeyfileLine::Section(_)));
+    let end = length.map_or(lines.len(), |length| start + 1 + length);
+    let blank = texts[start + 1..end].iter().rev().take_while(|line| line.trim().is_empty());
+    let at = end - blank.count();
+    texts.insert(at, text.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_of, merged, value};
+
+    #[test]
+    fn keys_are_put_into_the_sections_of_a_keyfile() {
+        let keyfile =
+            "[connection]\nid=wired\n\n[ethernet]\nmtu=1500\nmac=aa\n\n[ipv4]\nmethod=auto\n";
+        let addition = "# latput\n[ethernet]\nmtu=9000\n\n[ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n\n[ipv4]\nx=1\n";
+        let expected = "[connection]\nid=wired\n\n[ethernet]\nmtu=9000\nmac=aa\n\n[ipv4]\nmethod=auto\nx=1\n\n\
+                        [ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n";
+        assert_eq!(merged(keyfile, addition), expected);
+        assert_eq!(merged(expected, addition), expected, "once is enough");
+    }
+
+    #[test]
+    fn old_section_keeps_its_name_and_comments() {
+        let keyfile = "# mine\n[802-3-ethernet]\n# why\n mtu = 1500\n#mtu=1\n";
+        let expected = "# mine\n[802-3-ethernet]\n# why\nmtu=9000\n#mtu=1\n";
+        assert_eq!(merged(keyfile, "[ethernet]\nmtu=9000\n"), expected);
+    }
+
+    #[test]
+    fn key_that_stands_twice_counts_last() {
+        let keyfile = "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n";
+        let edited = merged(keyfile, "[ethernet]\nmtu=9000\n");
+        assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
+        assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
+    }
+
+    #[test]
+    fn profile_is_found_by_name_or_address() {
+        let address = Some("52:54:00:aa:bb:cc");
+        for (keyfile, expected) in [
+            ("[connection]\ninterface-name = nic7\n", true),
+            ("[connection]\n#interface-name=nic7\n", false),
+            ("[vlan]\ninterface-name=nic7\n", false),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", true),
+            ("[802-3-ethernet]\nmac-address = 52:54:00:AA:BB:CC\n", true),
+            (
+                "[connection]\ninterface-name=nic8\n[ethernet]\nmac-address=52:54:00:AA:BB:CC\n",
+                false,
+            ),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CD\n", false),
+        ] {
+            assert_eq!(is_of(keyfile, "nic7", address), expected, "{keyfile}");
+        }
+        assert!(!is_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None));
+    }
+}
