@@ -16,7 +16,10 @@ const OLD_NAMES: [(&str, &str); 2] = [("802-3-ethernet", "ethernet"), ("802-11-w
 /// A line of a keyfile.
 #[derive(Debug, PartialEq, Eq)]
 enum KeyfileLine<'a> {
-    Section(&'a str),
+    Section {
+        name: &'a str,
+        is_old: bool,
+    },
     Pair(&'a str, &'a str),
     /// A comment, an empty line, or one that NetworkManager does not read.
     Other,
@@ -30,7 +33,10 @@ impl<'a> KeyfileLine<'a> {
         }
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let new_name = OLD_NAMES.into_iter().find(|(old, _)| *old == name);
-            return Self::Section(new_name.map_or(name, |(_, new)| new));
+            return Self::Section {
+                name: new_name.map_or(name, |(_, new)| new),
+                is_old: new_name.is_some(),
+            };
         }
         let pair = line.split_once('=');
         pair.map_or(Self::Other, |(key, value)| Self::Pair(key.trim(), value.trim()))
@@ -78,18 +84,22 @@ fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// The line of a key that counts: the last of all sections of this name.
+/// The line of a key that counts: the last in the sections of this name. Those of the old name win, wherever they stand.
 fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize> {
-    let mut is_inside = false;
+    let mut inside = None;
     let mut found = None;
     for (at, line) in lines.iter().enumerate() {
         match line {
-            KeyfileLine::Section(name) => is_inside = *name == section,
-            KeyfileLine::Pair(name, _) if is_inside && *name == key => found = Some(at),
+            KeyfileLine::Section { name, is_old } => {
+                inside = (*name == section).then_some(*is_old);
+            }
+            KeyfileLine::Pair(name, _) if *name == key => {
+                found = found.max(inside.map(|is_old| (is_old, at)));
+            }
             _ => {}
         }
     }
-    found
+    found.map(|(_, at)| at)
 }
 
 /// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
@@ -99,7 +109,7 @@ pub(super) fn merged(keyfile: &str, addition: &str) -> String {
     let mut section = "";
     for text in addition.lines() {
         match KeyfileLine::new(text) {
-            KeyfileLine::Section(name) => section = name,
+            KeyfileLine::Section { name, .. } => section = name,
             KeyfileLine::Pair(key, _) => put(&mut texts, section, key, text.trim()),
             KeyfileLine::Other => {}
         }
@@ -114,14 +124,16 @@ fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
         text.clone_into(&mut texts[at]);
         return;
     }
-    let Some(start) = lines.iter().position(|line| *line == KeyfileLine::Section(section)) else {
+    let is_start = |line: &KeyfileLine<'_>| matches!(line, KeyfileLine::Section { name, .. } if *name == section);
+    let Some(start) = lines.iter().position(is_start) else {
         if texts.last().is_some_and(|last| !last.is_empty()) {
             texts.push(String::new());
         }
         texts.extend([format!("[{section}]"), text.to_owned()]);
         return;
     };
-    let length = lines[start + 1..].iter().position(|line| matches!(line, KeyfileLine::Section(_)));
+    let length =
+        lines[start + 1..].iter().position(|line| matches!(line, KeyfileLine::Section { .. }));
     let end = length.map_or(lines.len(), |length| start + 1 + length);
     let blank = texts[start + 1..end].iter().rev().take_while(|line| line.trim().is_empty());
     let at = end - blank.count();
@@ -150,12 +162,19 @@ mod tests {
         assert_eq!(merged(keyfile, "[ethernet]\nmtu=9000\n"), expected);
     }
 
+    /// As `nmcli --offline connection modify` reads them.
     #[test]
-    fn key_that_stands_twice_counts_last() {
-        let keyfile = "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n";
-        let edited = merged(keyfile, "[ethernet]\nmtu=9000\n");
-        assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
-        assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
+    fn key_that_stands_twice_is_set_where_it_counts() {
+        for keyfile in [
+            "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n",
+            "[802-3-ethernet]\nmtu=2\n[ethernet]\nmtu=1\n",
+            "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[ethernet]\nmtu=2\n",
+            "[ethernet]\nmtu=1\nmtu=2\n",
+        ] {
+            let edited = merged(keyfile, "[ethernet]\nmtu=9000\n");
+            assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
+            assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
+        }
     }
 
     #[test]
