@@ -84,22 +84,29 @@ fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// The line of a key that counts: the last in the sections of this name. Those of the old name win, wherever they stand.
+/// Whether each line begins a section of this name that counts. Where one has the old name, NetworkManager reads no
+/// section of the new name.
+fn starts(lines: &[KeyfileLine<'_>], section: &str) -> Vec<bool> {
+    let is = |line: &KeyfileLine<'_>, old: bool| {
+        let of = |name: &str, is_old: bool| name == section && is_old == old;
+        matches!(line, KeyfileLine::Section { name, is_old } if of(name, *is_old))
+    };
+    let has_old = lines.iter().any(|line| is(line, true));
+    lines.iter().map(|line| is(line, has_old)).collect()
+}
+
+/// The line of a key that counts: the last in the sections that count.
 fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize> {
-    let mut inside = None;
+    let mut is_inside = false;
     let mut found = None;
-    for (at, line) in lines.iter().enumerate() {
+    for (at, (line, is_start)) in lines.iter().zip(starts(lines, section)).enumerate() {
         match line {
-            KeyfileLine::Section { name, is_old } => {
-                inside = (*name == section).then_some(*is_old);
-            }
-            KeyfileLine::Pair(name, _) if *name == key => {
-                found = found.max(inside.map(|is_old| (is_old, at)));
-            }
+            KeyfileLine::Section { .. } => is_inside = is_start,
+            KeyfileLine::Pair(name, _) if is_inside && *name == key => found = Some(at),
             _ => {}
         }
     }
-    found.map(|(_, at)| at)
+    found
 }
 
 /// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
@@ -124,8 +131,7 @@ fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
         text.clone_into(&mut texts[at]);
         return;
     }
-    let is_start = |line: &KeyfileLine<'_>| matches!(line, KeyfileLine::Section { name, .. } if *name == section);
-    let Some(start) = lines.iter().position(is_start) else {
+    let Some(start) = starts(&lines, section).into_iter().position(|is_start| is_start) else {
         if texts.last().is_some_and(|last| !last.is_empty()) {
             texts.push(String::new());
         }
@@ -175,6 +181,8 @@ mod tests {
             assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
             assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
         }
+        let unread = "[ethernet]\nmtu=1\n[802-3-ethernet]\nport=tp\n";
+        assert_eq!(merged(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
     }
 
     #[test]
