@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod error;
 pub(crate) mod fleet;
 pub(crate) mod flent;
+pub(crate) mod keep;
 pub(crate) mod merge;
 
 use schemars::JsonSchema;
@@ -244,6 +245,8 @@ mod tests {
         agrees("remark", remark);
         let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
         agrees("check", of_check);
+        let kept = serde_json::to_value(schemars::schema_for!(keep::KeepCheckDocument)).unwrap();
+        agrees("keep-check", kept);
         agrees("fleet", serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap());
         let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
         agrees("fleet-apply", rollout);

@@ -17,10 +17,11 @@ Exit codes:
   4  the change was refused and rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says how to finish
   6  partial: trials or hosts of a fleet are missing; or no answer, because the hosts were not quiet, \
-     no fit trial has the goal's figure, or too few pairs are fit; also `apply` and `keep` of such a run
+     no fit trial has the goal's figure, or too few pairs are fit; also `apply` and `keep` of such a run; \
+     `keep --check` could not read a value
   7  proven worse: a figure of `latput report --compare A B --fail-on worse`, or the setting of `latput fleet confirm`
   8  a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, `drift`); \
-     or what is kept is not in force (`latput keep --check`)";
+     a kept value is not in force, or its file is not whole or does not win (`latput keep --check`)";
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +63,9 @@ impl Code {
                 "repeat the command: it resumes; for a run without an answer, follow the message",
             ),
             Self::Worse => ("worse", "see the figures that are proven worse"),
-            Self::Drifted => (
-                "drifted",
-                "see the named hosts or values; `latput fleet apply` sets them on hosts",
-            ),
+            Self::Drifted => {
+                ("drifted", "see the named hosts or knobs, or run `latput fleet apply`")
+            }
         }
     }
 }

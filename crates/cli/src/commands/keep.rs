@@ -6,17 +6,16 @@ mod diff;
 mod files;
 mod keyfile;
 mod netplan;
+mod outranked;
 pub(crate) mod wanted;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_knobs::{Knob, Setting, export};
+use latput_knobs::export;
 use latput_linux::{RootFolder, confine};
-use latput_units::IntoMap;
 
 use crate::commands::change;
 use crate::commands::export_settings::{
@@ -32,6 +31,9 @@ use self::files::{Record, Writing};
 /// Most that is read of values, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
 
+/// Arguments that have no meaning where nothing is written.
+const CHANGES_ONLY: [&str; 7] = ["knobs", "stdin", "format", "remove", "force", "dry_run", "yes"];
+
 /// Keep a setting over a reboot.
 ///
 /// It is written to the configuration system of this host. --remove takes it out again.
@@ -42,20 +44,20 @@ Examples:
   latput keep latput-results.db --dry-run     the recommended setting: which files would change, and how
   latput keep eth0 rx-usecs=50us adaptive-rx=off
   latput keep eth0 rx-usecs=50us --format udev --yes
+  latput keep --check                         after a boot: is what is kept in force? (exit code 8: no)
+  latput keep --watch                         a systemd unit that runs this after each boot
   latput keep --remove eth0                   the files are again as they were, byte for byte
   latput keep eth0 mtu=9000 --root /mnt/image --yes
-  latput keep --check                         after a boot: is all that is kept in force?
-  latput keep --watch                         a systemd unit that runs this after each boot
 
 The format is that of the program that manages the interface, or a .link file of systemd. Knobs that the
 format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
 reloaded: the command for that is printed.")]
 pub(crate) struct Args {
-    /// A results file, or an interface; with --check or --remove the interface, by default all.
+    /// A results file, or an interface; with --remove and --check the interface, by default all.
     #[arg(value_name = "FILE|IFACE", required_unless_present_any = ["remove", "check", "watch"])]
     source: Option<String>,
     /// Values for an interface; a knob without a value keeps its present one.
-    #[arg(value_name = "KNOB[=VALUE]", conflicts_with_all = ["remove", "check", "watch"], conflicts_with_all = OF_RESULTS_ONLY)]
+    #[arg(value_name = "KNOB[=VALUE]", conflicts_with = "remove", conflicts_with_all = OF_RESULTS_ONLY)]
     knobs: Vec<String>,
     /// Read the values from stdin, one a line: a remote shell would split some.
     #[arg(long, hide = true, conflicts_with_all = ["knobs", "remove"])]
@@ -65,15 +67,15 @@ pub(crate) struct Args {
     format: Option<ExportFormat>,
     #[command(flatten)]
     of: SourceArgs,
-    /// Compare what is kept with the files and the values in force. Exit code 8 if they differ.
-    #[arg(long, conflicts_with_all = ["remove", "force", "dry_run", "yes", "format"])]
-    check: bool,
-    /// Write a systemd unit that runs --check after each boot.
-    #[arg(long, conflicts_with_all = ["source", "remove", "check", "dry_run", "yes", "format"])]
-    watch: bool,
     /// Remove what was installed.
     #[arg(long)]
     remove: bool,
+    /// Compare what is kept with the files and the values in force, and write nothing.
+    #[arg(long, conflicts_with_all = CHANGES_ONLY, conflicts_with_all = OF_RESULTS_ONLY)]
+    check: bool,
+    /// Write a systemd unit that runs --check after each boot.
+    #[arg(long, conflicts_with_all = ["source", "knobs", "stdin", "remove", "check", "dry_run", "yes", "format"])]
+    watch: bool,
     /// Also overwrite files that were edited since.
     #[arg(long)]
     force: bool,
@@ -102,14 +104,12 @@ impl Args {
         let root = RootFolder::open(&self.root)?;
         if self.watch {
             watch::install(&root, self.force)?;
-            Ok(ExitCode::SUCCESS)
-        } else if self.check {
-            check::check(&root, &self.records(&root)?, context.json)
-        } else if self.remove {
-            self.take_out(context, &root)
-        } else {
-            self.install(context, &root)
+            return Ok(ExitCode::SUCCESS);
         }
+        if self.check {
+            return check::run(&self.records(&root)?, &root, context);
+        }
+        if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
     }
 
     fn install(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
@@ -165,8 +165,8 @@ impl Args {
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
         let record = Record::read(root, &interface)?;
-        let kept = kept_values(&setting, &unkept);
-        let writing = Writing::plan(root, &interface, record, (files, kept))?;
+        let kept = files::kept_values(&setting, &exported, &interface, &files);
+        let writing = Writing::plan(root, &interface, record, files)?.keeping(kept);
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
@@ -181,7 +181,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The records of the named interface, or all.
+    /// The records of the interface, or of all.
     fn records(&self, root: &RootFolder) -> Result<Vec<Record>, CliError> {
         let records = Record::all(root)?;
         let is_meant = |record: &Record| {
@@ -198,8 +198,7 @@ impl Args {
     fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
         for record in self.records(root)? {
             let interface = record.interface.clone();
-            let nothing = (Vec::new(), BTreeMap::new());
-            let writing = Writing::plan(root, &interface, Some(record), nothing)?;
+            let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;
         }
         if !self.dry_run && Record::all(root)?.is_empty() {
@@ -249,18 +248,6 @@ impl Args {
             CliError { code, error: error.into() }
         })
     }
-}
-
-/// The knobs and values that a file keeps, as on the command line.
-fn kept_values(setting: &Setting, unkept: &[(String, String)]) -> BTreeMap<String, String> {
-    let is_kept = |knob: &Knob| {
-        let is_it = |(said, _): &(String, String)| {
-            said.split_once('=').is_some_and(|(name, _)| name == knob.name())
-        };
-        !unkept.iter().any(is_it)
-    };
-    let kept = setting.iter().filter(|(knob, _)| is_kept(knob));
-    kept.map(|(knob, value)| (knob.to_string(), value.to_string())).into_map()
 }
 
 /// Asks whoever sits at the terminal.

@@ -89,7 +89,7 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
         let kept = place.run(&[&keep[..], &["--yes"]].concat());
         kept.expect(0, &["to make it take effect:", words]);
         assert_eq!(kept.out, dry.out, "what was shown is what was written");
-        for file in &written {
+        for file in written {
             assert!(root.join(file).is_file(), "{file}: {:?}", tree(&root).keys());
         }
         assert!(fs::read_to_string(root.join(rules)).unwrap().contains("rps_cpus"));
@@ -98,13 +98,6 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
             Some("net.core.busy_poll = 50")
         );
         place.run(&[&keep[..], &["--yes"]].concat()).expect(0, &["nothing to change"]);
-        let check = ["keep", "--check", "nic7", "--root", "root"];
-        place.run(&check).expect(0, &["as it was written", "only the files were checked"]);
-        let file = root.join(written[0]);
-        let text = fs::read(&file).unwrap();
-        fs::write(&file, "edited").unwrap();
-        place.run(&check).expect(8, &["edited since"]);
-        fs::write(&file, text).unwrap();
         place
             .run(&["keep", "--remove", "nic7", "--root", "root", "--yes"])
             .expect(0, &["--- a/etc"]);
@@ -112,38 +105,6 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
             tree(&root).into_iter().filter(|(name, _)| name != "var/lib/latput").collect();
         assert_eq!(after, before);
         place.run(&["keep", "--remove", "--root", "root"]).expect(1, &["nothing is kept"]);
-    }
-}
-
-/// Forms of nm-settings-keyfile(5). `nmcli` reads what was written.
-#[test]
-fn keyfile_forms_are_read_and_edited() {
-    let connection = "etc/NetworkManager/system-connections/wired.nmconnection";
-    let uuid = "uuid=3b1d5b4e-5e56-4b2c-9d6e-0d6a1f2b3c4d";
-    let head = format!("[connection]\nid=wired\n{uuid}\ntype=ethernet\n");
-    for form in [
-        format!("{head}interface-name=nic7\n\n[ethernet]\nmtu=1500\n"),
-        format!("{head}interface-name = nic7\n\n[802-3-ethernet]\n mtu = 1500\n"),
-        format!(
-            "# mine\n{head}interface-name=nic7\n[ethernet]\nmtu=1500\n[ipv4]\nmethod=auto\n[ethernet]\nmtu=1400\n"
-        ),
-    ] {
-        let place = host(&[(connection, &form)]);
-        let keep = ["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"];
-        place.run(&keep).expect(0, &["NetworkManager manages nic7"]);
-        let text = fs::read_to_string(place.path("root").join(connection)).unwrap();
-        assert_eq!(text.matches("mtu").count(), 1, "{text}");
-        if needs_program("nmcli") {
-            continue;
-        }
-        let mut reader = Command::new("nmcli");
-        reader.args(["--offline", "connection", "modify", "connection.autoconnect", "yes"]);
-        reader.stdin(fs::File::open(place.path("root").join(connection)).unwrap());
-        let read = reader.output().unwrap();
-        let read = String::from_utf8(read.stdout).unwrap();
-        for line in ["mtu=9000", "coalesce-rx-usecs=50", "interface-name=nic7"] {
-            assert!(read.lines().any(|read| read == line), "{line} is not in {read} of {text}");
-        }
     }
 }
 
@@ -513,5 +474,134 @@ fn the_programs_themselves_accept_the_files() {
     let profile = fs::read_to_string(root.join("etc/tuned/latput-nic7/tuned.conf")).unwrap();
     for line in ["type=net", "devices=nic7", "coalesce=rx-usecs 50", "mtu=9000"] {
         assert!(profile.lines().any(|found| found == line), "{line}: {profile}");
+    }
+}
+
+/// What `keep --check` says of an image, as JSON.
+fn checked(place: &Place, code: i32) -> serde_json::Value {
+    let ran = place.run(&["--json", "keep", "--check", "--root", "root"]);
+    ran.expect(code, &[]);
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn image_check_finds_missing_and_changed_files() {
+    let place = host(&[]);
+    place.run(&["keep", "--check", "--root", "root"]).expect(1, &["nothing is kept"]);
+    place.run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat()).expect(0, &[]);
+    let before = tree(&place.path("root"));
+    let said = checked(&place, 0);
+    let one = &said["interfaces"][0];
+    assert_eq!(said["is_running_system"], false);
+    assert!(
+        one["files"].as_array().unwrap().iter().all(|file| file["state"] == "whole"),
+        "{one:#}"
+    );
+    let mut kept = one["knobs"].as_array().unwrap().iter().map(|knob| {
+        assert_eq!(
+            (&knob["state"], &knob["in_force"]),
+            (&"unreadable".into(), &serde_json::json!([]))
+        );
+        let text = |key: &str| knob[key].as_str().unwrap().to_owned();
+        (text("name"), text("kept"), text("file"))
+    });
+    let busy_poll = kept.find(|(name, ..)| name == "busy-poll").unwrap();
+    assert_eq!((&*busy_poll.1, &*busy_poll.2), ("50us", "/etc/sysctl.d/90-latput-nic7.conf"));
+    assert_eq!(tree(&place.path("root")), before, "a check writes nothing");
+    fs::write(place.path("root/etc/udev/rules.d/90-latput-nic7.rules"), "# mine\n").unwrap();
+    fs::remove_file(place.path("root/etc/systemd/network/10-latput-nic7.link")).unwrap();
+    let ran = place.run(&["keep", "--check", "nic7", "--root", "root"]);
+    ran.expect(
+        8,
+        &["it was changed since", "it is not there any more", "values in force cannot be read"],
+    );
+    place
+        .run(&["keep", "--check", "nic8", "--root", "root"])
+        .expect(1, &["nothing is kept for nic8"]);
+    place.run(&["keep", "--check", "nic7", "mtu=9000"]).expect(2, &["cannot be used with"]);
+}
+
+/// Whole files that another file outranks.
+#[test]
+fn image_check_names_the_file_that_wins() {
+    let netplan = "network:\n  ethernets:\n    nic7:\n      mtu: 1400\n";
+    for (present, rival, text, why) in [
+        (
+            vec![],
+            "etc/systemd/network/05-mine.link",
+            "[Match]\nOriginalName=nic*\n",
+            "sorts first and matches nic7",
+        ),
+        (
+            vec![],
+            "etc/sysctl.d/99-mine.conf",
+            "net/core/busy_poll=0\n",
+            "sets net.core.busy_poll too",
+        ),
+        (
+            vec![("etc/netplan/50-cloud.yaml", NETPLAN)],
+            "etc/netplan/99-mine.yaml",
+            netplan,
+            "sets `mtu` too",
+        ),
+    ] {
+        let place = host(&present);
+        place
+            .run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat())
+            .expect(0, &[]);
+        checked(&place, 0);
+        let file = place.path("root").join(rival);
+        fs::write(&file, text).unwrap();
+        let said = checked(&place, 8);
+        let files = said["interfaces"][0]["files"].as_array().unwrap();
+        let lost: Vec<_> = files.iter().filter(|file| file["state"] == "outranked").collect();
+        assert_eq!(lost.len(), 1, "{said:#}");
+        let problem = lost[0]["problem"].as_str().unwrap();
+        assert!(problem.starts_with(&format!("/{rival}")) && problem.contains(why), "{problem}");
+        // The same value, or another interface, takes nothing away.
+        fs::write(&file, text.replace("1400", "9000").replace("=0", "=50").replace("nic*", "eth*"))
+            .unwrap();
+        checked(&place, 0);
+    }
+}
+
+/// A record of an earlier latput has no values; the same `keep` again records them.
+#[test]
+fn earlier_record_gets_its_values_by_keep() {
+    let place = host(&[]);
+    let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
+    place.run(&keep).expect(0, &[]);
+    let record = place.path("root/var/lib/latput/keep/nic7.json");
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    assert!(text.as_object_mut().unwrap().remove("kept").is_some());
+    fs::write(&record, text.to_string()).unwrap();
+    place.run(&["keep", "--check", "--root", "root"]).expect(0, &["the record has no values"]);
+    place.run(&keep).expect(0, &[]);
+    assert_eq!(checked(&place, 0)["interfaces"][0]["knobs"][0]["kept"], "9000");
+}
+
+/// Forms of nm-settings-keyfile(5) that people write by hand; NetworkManager's own reader is the judge.
+#[test]
+fn hand_written_keyfile_keeps_its_form() {
+    let keyfile = "# by hand\n[connection]\nid = wired\nuuid = 9d2c4b5e-6f1a-4c3b-8a7d-1e2f3a4b5c6d\n\
+                   type = 802-3-ethernet\ninterface-name = nic7\n\n[802-3-ethernet]\n# why\nmtu = 1500\n\n\
+                   [ipv4]\nmethod = auto\n";
+    let file = "etc/NetworkManager/system-connections/wired.nmconnection";
+    let place = host(&[(file, keyfile)]);
+    let keep = ["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"];
+    place.run(&keep).expect(0, &["NetworkManager manages nic7 by"]);
+    let kept = fs::read_to_string(place.path("root").join(file)).unwrap();
+    let expected = keyfile.replace("mtu = 1500", "mtu=9000");
+    assert_eq!(kept, expected + "\n[ethtool]\ncoalesce-rx-usecs=50\n");
+    if needs_program("nmcli") {
+        return;
+    }
+    let mut read = Command::new("nmcli");
+    read.args(["--offline", "connection", "modify", "connection.zone", "home"]);
+    let file = fs::File::open(place.path("root").join(file)).unwrap();
+    let read = read.stdin(file).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&read.stdout), String::from_utf8_lossy(&read.stderr));
+    for words in ["[ethernet]\nmtu=9000\n", "coalesce-rx-usecs=50", "zone=home"] {
+        assert!(out.contains(words), "{words}: {out}{err}");
     }
 }

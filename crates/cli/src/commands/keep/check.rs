@@ -1,202 +1,210 @@
-//! `latput keep --check`: compares what is kept with the files and the values of now.
+//! `latput keep --check`: what is kept, compared with its files and with the values in force.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_knobs::{KernelErrorKind, Knob, no_interface};
+use latput_knobs::{Capability, KernelRead, Knob, Value};
 use latput_linux::{LinuxKernel, RootFolder};
-use serde::Serialize;
 
-use super::choose;
-use super::files::{FileState, Record};
+use super::files::{FileNow, KeptValue, Record};
+use super::outranked;
+use crate::context::Context;
+use crate::document::ShownValue;
+use crate::document::keep::{
+    KeepCheckDocument, KeptFile, KeptFileState, KeptInterface, KeptKnob, KeptKnobState,
+};
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// What is kept for one interface, beside what there is.
-#[derive(Debug, Serialize)]
-struct CheckedInterface {
-    interface: String,
-    files: Vec<CheckedFile>,
-    /// Each kept value; empty below a folder that is not `/`, whose kernel does not run.
-    knobs: Vec<CheckedKnob>,
-    /// Why values may differ, each a sentence.
-    reasons: Vec<String>,
-}
+/// Columns of a knob's name and of its value.
+const NAME: usize = 22;
+const VALUE: usize = 18;
 
-#[derive(Debug, Serialize)]
-struct CheckedFile {
-    file: String,
-    state: FileState,
-}
-
-#[derive(Debug, Serialize)]
-struct CheckedKnob {
-    knob: String,
-    kept: String,
-    state: KnobState,
-    /// The values of now that differ, each once.
-    in_force: Vec<String>,
-    /// Why it could not be read.
-    problem: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum KnobState {
-    InForce,
-    Different,
-    Unread,
-}
-
-impl KnobState {
-    const fn describe(self) -> &'static str {
-        match self {
-            Self::InForce => "in force",
-            Self::Different => "different",
-            Self::Unread => "cannot be read",
-        }
-    }
-}
-
-/// Compares and prints. The exit code is 8 where a file or a value differs, 6 where a value cannot be read.
-pub(super) fn check(
-    root: &RootFolder,
+/// Compares every record and shows the result.
+pub(super) fn run(
     records: &[Record],
-    is_json: bool,
+    root: &RootFolder,
+    context: &Context,
 ) -> Result<ExitCode, CliError> {
-    let checked: Result<Vec<CheckedInterface>, CliError> =
-        records.iter().map(|record| CheckedInterface::of_record(root, record)).collect();
-    let checked = checked?;
-    if is_json {
-        output::print_json(&serde_json::json!({ "schema": 1, "kept": checked }))?;
-    } else {
-        output::print(&checked.iter().map(CheckedInterface::in_words).collect::<String>())?;
+    let is_running_system = root.path() == Path::new("/");
+    let kernel = if is_running_system { Some(LinuxKernel::open()?) } else { None };
+    let mut interfaces = Vec::new();
+    for record in records {
+        interfaces.push(compare(record, root, kernel.as_ref())?);
     }
-    let has_knob = |state| checked.iter().flat_map(|it| &it.knobs).any(|knob| knob.state == state);
-    let has_changed_file =
-        checked.iter().flat_map(|it| &it.files).any(|file| file.state != FileState::AsWritten);
-    Ok(if has_changed_file || has_knob(KnobState::Different) {
-        Code::Drifted.into()
-    } else if has_knob(KnobState::Unread) {
-        Code::Partial.into()
+    let document = KeepCheckDocument { schema: 1, is_running_system, interfaces };
+    if context.json {
+        output::print_json(&document)?;
     } else {
-        ExitCode::SUCCESS
-    })
+        output::print(&table(&document))?;
+    }
+    Ok(verdict(&document).into())
 }
 
-impl CheckedInterface {
-    fn of_record(root: &RootFolder, record: &Record) -> Result<Self, CliError> {
-        let files: Vec<CheckedFile> = record
-            .file_states(root)?
-            .into_iter()
-            .map(|(file, state)| CheckedFile { file, state })
-            .collect();
-        let mut checked = Self {
-            interface: record.interface.clone(),
-            files,
-            knobs: Vec::new(),
-            reasons: Vec::new(),
+fn compare(
+    record: &Record,
+    root: &RootFolder,
+    kernel: Option<&LinuxKernel>,
+) -> Result<KeptInterface, CliError> {
+    let interface = record.interface.clone();
+    let mut files = Vec::new();
+    for (file, text, now) in record.files_now(root)? {
+        let problem = match now {
+            FileNow::Missing => {
+                Some((KeptFileState::Missing, "it is not there any more".to_owned()))
+            }
+            FileNow::Changed => {
+                Some((KeptFileState::Changed, "it was changed since latput wrote it".to_owned()))
+            }
+            FileNow::Whole => outranked::problem(root, &interface, file, text),
         };
-        if root.path() == Path::new("/") {
-            checked.knobs = compare(record)?;
-            checked.reasons = checked.reasons_of(record);
+        let (state, problem) = match problem {
+            Some((state, why)) => (state, Some(why)),
+            None => (KeptFileState::Whole, None),
+        };
+        files.push(KeptFile { file: file.to_owned(), state, problem });
+    }
+    let knobs = record.kept.iter().map(|(knob, kept)| {
+        if let Some(kernel) = kernel {
+            in_force(kernel, &interface, (*knob, kept), &files)
         } else {
-            let why =
-                "this is no running system, so no value can be read: only the files were checked";
-            checked.reasons.push(why.to_owned());
+            let why = "values in force cannot be read of an image".to_owned();
+            kept_knob(*knob, kept, KeptKnobState::Unreadable, Some(why))
         }
-        Ok(checked)
-    }
+    });
+    let knobs = knobs.collect();
+    Ok(KeptInterface { interface, files, knobs })
+}
 
-    /// What may be behind values that are not in force.
-    fn reasons_of(&self, record: &Record) -> Vec<String> {
-        if self.knobs.is_empty() {
-            let why = "an older latput kept this without a list of values: keep it again to have them checked";
-            return vec![why.to_owned()];
-        }
-        if self.knobs.iter().all(|knob| knob.state != KnobState::Different) {
-            return Vec::new();
-        }
-        let format = record.format();
-        let mut reasons = Vec::new();
-        if let Some(other) = choose::link_in_place_of(format, &self.interface) {
-            reasons.push(other);
-        }
-        if self.files.iter().all(|file| file.state == FileState::AsWritten) {
-            reasons.push(format!(
-                "the files were not read since they were written, the driver refused a value, or another program \
-                 changed it. Read them: {}",
-                choose::reload(format, &self.interface)
-            ));
-        }
-        reasons
-    }
-
-    fn in_words(&self) -> String {
-        let mut text = format!("{}\n", self.interface);
-        for CheckedFile { file, state } in &self.files {
-            let _ = writeln!(text, "  {file}: {}", state.describe());
-        }
-        let width = |of: fn(&CheckedKnob) -> &str| {
-            self.knobs.iter().map(|knob| of(knob).len()).max().unwrap_or(0)
-        };
-        let (names, values) = (width(|knob| &knob.knob), width(|knob| &knob.kept));
-        for CheckedKnob { knob, kept, state, in_force, problem } in &self.knobs {
-            let state = state.describe();
-            let _ = write!(text, "  {knob:<names$}  {kept:<values$}  {state}");
-            if !in_force.is_empty() {
-                let _ = write!(text, ": {}", in_force.join(", "));
-            }
-            if let Some(problem) = problem {
-                let _ = write!(text, ": {problem}");
-            }
-            text.push('\n');
-        }
-        for reason in &self.reasons {
-            let _ = writeln!(text, "  {reason}");
-        }
-        text
+fn kept_knob(
+    knob: Knob,
+    kept: &KeptValue,
+    state: KeptKnobState,
+    reason: Option<String>,
+) -> KeptKnob {
+    KeptKnob {
+        name: knob.name().to_owned(),
+        kept: kept.value.to_string(),
+        state,
+        in_force: Vec::new(),
+        file: kept.file.clone(),
+        reason,
     }
 }
 
-/// Reads each kept knob.
-fn compare(record: &Record) -> Result<Vec<CheckedKnob>, CliError> {
-    let kernel = LinuxKernel::open()?;
-    let survey = kernel.survey(&record.interface);
-    let mut knobs = Vec::new();
-    for (name, kept) in record.setting() {
-        let unread = |problem: String| CheckedKnob {
-            knob: name.clone(),
-            kept: kept.clone(),
-            state: KnobState::Unread,
-            in_force: Vec::new(),
-            problem: Some(problem),
+/// Compares one knob with the kernel.
+fn in_force(
+    kernel: &LinuxKernel,
+    interface: &str,
+    (knob, kept): (Knob, &KeptValue),
+    files: &[KeptFile],
+) -> KeptKnob {
+    let values = match kernel.read(interface, knob) {
+        Ok(values) => values,
+        Err(error) => {
+            return kept_knob(knob, kept, KeptKnobState::Unreadable, Some(error.reason));
+        }
+    };
+    let is_same = values.iter().all(|(place, found)| {
+        let wanted = match &kept.value {
+            Value::Named(word) => kernel.resolve(interface, knob, *place, *word).ok(),
+            value => Some(value.clone()),
         };
-        let parsed: Option<(Knob, _)> =
-            name.parse().ok().and_then(|knob: Knob| Some((knob, knob.parse_value(kept).ok()?)));
-        let Some((knob, wanted)) = parsed else {
-            knobs.push(unread("this latput does not know the knob or its value".to_owned()));
-            continue;
-        };
-        let values = survey.iter().find(|surveyed| surveyed.knob == knob).map(|it| &it.values);
-        knobs.push(match values {
-            Some(Ok(values)) => {
-                let differing = values.iter().filter(|(_, now)| !knob.spec().takes(&wanted, now));
-                let mut in_force: Vec<String> =
-                    differing.map(|(_, value)| value.to_string()).collect();
-                in_force.dedup();
-                let state =
-                    if in_force.is_empty() { KnobState::InForce } else { KnobState::Different };
-                let knob = name.clone();
-                CheckedKnob { knob, kept: kept.clone(), state, in_force, problem: None }
-            }
-            Some(Err(error)) if error.kind == KernelErrorKind::NoInterface => {
-                unread(no_interface(&record.interface))
-            }
-            Some(Err(error)) => unread(error.reason.clone()),
-            None => unread("the kernel was not asked for it".to_owned()),
-        });
+        wanted.is_some_and(|wanted| knob.spec().takes(&wanted, found))
+    });
+    let in_force = values.into_iter().map(|(place, value)| ShownValue {
+        place: place.to_string(),
+        meaning: kernel.meaning(interface, knob, &value).map(ToOwned::to_owned),
+        value: value.to_string(),
+    });
+    let in_force = in_force.collect();
+    if is_same {
+        return KeptKnob { in_force, ..kept_knob(knob, kept, KeptKnobState::Same, None) };
     }
-    Ok(knobs)
+    let reason = reason(kernel, interface, knob, files.iter().find(|it| it.file == kept.file));
+    KeptKnob { in_force, ..kept_knob(knob, kept, KeptKnobState::Different, Some(reason)) }
+}
+
+/// The reason of a difference, as far as it is known.
+fn reason(kernel: &LinuxKernel, interface: &str, knob: Knob, file: Option<&KeptFile>) -> String {
+    if let Some(KeptFile { file, problem: Some(problem), .. }) = file {
+        return format!("{file}: {problem}");
+    }
+    match kernel.capability(interface, knob) {
+        Capability::ReadOnly(why) | Capability::Absent(why) => {
+            format!("it cannot be set here: {why}")
+        }
+        Capability::Settable(_) => {
+            "the file is whole: the driver refused the value or was given it too early, or \
+                                    something changed it since"
+                .to_owned()
+        }
+    }
+}
+
+fn verdict(document: &KeepCheckDocument) -> Code {
+    let files = document.interfaces.iter().flat_map(|it| &it.files);
+    let is_lost = |state| {
+        matches!(state, KeptFileState::Missing | KeptFileState::Changed | KeptFileState::Outranked)
+    };
+    let mut states = document.interfaces.iter().flat_map(|it| &it.knobs).map(|knob| knob.state);
+    let has = |wanted: KeptKnobState| states.clone().any(|state| state == wanted);
+    if files.map(|file| file.state).any(is_lost) || has(KeptKnobState::Different) {
+        return Code::Drifted;
+    }
+    let is_unknown = has(KeptKnobState::Unreadable) || states.next().is_none();
+    if document.is_running_system && is_unknown { Code::Partial } else { Code::Done }
+}
+
+/// The files and the knobs of each interface.
+fn table(document: &KeepCheckDocument) -> String {
+    let mut text = String::new();
+    for KeptInterface { interface, files, knobs } in &document.interfaces {
+        let _ = writeln!(text, "{interface}");
+        for KeptFile { file, problem, .. } in files {
+            let problem = problem.as_deref().unwrap_or("whole");
+            let _ = writeln!(text, "  {file}: {problem}");
+        }
+        for knob in knobs.iter().filter(|_| document.is_running_system) {
+            text.push_str(&line(knob));
+        }
+        if knobs.is_empty() {
+            let _ = writeln!(
+                text,
+                "  the record has no values: run the same `latput keep {interface} ...` again"
+            );
+        }
+    }
+    if !document.is_running_system {
+        text.push_str("values in force cannot be read: this is an image, not the running system\n");
+    }
+    text
+}
+
+fn line(knob: &KeptKnob) -> String {
+    let KeptKnob { name, kept, state, in_force, reason, .. } = knob;
+    let state = match state {
+        KeptKnobState::Same => "same".to_owned(),
+        KeptKnobState::Different => format!("different: {}", values_text(in_force)),
+        KeptKnobState::Unreadable => "cannot be read".to_owned(),
+    };
+    let mut text = format!("  {name:<NAME$}{kept:<VALUE$} {state}\n");
+    if let Some(reason) = reason {
+        let _ = writeln!(text, "      {reason}");
+    }
+    text
+}
+
+/// The value in force, or those of the places where they differ.
+fn values_text(values: &[ShownValue]) -> String {
+    match values {
+        [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
+            first.value.clone()
+        }
+        many => {
+            let places = many.iter().map(|it| format!("{}: {}", it.place, it.value));
+            places.collect::<Vec<_>>().join(", ")
+        }
+    }
 }

@@ -18,7 +18,7 @@ pub(super) struct Choice {
 }
 
 /// Where systemd looks for .link files, the first before the others.
-const LINK_FOLDERS: [&str; 4] = [
+pub(super) const LINK_FOLDERS: [&str; 4] = [
     "/etc/systemd/network",
     "/run/systemd/network",
     "/usr/lib/systemd/network",
@@ -32,7 +32,7 @@ const DEFAULT_LINKS: [&str; 3] =
 pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
     let choice = |format, why: String| Ok(Choice { format, why });
     if is_network_managers(root, interface)
-        && let [profile] = keyfile::profiles_of(root, interface)?.as_slice()
+        && let [profile] = keyfile::profiles(root, interface)?.as_slice()
     {
         let why = format!("NetworkManager manages {interface} by {profile}");
         return choice(ExportFormat::NetworkManager, why);
@@ -87,24 +87,10 @@ pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<Strin
 }
 
 /// The .link file that udev has applied: `ID_NET_LINK_FILE` of its database.
-fn applied_link(index: u32) -> Option<String> {
+pub(super) fn applied_link(index: u32) -> Option<String> {
     let database = fs::read_to_string(format!("/run/udev/data/n{index}")).ok()?;
     let mut lines = database.lines();
     lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
-}
-
-/// Says which .link file udev has applied in the place of latput's; `None` where it is latput's, or where another format
-/// keeps the setting.
-pub(super) fn link_in_place_of(format: ExportFormat, interface: &str) -> Option<String> {
-    if format != ExportFormat::SystemdLink {
-        return None;
-    }
-    let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
-    match applied_link(index) {
-        Some(file) if file.contains("latput") => None,
-        Some(file) => Some(format!("udev has applied {file} instead: only one .link file counts")),
-        None => Some(format!("udev has applied no .link file to {interface}")),
-    }
 }
 
 /// The command that makes the files of a format take effect.

@@ -6,21 +6,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use latput_knobs::Setting;
 use latput_knobs::export::{self, Exported, Match, Target};
+use latput_knobs::{Knob, Setting, Value};
 use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::diff;
-use super::keyfile::{self, PROFILES};
+use super::{diff, keyfile};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
 /// Where the records are: they outlive a reboot, as the files do.
 const RECORDS: &str = "/var/lib/latput/keep";
 /// Files that other knobs may go to than those of the format.
-const RULES: &str = "/etc/udev/rules.d/";
+pub(super) const RULES: &str = "/etc/udev/rules.d/";
 const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
 /// Files that everybody may read, and those of netplan and NetworkManager, which may hold secrets.
 const PUBLIC: u32 = 0o644;
@@ -35,6 +34,38 @@ pub(super) const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 pub(super) type Contents = Vec<(String, String, u32)>;
 /// Knobs that no file keeps, with the reason.
 pub(super) type Unkept = Vec<(String, String)>;
+/// Knobs that a file keeps.
+pub(super) type KeptKnobs = BTreeMap<Knob, KeptValue>;
+
+/// A value that is kept, and the file that keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeptValue {
+    pub(super) value: Value,
+    pub(super) file: String,
+}
+
+/// The values of a setting that its files keep.
+pub(super) fn kept_values(
+    setting: &Setting,
+    exported: &Exported,
+    interface: &str,
+    files: &Contents,
+) -> KeptKnobs {
+    let written = |file: &str| files.iter().any(|(name, ..)| name == file);
+    let place = |knob: Knob| -> Option<String> {
+        let Some(left) = exported.elsewhere.iter().find(|left| left.knob == knob) else {
+            return files.first().map(|(name, ..)| name.clone());
+        };
+        let file = left.file.as_deref()?;
+        let file = if file == SYSCTLS { sysctl_file(interface) } else { file.to_owned() };
+        Some(file).filter(|file| written(file))
+    };
+    let kept = setting.iter().filter_map(|(knob, value)| {
+        Some((*knob, KeptValue { value: value.clone(), file: place(*knob)? }))
+    });
+    kept.collect()
+}
 
 /// The files that keep an exported setting of `interface`.
 pub(super) fn contents(
@@ -46,9 +77,18 @@ pub(super) fn contents(
     let mut files = Contents::new();
     match format {
         ExportFormat::NetworkManager => {
-            let profile = keyfile::profile_of(root, interface)?;
-            let text = read(root, &profile)?.unwrap_or_default();
-            files.push((profile, keyfile::merged(&text, &exported.text), SECRET));
+            let found = keyfile::profiles(root, interface)?;
+            let [profile] = found.as_slice() else {
+                let message = format!(
+                    "{} profiles in {} are of {interface}. Set `connection.interface-name` in exactly one, \
+                     or use --format systemd-link",
+                    found.len(),
+                    keyfile::PROFILES
+                );
+                return Err(CliError::new(Code::Failed, message));
+            };
+            let text = read(root, profile)?.unwrap_or_default();
+            files.push((profile.clone(), keyfile::merged(&text, &exported.text), SECRET));
         }
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
@@ -92,7 +132,7 @@ pub(super) fn contents(
 }
 
 /// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
-const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
+pub(super) const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
 const TUNED_CONFIG: &str = "/etc/tuned/tuned-main.conf";
 
 /// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
@@ -120,7 +160,7 @@ fn sysctl_file(interface: &str) -> String {
 
 /// Whether `keep` writes a file of this name for `interface`.
 fn is_kept_file(name: &str, interface: &str) -> bool {
-    let profile = name.strip_prefix(PROFILES).and_then(|name| name.strip_prefix('/'));
+    let profile = name.strip_prefix(keyfile::PROFILES).and_then(|name| name.strip_prefix('/'));
     let is_profile = |name: &str| name.ends_with(".nmconnection") && !name.contains('/');
     let Ok(target) = Target::new(interface, Match::Name) else { return false };
     let formats =
@@ -143,28 +183,17 @@ pub(super) struct Record {
     files: Vec<Kept>,
     /// Folders that were made for the files, outermost first.
     folders: Vec<String>,
-    /// The kept knobs and values, as on the command line; empty in records of older versions.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    setting: BTreeMap<String, String>,
+    /// The values that the files keep; a record of an earlier latput has none.
+    #[serde(default)]
+    pub(super) kept: KeptKnobs,
 }
 
-/// A file that is kept, beside the file of now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum FileState {
-    AsWritten,
-    Edited,
+/// How a file is that `keep` has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileNow {
+    Whole,
     Missing,
-}
-
-impl FileState {
-    pub(super) const fn describe(self) -> &'static str {
-        match self {
-            Self::AsWritten => "as it was written",
-            Self::Edited => "edited since",
-            Self::Missing => "missing",
-        }
-    }
+    Changed,
 }
 
 /// One file: what it was and what it became.
@@ -218,45 +247,22 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// The kept knobs and values.
-    pub(super) const fn setting(&self) -> &BTreeMap<String, String> {
-        &self.setting
-    }
-
-    /// Each kept file beside the file of now.
-    pub(super) fn file_states(
+    /// The files that keep values, each with its state and with the text that latput gave it.
+    pub(super) fn files_now(
         &self,
         root: &RootFolder,
-    ) -> Result<Vec<(String, FileState)>, CliError> {
-        let kept = self.files.iter().filter_map(|kept| Some((&kept.file, kept.after.as_ref()?)));
-        let state = |(file, after): (&String, &FileVersion)| {
-            let state = match version(root, file)? {
-                None => FileState::Missing,
-                Some(now) if now == *after => FileState::AsWritten,
-                Some(_) => FileState::Edited,
+    ) -> Result<Vec<(&str, &str, FileNow)>, CliError> {
+        let mut found = Vec::new();
+        for kept in &self.files {
+            let Some(after) = &kept.after else { continue };
+            let now = match version(root, &kept.file)? {
+                None => FileNow::Missing,
+                Some(now) if now == *after => FileNow::Whole,
+                Some(_) => FileNow::Changed,
             };
-            Ok((file.clone(), state))
-        };
-        kept.map(state).collect()
-    }
-
-    /// The format of the first file.
-    pub(super) fn format(&self) -> ExportFormat {
-        let is_of = |start: &str, end: &str| {
-            let mut files = self.files.iter().filter(|kept| kept.after.is_some());
-            files.any(|kept| kept.file.starts_with(start) && kept.file.ends_with(end))
-        };
-        if is_of(PROFILES, ".nmconnection") {
-            ExportFormat::NetworkManager
-        } else if is_of("/etc/netplan/", ".yaml") {
-            ExportFormat::Netplan
-        } else if is_of("/etc/tuned/", "/tuned.conf") {
-            ExportFormat::Tuned
-        } else if is_of("/etc/systemd/network/", ".link") {
-            ExportFormat::SystemdLink
-        } else {
-            ExportFormat::Udev
+            found.push((kept.file.as_str(), after.text.as_str(), now));
         }
+        Ok(found)
     }
 
     /// Every record, by interface.
@@ -300,17 +306,20 @@ pub(super) struct Writing<'a> {
     now: Vec<Option<FileVersion>>,
     /// What latput had made of them.
     made: Vec<Option<FileVersion>>,
+    /// The values that the earlier record has.
+    kept_before: KeptKnobs,
 }
 
 impl<'a> Writing<'a> {
-    /// Plans to write `files` with `setting` for an interface, and to put back those of the earlier `record` that are not among them.
+    /// Plans to write `files` for an interface, and to put back those of the earlier `record` that are not among them.
     pub(super) fn plan(
         root: &'a RootFolder,
         interface: &str,
         record: Option<Record>,
-        (files, setting): (Contents, BTreeMap<String, String>),
+        files: Contents,
     ) -> Result<Self, CliError> {
         let mut folders = record.as_ref().map_or_else(Vec::new, |record| record.folders.clone());
+        let kept_before = record.as_ref().map(|record| record.kept.clone()).unwrap_or_default();
         let earlier = record.map_or_else(Vec::new, |record| record.files);
         let made_of = |file: &str| earlier.iter().find(|kept| kept.file == file);
         let mut kept = Vec::new();
@@ -337,8 +346,15 @@ impl<'a> Writing<'a> {
         let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
         let interface = interface.to_owned();
-        let record = Record { schema: 1, interface, files: kept, folders, setting };
-        Ok(Self { root, record, now, made })
+        let record =
+            Record { schema: 1, interface, files: kept, folders, kept: KeptKnobs::default() };
+        Ok(Self { root, record, now, made, kept_before })
+    }
+
+    /// Records the values that the files keep.
+    pub(super) fn keeping(mut self, kept: KeptKnobs) -> Self {
+        self.record.kept = kept;
+        self
     }
 
     pub(super) fn interface(&self) -> &str {
@@ -360,7 +376,7 @@ impl<'a> Writing<'a> {
 
     /// Whether there is anything to write.
     pub(super) fn changes(&self) -> bool {
-        self.steps().any(|(_, now, wanted)| now != wanted)
+        self.record.kept != self.kept_before || self.steps().any(|(_, now, wanted)| now != wanted)
     }
 
     /// The unified difference of all files.

@@ -1,172 +1,157 @@
-//! NetworkManager's profiles: which one is of an interface, and how keys are put into it (nm-settings-keyfile(5)).
-//!
-//! A keyfile is read as `GLib` reads it: blanks around a name and before a value are not part of them, and a name that is there twice
-//! has its last value. Sections have an old name too. An edit changes the lines of its keys, and no other.
+//! NetworkManager's profiles in the forms of nm-settings-keyfile(5): which is of an interface, and an edit of one.
 
 use std::fs;
 use std::path::Path;
 
+use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
-use latput_linux::route::Route;
-use latput_linux::{Identity, RootFolder};
 
-use crate::exit::{CliError, Code};
+use crate::exit::CliError;
 
-/// The folder of the owner's profiles.
+/// The folder of NetworkManager's profiles.
 pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
-/// The end of a profile's name.
-const ENDING: &str = ".nmconnection";
-/// Sections with their old names.
+/// Old names of sections that NetworkManager still reads, and those in their place.
 const OLD_NAMES: [(&str, &str); 2] = [("802-3-ethernet", "ethernet"), ("802-11-wireless", "wifi")];
 
-/// The profile of an interface: the one that is active, else the one that names it, else the one that has its address.
-///
-/// # Errors
-///
-/// Several are left, or none.
-pub(super) fn profile_of(root: &RootFolder, interface: &str) -> Result<String, CliError> {
-    match profiles_of(root, interface)?.as_slice() {
-        [profile] => Ok(profile.clone()),
-        found => {
-            let message = format!(
-                "{} profiles in {PROFILES} are of {interface}. Set `connection.interface-name` in exactly one, or use \
-                 --format systemd-link",
-                found.len()
-            );
-            Err(CliError::new(Code::Failed, message))
+/// A line of a keyfile.
+#[derive(Debug, PartialEq, Eq)]
+enum KeyfileLine<'a> {
+    Section {
+        name: &'a str,
+        is_old: bool,
+    },
+    Pair(&'a str, &'a str),
+    /// A comment, an empty line, or one that NetworkManager does not read.
+    Other,
+}
+
+impl<'a> KeyfileLine<'a> {
+    fn new(line: &'a str) -> Self {
+        let line = line.trim();
+        if line.starts_with('#') {
+            return Self::Other;
+        }
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let new_name = OLD_NAMES.into_iter().find(|(old, _)| *old == name);
+            return Self::Section {
+                name: new_name.map_or(name, |(_, new)| new),
+                is_old: new_name.is_some(),
+            };
+        }
+        let pair = line.split_once('=');
+        pair.map_or(Self::Other, |(key, value)| Self::Pair(key.trim(), value.trim()))
+    }
+}
+
+/// NetworkManager's profiles for an interface: those that name it, and those that name none but its address, which is
+/// known of a running system only.
+pub(super) fn profiles(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
+    let address = if root.path() == Path::new("/") { permanent_address(interface) } else { None };
+    let address = address.as_deref();
+    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(".nmconnection"));
+    let mut profiles: Vec<String> = names.map(|name| format!("{PROFILES}/{name}")).collect();
+    profiles.retain(|path| {
+        is_of(&root.look_at(path, TEXT_BYTES_MOST).unwrap_or_default(), interface, address)
+    });
+    Ok(profiles)
+}
+
+/// The address of an interface, if it is that of its hardware: NetworkManager matches no other. A bond has that of a
+/// member, and a VLAN that of the interface below.
+fn permanent_address(interface: &str) -> Option<String> {
+    let read = |name: &str| fs::read_to_string(format!("/sys/class/net/{interface}/{name}")).ok();
+    let is_permanent = read("addr_assign_type")?.trim() == "0";
+    read("address").filter(|_| is_permanent).map(|address| address.trim().to_owned())
+}
+
+/// Whether a profile is of the interface with this name and address.
+fn is_of(keyfile: &str, interface: &str, address: Option<&str>) -> bool {
+    match value(keyfile, "connection", "interface-name") {
+        Some(name) if !name.is_empty() => name == interface,
+        _ => {
+            let own = value(keyfile, "ethernet", "mac-address").zip(address);
+            own.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
         }
     }
 }
 
-/// The profiles that may be the interface's, by the first of the ways of [`profile_of`] that finds any.
-pub(super) fn profiles_of(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
-    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(ENDING));
-    let read = |name: String| {
-        let path = format!("{PROFILES}/{name}");
-        let text = root.look_at(&path, TEXT_BYTES_MOST)?;
-        Some((path, text))
+/// The value that counts of a key: the last.
+fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
+    let lines: Vec<KeyfileLine<'a>> = keyfile.lines().map(KeyfileLine::new).collect();
+    match lines.get(place_of(&lines, section, key)?) {
+        Some(KeyfileLine::Pair(_, value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Whether each line begins a section of this name that counts. Where one has the old name, NetworkManager reads no
+/// section of the new name.
+fn starts(lines: &[KeyfileLine<'_>], section: &str) -> Vec<bool> {
+    let is = |line: &KeyfileLine<'_>, old: bool| {
+        let of = |name: &str, is_old: bool| name == section && is_old == old;
+        matches!(line, KeyfileLine::Section { name, is_old } if of(name, *is_old))
     };
-    let profiles: Vec<(String, String)> = names.filter_map(read).collect();
-    let is_live = root.path() == Path::new("/");
-    let active = is_live.then(|| active_uuid(interface)).flatten();
-    let address = is_live.then(|| address_of(interface)).flatten();
-    let name = Some(interface.to_owned());
-    let ways = [
-        ("connection", "uuid", active),
-        ("connection", "interface-name", name),
-        ("ethernet", "mac-address", address),
-    ];
-    for (section, key, wanted) in ways {
-        let Some(wanted) = wanted else { continue };
-        let is_it = |(_, text): &&(String, String)| {
-            let is_of_other = value(text, "connection", "interface-name")
-                .is_some_and(|name| !name.is_empty() && name != interface);
-            !is_of_other
-                && value(text, section, key)
-                    .is_some_and(|value| value.eq_ignore_ascii_case(&wanted))
-        };
-        let found: Vec<String> =
-            profiles.iter().filter(is_it).map(|(path, _)| path.clone()).collect();
-        if !found.is_empty() {
-            return Ok(found);
-        }
-    }
-    Ok(Vec::new())
+    let has_old = lines.iter().any(|line| is(line, true));
+    lines.iter().map(|line| is(line, has_old)).collect()
 }
 
-/// The profile that NetworkManager has activated on an interface, from its state file.
-fn active_uuid(interface: &str) -> Option<String> {
-    let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
-    let state = fs::read_to_string(format!("/run/NetworkManager/devices/{index}")).ok()?;
-    value(&state, "device", "connection-uuid").map(str::to_owned)
-}
-
-fn address_of(interface: &str) -> Option<String> {
-    Identity::of(interface)?.permanent_mac
-}
-
-/// The last value of a key.
-fn value<'t>(keyfile: &'t str, section: &str, key: &str) -> Option<&'t str> {
-    let mut now = "";
+/// The line of a key that counts: the last in the sections that count.
+fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize> {
+    let mut is_inside = false;
     let mut found = None;
-    for line in keyfile.lines() {
-        if let Some(name) = section_of(line) {
-            now = name;
-        } else if let Some((name, value)) = key_of(line)
-            && (now, name) == (section, key)
-        {
-            found = Some(value);
+    for (at, (line, is_start)) in lines.iter().zip(starts(lines, section)).enumerate() {
+        match line {
+            KeyfileLine::Section { .. } => is_inside = is_start,
+            KeyfileLine::Pair(name, _) if is_inside && *name == key => found = Some(at),
+            _ => {}
         }
     }
     found
 }
 
-/// The name of the section that begins here, the new one.
-fn section_of(line: &str) -> Option<&str> {
-    let name = line.trim().strip_prefix('[')?.strip_suffix(']')?;
-    Some(OLD_NAMES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new))
-}
-
-/// A key and its value.
-fn key_of(line: &str) -> Option<(&str, &str)> {
-    let line = line.trim_start();
-    let (name, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
-    Some((name.trim_end(), value.trim_start()))
-}
-
-/// A keyfile with the keys of another put into its sections: in the place of their old values, else at the section's end.
+/// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
+/// All other lines stay as they are.
 pub(super) fn merged(keyfile: &str, addition: &str) -> String {
-    let mut lines: Vec<String> = keyfile.lines().map(str::to_owned).collect();
+    let mut texts: Vec<String> = keyfile.lines().map(str::to_owned).collect();
     let mut section = "";
-    for line in addition.lines().map(str::trim) {
-        if let Some(name) = section_of(line) {
-            section = name;
-        } else if let Some((key, _)) = key_of(line) {
-            put(&mut lines, section, key, line);
+    for text in addition.lines() {
+        match KeyfileLine::new(text) {
+            KeyfileLine::Section { name, .. } => section = name,
+            KeyfileLine::Pair(key, _) => put(&mut texts, section, key, text.trim()),
+            KeyfileLine::Other => {}
         }
     }
-    lines.join("\n") + "\n"
+    texts.join("\n") + "\n"
 }
 
-/// Puts one line in the place of all of its key. A section may be there in several parts.
-fn put(lines: &mut Vec<String>, section: &str, key: &str, line: &str) {
-    let mut now = "";
-    let mut of_key = Vec::new();
-    let mut end = None;
-    for (at, known) in lines.iter().enumerate() {
-        if let Some(name) = section_of(known) {
-            now = if name == section { section } else { "" };
-        }
-        if now == section {
-            if key_of(known).is_some_and(|(name, _)| name == key) {
-                of_key.push(at);
-            }
-            if !known.trim().is_empty() {
-                end = Some(at + 1);
-            }
-        }
+/// Puts one line into a section.
+fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
+    let lines: Vec<KeyfileLine<'_>> = texts.iter().map(|line| KeyfileLine::new(line)).collect();
+    if let Some(at) = place_of(&lines, section, key) {
+        text.clone_into(&mut texts[at]);
+        return;
     }
-    if let Some((first, others)) = of_key.split_first() {
-        line.clone_into(&mut lines[*first]);
-        for other in others.iter().rev() {
-            lines.remove(*other);
+    let Some(start) = starts(&lines, section).into_iter().position(|is_start| is_start) else {
+        if texts.last().is_some_and(|last| !last.is_empty()) {
+            texts.push(String::new());
         }
-    } else if let Some(end) = end {
-        lines.insert(end, line.to_owned());
-    } else {
-        if lines.last().is_some_and(|last| !last.is_empty()) {
-            lines.push(String::new());
-        }
-        lines.extend([format!("[{section}]"), line.to_owned()]);
-    }
+        texts.extend([format!("[{section}]"), text.to_owned()]);
+        return;
+    };
+    let length =
+        lines[start + 1..].iter().position(|line| matches!(line, KeyfileLine::Section { .. }));
+    let end = length.map_or(lines.len(), |length| start + 1 + length);
+    let blank = texts[start + 1..end].iter().rev().take_while(|line| line.trim().is_empty());
+    let at = end - blank.count();
+    texts.insert(at, text.to_owned());
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{is_of, merged, value};
 
     #[test]
-    fn keys_are_put_into_sections() {
+    fn keys_are_put_into_the_sections_of_a_keyfile() {
         let keyfile =
             "[connection]\nid=wired\n\n[ethernet]\nmtu=1500\nmac=aa\n\n[ipv4]\nmethod=auto\n";
         let addition = "# latput\n[ethernet]\nmtu=9000\n\n[ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n\n[ipv4]\nx=1\n";
@@ -177,12 +162,46 @@ mod tests {
     }
 
     #[test]
-    fn old_names_blanks_and_repeated_keys_are_one_key() {
-        let keyfile = "# mine\n [802-3-ethernet] \n mtu = 1500\n# mtu=1\nmtu=1400\n\n[ipv4]\nmethod=auto\n\
-                       [ethernet]\nmtu=1300\n";
-        let expected =
-            "# mine\n [802-3-ethernet] \nmtu=9000\n# mtu=1\n\n[ipv4]\nmethod=auto\n[ethernet]\n";
+    fn old_section_keeps_its_name_and_comments() {
+        let keyfile = "# mine\n[802-3-ethernet]\n# why\n mtu = 1500\n#mtu=1\n";
+        let expected = "# mine\n[802-3-ethernet]\n# why\nmtu=9000\n#mtu=1\n";
         assert_eq!(merged(keyfile, "[ethernet]\nmtu=9000\n"), expected);
-        assert_eq!(value(keyfile, "ethernet", "mtu"), Some("1300"), "the last counts");
+    }
+
+    /// As `nmcli --offline connection modify` reads them.
+    #[test]
+    fn key_that_stands_twice_is_set_where_it_counts() {
+        for keyfile in [
+            "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n",
+            "[802-3-ethernet]\nmtu=2\n[ethernet]\nmtu=1\n",
+            "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[ethernet]\nmtu=2\n",
+            "[ethernet]\nmtu=1\nmtu=2\n",
+        ] {
+            let edited = merged(keyfile, "[ethernet]\nmtu=9000\n");
+            assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
+            assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
+        }
+        let unread = "[ethernet]\nmtu=1\n[802-3-ethernet]\nport=tp\n";
+        assert_eq!(merged(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
+    }
+
+    #[test]
+    fn profile_is_found_by_name_or_address() {
+        let address = Some("52:54:00:aa:bb:cc");
+        for (keyfile, expected) in [
+            ("[connection]\ninterface-name = nic7\n", true),
+            ("[connection]\n#interface-name=nic7\n", false),
+            ("[vlan]\ninterface-name=nic7\n", false),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", true),
+            ("[802-3-ethernet]\nmac-address = 52:54:00:AA:BB:CC\n", true),
+            (
+                "[connection]\ninterface-name=nic8\n[ethernet]\nmac-address=52:54:00:AA:BB:CC\n",
+                false,
+            ),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CD\n", false),
+        ] {
+            assert_eq!(is_of(keyfile, "nic7", address), expected, "{keyfile}");
+        }
+        assert!(!is_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None));
     }
 }

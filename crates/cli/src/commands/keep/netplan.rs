@@ -95,6 +95,49 @@ pub(super) fn entry_of(root: &RootFolder, interface: &str) -> Result<Option<Foun
     }))
 }
 
+/// The key of `own_text` that a later file sets to another value, and that file.
+///
+/// Of two files that set one key of one entry, that whose name sorts last counts.
+pub(super) fn later_file(
+    root: &RootFolder,
+    own_file: &str,
+    own_text: &str,
+) -> Option<(String, String)> {
+    let own_name = Path::new(own_file).file_name()?.to_str()?;
+    let own = YamlLoader::load_from_str(own_text).ok()?;
+    for folder in FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
+            if !is_yaml || name.as_str() <= own_name {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            let others = YamlLoader::load_from_str(&text).unwrap_or_default();
+            let mut pairs = own.iter().flat_map(|own| others.iter().map(move |it| (own, it)));
+            if let Some(key) = pairs.find_map(|(own, other)| shared_key(own, other)) {
+                return Some((path, key));
+            }
+        }
+    }
+    None
+}
+
+/// A key that both documents set for one entry, to different values.
+fn shared_key(own: &Yaml, other: &Yaml) -> Option<String> {
+    DEVICE_TYPES.into_iter().find_map(|device_type| {
+        let entries = own["network"][device_type].as_hash()?;
+        entries.iter().find_map(|(id, said)| {
+            let rival = other["network"][device_type].as_hash()?.get(id)?.as_hash()?;
+            let keys = said.as_hash()?.iter();
+            let mut keys = keys.filter(|(key, value)| {
+                rival.get(key).is_some_and(|theirs| theirs != *value && theirs.as_hash().is_none())
+            });
+            keys.next()?.0.as_str().map(str::to_owned)
+        })
+    })
+}
+
 /// Adds what a file says.
 fn read(
     text: &str,
@@ -132,7 +175,7 @@ impl Definition {
 }
 
 /// Whether a name is like a pattern with `*` and `?`.
-fn is_like(name: &str, pattern: &str) -> bool {
+pub(super) fn is_like(name: &str, pattern: &str) -> bool {
     let Some(first) = pattern.chars().next() else { return name.is_empty() };
     let rest = &pattern[first.len_utf8()..];
     let mut letters = name.chars();

@@ -1,0 +1,201 @@
+//! Whether the program that reads a kept file would apply it: another file may win, or it was not read yet.
+
+use std::fs;
+use std::path::Path;
+
+use latput_linux::RootFolder;
+use latput_linux::files::TEXT_BYTES_MOST;
+use latput_linux::route::Route;
+
+use super::{choose, files, keyfile, netplan};
+use crate::document::keep::KeptFileState;
+
+/// A state other than whole, with the reason.
+pub(super) type FileProblem = (KeptFileState, String);
+
+/// The folders of sysctl.d(5).
+const SYSCTL_FOLDERS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
+
+/// The reason why a whole file of `interface` is not the one that counts; `None` if none is known.
+pub(super) fn problem(
+    root: &RootFolder,
+    interface: &str,
+    file: &str,
+    text: &str,
+) -> Option<FileProblem> {
+    let index = (root.path() == Path::new("/"))
+        .then(|| Route::open().and_then(|route| route.link(interface)).ok())
+        .flatten()
+        .map(|link| link.index);
+    if file.starts_with("/etc/netplan/") {
+        let (other, key) = netplan::later_file(root, file, text)?;
+        return Some(outranked(format!("{other} sorts later and sets `{key}` too")));
+    }
+    if file.starts_with(keyfile::PROFILES) {
+        return other_profile(index?, text);
+    }
+    if file.starts_with("/etc/tuned/") {
+        return unused_profile(root, interface);
+    }
+    if file.starts_with(files::RULES) {
+        return index.and_then(|index| not_applied(index, file));
+    }
+    if file.starts_with(SYSCTL_FOLDERS[0]) {
+        return later_sysctl(root, file, text);
+    }
+    match index {
+        Some(index) => other_link(index, file),
+        None => earlier_link(root, interface, file),
+    }
+}
+
+fn outranked(why: String) -> FileProblem {
+    (KeptFileState::Outranked, why)
+}
+
+/// Whether a file has this extension: in small letters, as its readers want it.
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == wanted)
+}
+
+/// The .link file that udev has applied in the place of ours.
+fn other_link(index: u32, file: &str) -> Option<FileProblem> {
+    if let Some(problem) = not_applied(index, file) {
+        return Some(problem);
+    }
+    match choose::applied_link(index) {
+        Some(applied) if applied == file => None,
+        Some(applied) => Some(outranked(format!("udev has applied {applied}"))),
+        None => Some((
+            KeptFileState::NotApplied,
+            "udev's database names no .link file of the interface".to_owned(),
+        )),
+    }
+}
+
+/// Whether udev saw the interface before the file was there, or not at all.
+fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
+    let changed = |name: &str| fs::metadata(name).and_then(|meta| meta.modified()).ok();
+    let why = match changed(&format!("/run/udev/data/n{index}")) {
+        None => "udev has no record of the interface",
+        Some(seen) if changed(file).is_some_and(|written| written > seen) => {
+            "udev has last handled the interface before the file was written"
+        }
+        Some(_) => return None,
+    };
+    Some((KeptFileState::NotApplied, why.to_owned()))
+}
+
+/// A .link file that udev would take first, in an image: by its name, if it matches by name.
+fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<FileProblem> {
+    let own_name = Path::new(file).file_name()?.to_str()?;
+    for folder in choose::LINK_FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            if !has_extension(&name, "link") || name.as_str() >= own_name {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            if matches_name(&text, interface) {
+                return Some(outranked(format!("{path} sorts first and matches {interface}")));
+            }
+        }
+    }
+    None
+}
+
+/// Whether the `[Match]` of a .link file takes an interface by its name and by nothing else.
+fn matches_name(text: &str, interface: &str) -> bool {
+    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Match]").skip(1);
+    let section = lines.take_while(|line| !line.starts_with('['));
+    let keys = section.filter(|line| !line.starts_with(['#', ';']));
+    let mut has_name = false;
+    for (key, value) in keys.filter_map(|line| line.split_once('=')) {
+        if key.trim() != "OriginalName" {
+            return false;
+        }
+        has_name = value.split_whitespace().any(|pattern| netplan::is_like(interface, pattern));
+    }
+    has_name
+}
+
+/// The profile that NetworkManager has activated in the place of ours.
+fn other_profile(index: u32, text: &str) -> Option<FileProblem> {
+    let state = fs::read_to_string(format!("/run/NetworkManager/devices/{index}")).ok()?;
+    let active = state.lines().find_map(|line| line.strip_prefix("connection-uuid="))?.trim();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let own =
+        pairs.filter(|(key, _)| key.trim() == "uuid").map(|(_, value)| value.trim()).next()?;
+    if own == active {
+        return None;
+    }
+    Some(outranked(format!("NetworkManager has activated the profile with UUID {active}")))
+}
+
+/// Whether TuneD's active profiles are neither ours nor include it.
+fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
+    let own = format!("latput-{interface}");
+    let active = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
+    let includes_own = |name: &str| {
+        files::TUNED_FOLDERS.into_iter().any(|folder| {
+            let text = root.look_at(&format!("{folder}/{name}/tuned.conf"), TEXT_BYTES_MOST);
+            let text = text.unwrap_or_default();
+            let mut includes = text.lines().filter_map(|line| line.trim().strip_prefix("include="));
+            includes.any(|names| names.split([',', ';']).any(|name| name.trim() == own))
+        })
+    };
+    if active.split_whitespace().any(|name| name == own || includes_own(name)) {
+        return None;
+    }
+    let why = format!("TuneD's active profile is `{}`, not {own}", active.trim());
+    Some((KeptFileState::NotApplied, why))
+}
+
+/// A later file of sysctl.d that sets one of our keys to another value.
+fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem> {
+    let own_name = Path::new(file).file_name()?.to_str()?;
+    let own = sysctls(text);
+    for folder in SYSCTL_FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            if !has_extension(&name, "conf") || name.as_str() <= own_name {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let others = sysctls(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
+            let rival = others.iter().find(|(key, value)| {
+                own.iter().any(|(known, wanted)| known == key && wanted != value)
+            });
+            if let Some((key, _)) = rival {
+                return Some(outranked(format!("{path} sorts later and sets {key} too")));
+            }
+        }
+    }
+    None
+}
+
+/// The keys and values of a file of sysctl.d.
+fn sysctls(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    let name = |key: &str| key.trim().trim_start_matches('-').replace('/', ".");
+    pairs.map(|(key, value)| (name(key), value.trim().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_name;
+
+    #[test]
+    fn link_file_matches_by_name_alone() {
+        for (text, expected) in [
+            ("[Match]\nOriginalName=nic*\n[Link]\nMTUBytes=1400\n", true),
+            ("[Match]\nOriginalName=eth0 nic7\n", true),
+            ("[Match]\nOriginalName=eth*\n", false),
+            ("[Match]\nOriginalName=nic7\nDriver=ice\n", false),
+            ("[Match]\nMACAddress=52:54:00:aa:bb:cc\n", false),
+            ("[Link]\nOriginalName=nic7\n", false),
+        ] {
+            assert_eq!(matches_name(text, "nic7"), expected, "{text}");
+        }
+    }
+}
