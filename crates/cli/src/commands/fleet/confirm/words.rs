@@ -149,7 +149,7 @@ mod tests {
         let third = |word: &str| names(&[two[0], two[1], word]).unwrap_err();
         for words in [&two[..0], &two[..1], &two] {
             let said = names(words).unwrap_err();
-            assert!(said.contains("give 3 to 64"), "{said}");
+            assert!(said.contains("name 3 to 64"), "{said}");
         }
         let many: Vec<String> = (0..65).map(|n| format!("netns://a{n},netns://b{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
