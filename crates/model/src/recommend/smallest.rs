@@ -36,7 +36,7 @@ pub struct SmallestEffect {
     pub ratio: f64,
     /// The same ratio with four times the blocks.
     pub ratio_in_four_times: f64,
-    /// The fewest blocks that could prove a change by [`LARGEST_MISSED`]; `None` beyond [`MOST_BLOCKS`].
+    /// The fewest blocks that could prove a change by [`LARGEST_MISSED`]; `None` beyond 1200.
     pub blocks_wanted: Option<usize>,
 }
 
