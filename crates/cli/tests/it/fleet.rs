@@ -135,7 +135,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
     };
     for (args, code, said) in [
         (vec!["fleet", "confirm"], 2, &["RESULTS"][..]),
-        (vec!["fleet", "confirm", "a.db"], 2, &["pairs of hosts, not 0", "HOST,HOST"]),
+        (vec!["fleet", "confirm", "a.db"], 2, &["0 pairs of hosts", "HOST,HOST"]),
         (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1]], 2, &["2 pairs", "fleet pairs"]),
         (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], PAIRS[0]], 2, &["given twice"]),
         (vec!["fleet", "confirm", "a.db", PAIRS[0], PAIRS[1], "lab"], 2, &["`lab` is not a pair"]),

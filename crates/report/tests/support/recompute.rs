@@ -133,7 +133,7 @@ pub(crate) fn explanation(text: &str) -> usize {
 /// One part of a whole, in the whole's unit: `78.3 us (78%), 78.2 us to 78.3 us at 75%`, `56% (43 to 68)` or `39%`.
 fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
     let said = said.trim();
-    if said.starts_with("nothing: ") {
+    if said.starts_with("none: ") {
         return None;
     }
     if let Some((percent, rest)) = said.split_once('%').filter(|(it, _)| it.parse::<f64>().is_ok())

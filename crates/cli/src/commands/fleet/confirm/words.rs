@@ -31,10 +31,11 @@ pub(super) fn named_pairs<'a>(
 ) -> Result<Vec<NamedPair<'a>>, CliError> {
     if !PAIRS.contains(&words.len()) {
         let (least, most) = PAIRS.into_inner();
+        let given =
+            if words.len() == 1 { "1 pair".to_owned() } else { format!("{} pairs", words.len()) };
         return Err(CliError::usage(format!(
-            "name {least} to {most} pairs of hosts, not {}, each as `HOST,HOST` or a testbed file, or \
-             `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files",
-            words.len()
+            "{given} of hosts: give {least} to {most}, each as `HOST,HOST` or a testbed file, or \
+             `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files"
         )));
     }
     let mut named = Vec::new();
@@ -149,7 +150,7 @@ mod tests {
         let third = |word: &str| names(&[two[0], two[1], word]).unwrap_err();
         for words in [&two[..0], &two[..1], &two] {
             let said = names(words).unwrap_err();
-            assert!(said.contains("name 3 to 64"), "{said}");
+            assert!(said.contains("give 3 to 64"), "{said}");
         }
         let many: Vec<String> = (0..65).map(|n| format!("netns://a{n},netns://b{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
