@@ -103,6 +103,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("fleet", 1, "no rollout is under way"),
     ("fleet", 2, "no host has a change of"),
     ("keep", 1, "nothing is kept"),
+    ("keep", 2, "a simulated host was measured"),
     ("fleet", 8, ""),
     ("fleet", 6, ""),
 ];
@@ -305,7 +306,9 @@ fn bounded(words: &[String]) -> Vec<String> {
     };
     let is_given = more.first().is_some_and(|flag| words.iter().any(|word| word == flag));
     words.extend(more.iter().filter(|_| !is_given).map(|word| (*word).to_owned()));
-    if words[0] == "keep" && !words.iter().any(|word| word == "--yes" || word == "--dry-run") {
+    let asks_nothing =
+        |word: &String| ["--yes", "--dry-run", "--check", "--watch"].contains(&word.as_str());
+    if words[0] == "keep" && !words.iter().any(asks_nothing) {
         words.push("--yes".to_owned()); // nobody is here to ask
     }
     words
@@ -462,6 +465,7 @@ mod tests {
             ("keep --remove eth0", "keep --remove eth0 --root image --yes"),
             ("keep r.db --dry-run", "keep r.db --dry-run --root image"),
             ("keep eth0 --root /mnt --yes", "keep eth0 --root image --yes"),
+            ("keep --check", "keep --check --root image"),
         ] {
             assert_eq!(bounded(&words(line)).join(" "), expected);
         }

@@ -162,7 +162,10 @@ fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
     ));
     let args = ["verify", "--timeout", "10s", "--parallel", "2", "--prometheus", "fleet.prom"];
     let ran = rack.fleet(&args);
-    ran.expect(8, &["`h1` of group `web` is listed twice", "txqueuelen is 1000, wanted 700", "gro is off"]);
+    ran.expect(
+        8,
+        &["`h1` of group `web` is listed twice", "txqueuelen is 1000, wanted 700", "gro is off"],
+    );
     let ran = rack.fleet(&[&args[..], &["--json"]].concat());
     let found = document(FLEET, &ran.expect(8, &[]).out);
     let states = by_host(&found, "state");
