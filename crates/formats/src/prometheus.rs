@@ -22,7 +22,7 @@ pub struct Scrape {
     pub(crate) values: Vec<Value>,
 }
 
-/// What one figure is made of, in seconds or bytes where it has a unit; `None` where the text has it not.
+/// Parts of one figure, in seconds or bytes where it has a unit; `None` where the text lacks it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(Option<f64>),
@@ -223,7 +223,7 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     Some(lower + (upper - lower) * part)
 }
 
-/// What a second or a byte is in a metric's unit; 1 for figures without a unit.
+/// Factor of a second or a byte to a metric's unit; 1 for figures without a unit.
 const fn of_base(unit: Unit) -> f64 {
     match unit {
         Unit::Nanoseconds => 1e9,
@@ -232,7 +232,7 @@ const fn of_base(unit: Unit) -> f64 {
     }
 }
 
-/// What a value of a figure's series is in seconds or bytes: by the line `# UNIT`, or else by the name.
+/// Factor of a value of a figure's series to seconds or bytes: by the line `# UNIT`, or else by the name.
 fn scale(text: &str, figure: &EndpointFigure) -> Result<f64, String> {
     let Some(series) = figure.source.series() else { return Ok(1.0) };
     let of_name = series.unit();

@@ -20,7 +20,7 @@ const LEAST_RATE: f64 = 1e-6;
 #[derive(Clone, Debug)]
 pub struct Totals {
     names: Vec<String>,
-    /// What one of a figure's counter or gauge is in seconds or bytes.
+    /// Factor of a figure's counter or gauge to seconds or bytes.
     scales: Vec<f64>,
     sums: Vec<Total>,
 }

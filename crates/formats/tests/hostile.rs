@@ -214,7 +214,7 @@ fn numbers(text: &str) -> Vec<(usize, usize)> {
     spans
 }
 
-/// What stands in the place of a number.
+/// Replacements of a number.
 fn damaged(number: &str, damage: usize) -> String {
     let scaled = |factor: f64| match number.parse::<f64>() {
         Ok(value) if number.contains('.') => format!("{:.3}", value * factor),

@@ -152,7 +152,7 @@ impl VethPair {
         Ok(format!("{}{}", self.script(0, LOOK)?, self.script(1, LOOK)?))
     }
 
-    /// What foreign tools say of `w0`.
+    /// State of `w0` by foreign tools.
     pub fn look_at_neighbour(&self) -> Result<String> {
         self.script(0, &LOOK.replace("v0", "w0"))
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What is kept, compared with the files and the values in force.
+/// Kept values and files, compared with the files and the values in force.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeepCheckDocument {
@@ -35,7 +35,7 @@ pub(crate) struct KeptFile {
     pub(crate) file: String,
     /// Its state.
     pub(crate) state: KeptFileState,
-    /// What is wrong with it; `null` if it is whole.
+    /// Fault of the file; `null` if it is whole.
     pub(crate) problem: Option<String>,
 }
 

@@ -477,7 +477,7 @@ fn the_programs_themselves_accept_the_files() {
     }
 }
 
-/// What `keep --check` says of an image, as JSON.
+/// JSON of `keep --check` of an image.
 fn checked(place: &Place, code: i32) -> serde_json::Value {
     let ran = place.run(&["--json", "keep", "--check", "--root", "root"]);
     ran.expect(code, &[]);

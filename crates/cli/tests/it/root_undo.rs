@@ -188,7 +188,7 @@ fn undo_takes_back_two_changes_of_one_knob() {
 }
 
 #[test]
-fn change_is_told_on_stderr_where_stdout_is_full() {
+fn full_stdout_tells_change_on_stderr() {
     check(
         "code $latput set v0 txqueuelen=700 >/dev/full; echo set $(len v0); \
          $latput set v0 txqueuelen=800 2>/dev/full | cat; echo second $(len v0); code $latput undo 2 2>/dev/full",

@@ -8,7 +8,7 @@ use latput_units::Nanos;
 use super::found::{Found, MS, S, count, leading, measured};
 use crate::read_error::ReadError;
 
-/// What it counted of its target.
+/// Counts of its target.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     sent: f64,

@@ -125,9 +125,11 @@ fn smallest(
     };
     let ratio = |blocks: usize| Some((sign * effect(blocks)?).exp());
     let largest = (1.0 + sign * LARGEST_MISSED).ln().abs();
-    // More blocks prove smaller effects: the first that is small enough is found by halving.
-    let candidates: Vec<usize> = (blocks..=MOST_BLOCKS).collect();
-    let first = candidates.partition_point(|&more| effect(more).is_none_or(|it| it > largest));
+    // More blocks prove smaller effects: the first that is small enough is found by halving. Mostly these are enough.
+    let is_small = |blocks: usize| effect(blocks).is_some_and(|it| it <= largest);
+    let most = if is_small(blocks) { blocks } else { MOST_BLOCKS };
+    let candidates: Vec<usize> = (blocks..=most).collect();
+    let first = candidates.partition_point(|&more| !is_small(more));
     Some(SmallestEffect {
         ratio: ratio(blocks)?,
         ratio_in_four_times: ratio(blocks * TIMES)?,

@@ -39,9 +39,7 @@ impl Output {
             Source::File(path) => self.files.get(path),
         }
     }
-}
 
-impl Output {
     /// Its standard output, and its standard error behind it.
     pub fn both(&self) -> Text {
         Text {

@@ -99,7 +99,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 pub struct SeriesUnit {
     /// Whether it is of data; else of time.
     pub is_data: bool,
-    /// What one is in seconds or bytes.
+    /// Factor of one to seconds or bytes.
     pub in_base: f64,
 }
 

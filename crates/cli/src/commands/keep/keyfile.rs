@@ -151,7 +151,7 @@ mod tests {
     use super::{is_of, merged, value};
 
     #[test]
-    fn keys_are_put_into_the_sections_of_a_keyfile() {
+    fn keys_are_put_into_keyfile_sections() {
         let keyfile =
             "[connection]\nid=wired\n\n[ethernet]\nmtu=1500\nmac=aa\n\n[ipv4]\nmethod=auto\n";
         let addition = "# latput\n[ethernet]\nmtu=9000\n\n[ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n\n[ipv4]\nx=1\n";
@@ -170,7 +170,7 @@ mod tests {
 
     /// As `nmcli --offline connection modify` reads them.
     #[test]
-    fn key_that_stands_twice_is_set_where_it_counts() {
+    fn repeated_key_is_set_where_it_counts() {
         for keyfile in [
             "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n",
             "[802-3-ethernet]\nmtu=2\n[ethernet]\nmtu=1\n",
