@@ -377,6 +377,7 @@ impl HostSession {
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
         let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
+        let mut was_traced = vec![false; turns.settings.len()];
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut);
@@ -387,9 +388,10 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
-            // A span that was late to begin gives nothing: the last one of the setting stands for it.
-            let span = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
-            traced[turn] = span.or(traced[turn].take());
+            // Once for each setting: detaching can outlast the cut on a busy CPU, and the slice is lost then.
+            if !std::mem::replace(&mut was_traced[turn], true) {
+                traced[turn] = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
+            }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
             watch(&self.sampler.snapshot().map_err(broken)?);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_model::goal::{Figure, Measure};
 use latput_model::{Eliminated, Goal, eliminated, objective_scatter};
+use latput_stats::paired::{self, Average};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
@@ -51,9 +52,8 @@ const SWITCHES: usize = 8;
 const SETTLED: usize = 5;
 /// A step is settled if its rate is within this share of the settled rate,
 const NEAR: f64 = 0.05;
-/// or within this many standard errors: with some 7 turns, one in a hundred of each step's tests by
-/// chance.
-const STANDARD_ERRORS: f64 = 4.0;
+/// or if its interval has the settled rate in it. This is the confidence of all intervals of a search together.
+const SURE: f64 = 0.99;
 
 /// The layout of a run's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -457,6 +457,7 @@ fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
 
 /// As [`carry_over`], of the turns of each of two settings, whose steps from `settled_from` on are assumed to be settled.
 pub(super) fn settled_after(turns: [&[&Vec<f64>]; 2], settled_from: usize) -> Option<usize> {
+    let each = 1.0 - (1.0 - SURE) / (turns.len() * settled_from.max(1)) as f64;
     let is_settled = |step: usize| {
         turns.iter().all(|of_setting| {
             let log = |turn: &&Vec<f64>| {
@@ -465,7 +466,7 @@ pub(super) fn settled_after(turns: [&[&Vec<f64>]; 2], settled_from: usize) -> Op
                 let rate = *turn.get(step)?;
                 (rate > 0.0 && settled > 0.0).then(|| (rate / settled).ln())
             };
-            is_near_zero(&of_setting.iter().filter_map(log).collect::<Vec<f64>>())
+            is_near_zero(&of_setting.iter().filter_map(log).collect::<Vec<f64>>(), each)
         })
     };
     let unsettled = (0..settled_from).rev().find(|step| !is_settled(*step));
@@ -476,15 +477,14 @@ pub(super) fn settled_after(turns: [&[&Vec<f64>]; 2], settled_from: usize) -> Op
     }
 }
 
-/// Whether the mean of `logs` is small, or not distinguishable from zero. False for too few values.
-fn is_near_zero(logs: &[f64]) -> bool {
-    let n = logs.len() as f64;
+/// Whether the mean of `logs` is small, or not distinguishable from zero at this confidence. False for too few values.
+fn is_near_zero(logs: &[f64], confidence: f64) -> bool {
     if logs.len() < 3 {
         return false;
     }
-    let mean = logs.iter().sum::<f64>() / n;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    mean.abs() <= NEAR.max(STANDARD_ERRORS * (variance / n).sqrt())
+    paired::ratio_of_logs(logs, Average::Plain, confidence).is_some_and(|ratio| {
+        ratio.value.ln().abs() <= NEAR || (ratio.low..=ratio.high).contains(&1.0)
+    })
 }
 
 #[cfg(test)]
