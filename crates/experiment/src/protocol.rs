@@ -179,6 +179,10 @@ pub struct Turns {
     pub settings: Vec<Setting>,
     /// For each slice, the index of its setting in `settings`.
     pub order: Vec<usize>,
+    /// The workload's name: a span that was traced stands for later slices of the same workload and setting.
+    pub workload: String,
+    /// The end of each cut in which CPU time is traced; zero if it is not.
+    pub traced: Nanos,
 }
 
 impl Turns {

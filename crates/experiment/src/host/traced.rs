@@ -39,14 +39,14 @@ impl HostSession {
         }
     }
 
-    /// Traces in the end of a slice's cut, if the cut has one.
+    /// Traces in the end of a slice's cut, if it has such an end.
     pub(super) fn trace_before_slice(
         &mut self,
         start: Nanos,
-        cut: Nanos,
+        traced: Nanos,
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
-        if cut <= TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
+        if traced < TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
     }
 
     /// Traces from now on, for as long as before a slice.

@@ -69,8 +69,7 @@ impl Layout {
 }
 
 /// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
-const USUAL: Layout =
-    Layout { length: LENGTH.saturating_add(TRACED), cut: STEP.saturating_add(TRACED) };
+const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
 
 /// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
 /// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
@@ -253,13 +252,16 @@ impl Session<'_> {
         rounds: std::ops::Range<u32>,
         layout: Layout,
     ) -> Stint {
+        let is_first = rounds.start == 0;
         let trials = rounds.flat_map(|round| {
             let mut order = settings.to_vec();
             Rng::split(self.results.seed, trial_seed(self.results.seed, round, 0, workload))
                 .shuffle(&mut order);
             order.into_iter().map(move |setting| self.planned(round, setting, workload))
         });
-        Stint { trials: trials.collect(), length: layout.length, cut: layout.cut }
+        let traced = if is_first { TRACED } else { Nanos::ZERO };
+        let Layout { length, cut } = layout;
+        Stint { trials: trials.collect(), length: length + traced, cut: cut + traced, traced }
     }
 
     /// The length of slices and of their cuts, measured before the first slice by the carry-over of
@@ -272,7 +274,7 @@ impl Session<'_> {
             .flat_map(|setting| std::iter::repeat_n(setting, STEPS))
             .map(|setting| self.planned(0, setting, workload))
             .collect();
-        let stint = Stint { trials, length: STEP, cut: Nanos::ZERO };
+        let stint = Stint { trials, length: STEP, cut: Nanos::ZERO, traced: Nanos::ZERO };
         let mut steps: Vec<Observation> = Vec::new();
         let method = self.run.plan.method;
         let stop = self.run.stop;
@@ -297,7 +299,7 @@ impl Session<'_> {
         let carry_over = carry_over(&rates(load, metric, &steps));
         let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
         let length = LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT));
-        let layout = Layout { length: length + TRACED, cut: cut + TRACED };
+        let layout = Layout { length, cut };
         let note =
             layout_note(layout, load, &ends.map(|idx| &self.results.settings[idx]), carry_over);
         self.remark(note);
@@ -328,9 +330,11 @@ fn layout_note(
         ),
     };
     format!(
-        "settings alternate in slices of {:.0} ms; the first {:.0} ms of each are cut: {found}",
+        "settings alternate in slices of {:.0} ms; the first {:.0} ms of each are cut ({:.0} ms more of each in a \
+         workload's first rounds, where CPU time is traced): {found}",
         layout.length.as_ms_f64(),
-        layout.cut.as_ms_f64()
+        layout.cut.as_ms_f64(),
+        TRACED.as_ms_f64()
     )
 }
 
