@@ -40,6 +40,9 @@ const TEMPLATE: &str = "\
 {before-help}Options:
 {options}{after-help}";
 
+/// How a TIME is written.
+const TIMES: &str = "A TIME has a unit, such as `500ms` or `2min`; a bare number is in seconds.";
+
 /// The command line with its help in two lengths.
 pub(crate) fn command() -> Command {
     let columns = output::screen().columns.min(WIDEST);
@@ -100,6 +103,7 @@ fn others(root: &Command, columns: usize) -> String {
 /// `-h` has the first sentence of each text and no examples, `--help` has all; the same for the commands below.
 fn in_two_lengths(command: Command, name: &str, columns: usize) -> Command {
     let examples = command.get_after_help().map(ToString::to_string);
+    let takes_time = command.get_arguments().any(takes_time);
     let command = command.mut_args(in_short_and_long).mut_subcommands(|below| {
         if below.is_hide_set() {
             return below;
@@ -108,10 +112,17 @@ fn in_two_lengths(command: Command, name: &str, columns: usize) -> Command {
         in_two_lengths(below, &name, columns)
     });
     let Some(examples) = examples else { return command };
+    let examples = if takes_time { examples + "\n\n" + TIMES } else { examples };
     let pointer = format!("Examples and all options: `{name} --help`");
     command
         .after_help(folded(&pointer, columns).into_owned())
         .after_long_help(laid_out(&examples, columns))
+}
+
+/// Whether it takes a time as [`latput_units::Nanos::from_text_or_seconds`] reads it.
+fn takes_time(arg: &Arg) -> bool {
+    let names = arg.get_value_names().unwrap_or_default();
+    !arg.is_hide_set() && names.iter().any(|name| name == "TIME")
 }
 
 /// An option with its first sentence in `-h`. Options in groups of their own are in `--help` only.

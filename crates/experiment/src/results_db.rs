@@ -200,7 +200,13 @@ impl ResultsDb {
         let denied = |error: &io::Error| {
             refused(&error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
         };
-        let real = path.canonicalize().map_err(|error| denied(&error))?;
+        let real = path.canonicalize().map_err(|error| match run_of(path) {
+            Some((file, run)) => {
+                let problem = format!("for run {run} write `{} --run {run}`", file.display());
+                Error::ResultsDb { path: path.to_owned(), problem, permission: false }
+            }
+            None => denied(&error),
+        })?;
         if !real.is_file() {
             return Err(refused("not a regular file", false));
         }
@@ -581,6 +587,13 @@ impl ResultsDb {
     fn error(&self, problem: String) -> Error {
         Error::ResultsDb { path: self.path.clone(), problem, permission: false }
     }
+}
+
+/// The file and the number of its run that `FILE#N` names, if only FILE is there.
+fn run_of(path: &Path) -> Option<(&Path, i64)> {
+    let (file, run) = path.to_str()?.rsplit_once('#')?;
+    let file = Path::new(file);
+    Some((file, run.parse().ok().filter(|_| file.exists())?))
 }
 
 /// The name of a file that nobody writes to, by which SQLite reads it without a log (SQLite: URI Filenames, 3.3).

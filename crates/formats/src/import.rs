@@ -74,7 +74,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         goal: None,
         confidence: 0.99,
         half_width: 0.025,
-        testbed: format!("import:{}", format.name()),
+        testbed: Results::testbed_of_program(format.name()),
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: 0,
         hosts: Vec::new(),

@@ -211,11 +211,12 @@ fn same_workloads(base: &Results, other: &Results) -> (Vec<(usize, usize)>, Vec<
 }
 
 /// Whether runs can be paired: two settings of one run share each block's state of the machine, and
-/// two runs of one plan with the same seed had the same trials in the same order.
+/// two runs of one plan with the same seed had the same trials in the same order. The order of imported files means nothing.
 fn are_paired(base: (&Results, usize), other: (&Results, usize)) -> bool {
     let (a, b) = (base.0, other.0);
     let is_one_run = std::ptr::eq(a, b);
-    let is_one_order = a.seed == b.seed
+    let is_one_order = a.other_program().is_none()
+        && a.seed == b.seed
         && a.settings == b.settings
         && a.workloads == b.workloads
         && base.1 == other.1;
@@ -462,6 +463,29 @@ mod tests {
         let found = one(&before, 0, &after, 0, method(0.0));
         assert!(found.paired);
         assert_eq!(figure(&found, "rr", Metric::TransactionsPerS).verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn imported_runs_are_compared_whatever_their_order() {
+        let imported = |seed: u64, rate: f64| Results {
+            testbed: Results::testbed_of_program("iperf3"),
+            ..made(seed, 6, |_| rate)
+        };
+        let (before, after) = (imported(3, 1.0), imported(9, 1.1));
+        let mut turned = after.clone();
+        for row in &mut turned.rows {
+            row.block = 5 - row.block;
+        }
+        let found = one(&before, 0, &after, 0, method(0.0));
+        assert!(!found.paired);
+        let ratios = |found: &Comparison| {
+            let figure = figure(found, "rr", Metric::TransactionsPerS);
+            figure
+                .ratio
+                .as_ref()
+                .map(|ratio| [ratio.value, ratio.low, ratio.high].map(|it| (it * 1e9).round()))
+        };
+        assert_eq!(ratios(&found), ratios(&one(&before, 0, &turned, 0, method(0.0))));
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
         return String::new();
     }
     if cell.runs == 1 {
-        let verb = if view.results.testbed.starts_with("import:") { "import" } else { "run" };
+        let verb = if view.results.other_program().is_some() { "import" } else { "run" };
         return format!("\nWARNING: One run has no interval: {verb} more.\n");
     }
     let mut text = format!(

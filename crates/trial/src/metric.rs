@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use latput_units::spelling;
 use serde::{Deserialize, Serialize};
 
 pub use self::custom::{CustomMetric, CustomMetricError, Definition};
@@ -208,11 +209,21 @@ pub enum UnknownMetric {
         metric: Metric,
     },
     /// No version had a metric of this name.
-    #[error("there is no metric `{name}`; `latput metrics` lists them")]
+    #[error("there is no metric `{name}`: {}`latput metrics` lists all", did_you_mean(meant))]
     Unknown {
         /// The name as given.
         name: String,
+        /// The metrics that were probably meant.
+        meant: Vec<&'static str>,
     },
+}
+
+/// A question with these names, before the rest of a sentence; empty without any.
+fn did_you_mean(names: &[&str]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("did you mean `{}`? ", names.join("` or `"))
 }
 
 /// Reads the name of a built-in metric, or of a custom one that this process knows from a plan or from
@@ -224,11 +235,14 @@ impl FromStr for Metric {
         if let Some(metric) = known.find(|metric| metric.name() == name) {
             return Ok(metric);
         }
-        let name = name.chars().take(80).collect();
-        Err(match FORMER_NAMES.iter().find(|(former, _)| *former == name) {
-            Some((_, metric)) => UnknownMetric::Former { former: name, metric: *metric },
-            None => UnknownMetric::Unknown { name },
-        })
+        let name: String = name.chars().take(80).collect();
+        if let Some((_, metric)) = FORMER_NAMES.iter().find(|(former, _)| *former == name) {
+            return Err(UnknownMetric::Former { former: name, metric: *metric });
+        }
+        let custom = CustomMetric::all().map(CustomMetric::name);
+        let known: Vec<&str> = Self::ALL.iter().map(|metric| metric.name()).chain(custom).collect();
+        let meant = spelling::with_parts(&name, &known, 3);
+        Err(UnknownMetric::Unknown { name, meant })
     }
 }
 

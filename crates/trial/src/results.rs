@@ -67,7 +67,20 @@ pub struct Results {
 const IMPORTED: &str =
     "imported from a report: its trials were measured elsewhere and may have been edited";
 
+/// Beginning of the testbed of results that another program's files give.
+const FOREIGN: &str = "import:";
+
 impl Results {
+    /// Name of the testbed of results that files of `program` give.
+    pub fn testbed_of_program(program: &str) -> String {
+        format!("{FOREIGN}{program}")
+    }
+
+    /// The program whose files they are. Their order is that of the files, and says nothing of the trials.
+    pub fn other_program(&self) -> Option<&str> {
+        self.testbed.strip_prefix(FOREIGN)
+    }
+
     /// Reads results from JSON.
     ///
     /// This compiles the readers of all parts in this crate. The crates above share them. Otherwise each compiles its own.

@@ -6,6 +6,7 @@ mod done;
 mod finish;
 mod hosts;
 mod journal;
+mod kept;
 mod look;
 mod pairs;
 mod rollout;
@@ -39,6 +40,7 @@ Examples:
   latput fleet verify -i inventory.toml --prometheus /var/lib/node_exporter/latput.prom
   latput fleet verify -i hosts.ini rx-usecs=50us            of an Ansible inventory
   latput fleet verify -i inventory.toml --from latput-results.db
+  latput fleet verify -i inventory.toml --kept              what each host keeps, against what is in force
   latput fleet drift --hosts-from 'consul catalog nodes' --interface eth0
   latput fleet apply -i inventory.toml --canary 1 --then 10% --then all --confirm-within 6min
   latput fleet undo -i inventory.toml                       takes the newest rollout back
@@ -103,6 +105,9 @@ struct Verify {
     /// Write the states as a text file for `node_exporter`'s textfile collector, whole or not at all.
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
+    /// Compare what each host keeps over a reboot (`latput keep --check`) instead of wanted values.
+    #[arg(long, conflicts_with_all = ["wanted", "from", "prometheus"])]
+    kept: bool,
 }
 
 impl Args {
@@ -154,6 +159,9 @@ impl Show {
 
 impl Verify {
     fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        if self.kept {
+            return kept::verify(&self.fleet, context);
+        }
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
         }

@@ -7,6 +7,7 @@ mod files;
 mod keyfile;
 mod netplan;
 mod outranked;
+mod unit;
 pub(crate) mod wanted;
 mod watch;
 
@@ -173,10 +174,7 @@ impl Args {
         }
         self.carry_out(context, &writing, "keep")?;
         if writing.changes() && !self.dry_run {
-            output::remark(&format!(
-                "latput: to make it take effect: {}",
-                choose::reload(format, &interface)
-            ));
+            tell_when(root, format, &writing);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -247,6 +245,25 @@ impl Args {
             let code = if error.permission { Code::Permission } else { Code::Failed };
             CliError { code, error: error.into() }
         })
+    }
+}
+
+/// Says when what was written takes effect, and what is to be done for it.
+fn tell_when(root: &RootFolder, format: ExportFormat, writing: &Writing<'_>) {
+    let interface = writing.interface();
+    let when = if root.path() == Path::new("/") {
+        format!("to make it take effect: {}", choose::reload(format, interface))
+    } else {
+        "it takes effect when this image boots".to_owned()
+    };
+    output::remark(&format!("latput: {when}"));
+    let affinity = unit::affinity(interface);
+    if writing.has_file(&unit::file(&affinity)) && !unit::is_enabled(root, &affinity) {
+        output::remark(&format!(
+            "latput: smp-affinity is set after each boot by {affinity} once it is enabled: {}. irqbalance must leave \
+             these interrupts alone (`--policyscript` in irqbalance(1))",
+            unit::enable(root, &affinity)
+        ));
     }
 }
 

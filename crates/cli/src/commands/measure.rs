@@ -49,10 +49,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     factors: FactorArgs,
     /// Measurement window of one run.
-    #[arg(long, default_value = "2s", value_parser = Nanos::from_text_or_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = Nanos::from_text_or_seconds)]
     duration: Nanos,
     /// Traffic before the window.
-    #[arg(long, default_value = "200ms", value_parser = Nanos::from_text_or_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = Nanos::from_text_or_seconds)]
     warmup: Nanos,
     #[command(flatten)]
     precision: Precision,

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long)]
     goal: Option<String>,
     /// The longest delay under any load: `200us`.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DELAY")]
     max_delay: Option<Nanos>,
     /// The most CPU time of the host, as a share of all CPUs together: `30%`.
     #[arg(long, value_name = "SHARE", value_parser = share)]

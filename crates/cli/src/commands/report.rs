@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
-use latput_model::{Goal, Prediction, Summary, predicted};
+use latput_model::{Goal, Prediction, ShortLabels, Summary, predicted};
 use latput_report::{csv, html, html_with_trials, json, markdown, prediction, shared, terminal};
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
@@ -174,15 +174,16 @@ pub(crate) fn load(name: &str) -> Result<Results, CliError> {
     Ok(ResultsDb::open(file)?.load_chosen(id)?)
 }
 
-/// Today's setting, the one with this label, or the only one whose label contains it.
+/// Today's setting, the one with this label (whole or as tables have it), or the only one whose label contains it.
 pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliError> {
     if name == TODAY && !results.today.is_empty() {
         return Ok(0);
     }
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
-    let exact: Vec<usize> =
-        labels().enumerate().filter(|(_, l)| *l == name).map(|(i, _)| i).collect();
+    let short = ShortLabels::of(results).labels;
+    let is_exact = |(idx, label): &(usize, &str)| *label == name || short[*idx] == name;
+    let exact: Vec<usize> = labels().enumerate().filter(is_exact).map(|(idx, _)| idx).collect();
     let partly: Vec<usize> =
         labels().enumerate().filter(|(_, l)| parts(l)).map(|(i, _)| i).collect();
     match (exact.as_slice(), partly.as_slice()) {

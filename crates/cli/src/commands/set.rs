@@ -85,6 +85,7 @@ impl Args {
             let changes = transaction::plan(&kernel, interface, &setting)?;
             tell_planned(context, interface, &changes)?;
             transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
+            change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
             return Ok(Code::Done.into());
         }
         change::check_connection(interface, &setting, link_resets, self.confirm_within)?;

@@ -76,10 +76,10 @@ struct TraceArgs {
     #[arg(long, requires = "plan", default_value_t = 1, value_name = "NUMBER")]
     trial: usize,
     /// Simulated time to write.
-    #[arg(long, default_value = "2ms", value_parser = Nanos::from_text_or_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = Nanos::from_text_or_seconds)]
     duration: Nanos,
     /// Simulated time before the window.
-    #[arg(long, default_value = "20ms", value_parser = Nanos::from_text_or_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = Nanos::from_text_or_seconds)]
     warmup: Nanos,
     /// Seed of all random draws.
     #[arg(long, default_value_t = 1)]

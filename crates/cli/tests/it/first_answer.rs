@@ -145,3 +145,16 @@ fn unproven_fails_where_a_loss_may_hide() {
         .expect(0, &["The gate passed: a loss of 2% is ruled out in all of", ">passed</td>"]);
     gate([one, other], &["--fail-on", "worse:0.02"]).expect(2, &["0.02% or 2%"]);
 }
+
+#[test]
+fn label_of_a_table_names_its_setting() {
+    let place = Place::new();
+    let factors = "gro = [\"on\", \"off\"]\nrx-usecs = [\"0us\", \"50us\"]";
+    let composite =
+        "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"200us\", 100]]";
+    place.write("two.toml", &PLAN.replace(composite, factors));
+    let run = [&["run", "two.toml", "-o", "two.db"], &ON[..]].concat();
+    place.run(&run).expect(0, &["off, 50us"]);
+    let compare = ["report", "two.db", "--compare", "on, 0us", "off, 50us"];
+    place.run(&compare).expect(0, &["gro=off"]);
+}

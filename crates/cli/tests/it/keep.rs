@@ -87,7 +87,7 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
         place.run(&keep).expect(2, &["give --yes"]);
         assert_eq!(tree(&root), before);
         let kept = place.run(&[&keep[..], &["--yes"]].concat());
-        kept.expect(0, &["to make it take effect:", words]);
+        kept.expect(0, &["it takes effect when this image boots", words]);
         assert_eq!(kept.out, dry.out, "what was shown is what was written");
         for file in written {
             assert!(root.join(file).is_file(), "{file}: {:?}", tree(&root).keys());
@@ -101,9 +101,7 @@ fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace()
         place
             .run(&["keep", "--remove", "nic7", "--root", "root", "--yes"])
             .expect(0, &["--- a/etc"]);
-        let after: BTreeMap<_, _> =
-            tree(&root).into_iter().filter(|(name, _)| name != "var/lib/latput").collect();
-        assert_eq!(after, before);
+        assert_eq!(tree(&root), before);
         place.run(&["keep", "--remove", "--root", "root"]).expect(1, &["nothing is kept"]);
     }
 }
@@ -146,6 +144,39 @@ fn check_unit_is_valid_and_removed_last() {
     fs::write(&unit, "[Unit]\n").unwrap();
     place.run(&watch).expect(1, &["is not latput's", "--force"]);
     place.run(&[&watch[..], &["--force"]].concat()).expect(0, &[]);
+}
+
+#[test]
+fn interrupt_affinity_is_kept_by_a_unit() {
+    let place = host(&[]);
+    let root = place.path("root");
+    fs::create_dir_all(root.join("etc/systemd/system/multi-user.target.wants")).unwrap();
+    let before = tree(&root);
+    let unit = root.join("etc/systemd/system/latput-affinity-nic7.service");
+    let enable = "enable latput-affinity-nic7.service";
+    for more in [&["mtu=9000"][..], &[]] {
+        let keep =
+            [&["keep", "nic7", "smp-affinity=1"], more, &["--root", "root", "--yes"]].concat();
+        place.run(&keep).expect(0, &["systemctl --root=", enable, "irqbalance"]);
+        let text = fs::read_to_string(&unit).unwrap();
+        let command = format!("ExecStart={} set nic7 smp-affinity=1\n", crate::latput());
+        assert!(text.contains(&command), "{text}");
+        if !needs_program("systemd-analyze") {
+            let mut verify = Command::new("systemd-analyze");
+            let verified = verify.arg("verify").arg(&unit).output().unwrap();
+            assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+        }
+        let found = checked(&place, 0);
+        let files = found["interfaces"][0]["files"].as_array().unwrap();
+        let of_unit = files.iter().find(|file| file["file"].as_str().unwrap().contains("affinity"));
+        assert_eq!(of_unit.unwrap()["state"], "not_applied", "{found}");
+        let file = "/etc/systemd/system/latput-affinity-nic7.service";
+        let knobs = found["interfaces"][0]["knobs"].as_array().unwrap();
+        let knob = knobs.iter().find(|knob| knob["name"] == "smp-affinity");
+        assert_eq!(knob.unwrap()["file"], file, "{found}");
+        place.run(&["keep", "--remove", "--root", "root", "--yes"]).expect(0, &[]);
+        assert_eq!(tree(&root), before);
+    }
 }
 
 /// A .link file without a word in it would take the place of the one that counts.

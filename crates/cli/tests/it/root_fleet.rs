@@ -283,9 +283,11 @@ fn a_rollout_is_listed_kept_and_taken_back() {
     // Each host would do what `latput keep` does there; this test's hosts have one folder of files.
     rack.fleet(&["keep", "--dry-run"]).expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
     rack.fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
-    // One host has gone on by itself.
+    rack.fleet(&["verify", "--kept"]).expect(6, &["refused      3 hosts", "nothing is kept"]);
+    // One host has gone on by itself, another in part.
     ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
     ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);
+    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "640"]);
     rack.fleet(&["undo", "--dry-run"])
         .expect(6, &[&rollout, "would-undo   2 hosts", "left-out     1 host"]);
     assert_eq!(length_of("h1"), "700", "a dry run changes nothing");
@@ -296,9 +298,11 @@ fn a_rollout_is_listed_kept_and_taken_back() {
     let outcome = |host: &str| outcomes[host].as_str();
     assert_eq!(
         ["h1", "h2", "h3", "dead"].map(outcome),
-        ["undone", "unchanged", "undone", "left-out"]
+        ["undone", "unchanged", "in-part", "left-out"]
     );
-    assert_eq!(["h1", "h2", "h3"].map(length_of), [BEFORE, "650", BEFORE]);
+    let stays = "txqueuelen (device) stays 640: somebody else set it after 700";
+    assert_eq!(by_host(&undone, "why")["h3"], stays);
+    assert_eq!(["h1", "h2", "h3"].map(length_of), [BEFORE, "650", "640"]);
     rack.inventory("");
     rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
     rack.fleet(&["undo", "fleet-none"]).expect(2, &["no host has a change of fleet-none"]);

@@ -46,6 +46,8 @@ pub enum HostVerb {
     Log,
     /// Keep the values that its stdin names over a reboot.
     Keep(HostKeep),
+    /// Compare the values that it keeps with those in force.
+    CheckKept,
 }
 
 /// How an entry of the journal is undone.
@@ -110,6 +112,7 @@ impl HostCommand {
                 say(&["keep", "--remove", interface, "--yes", "--json"]);
             }
             HostVerb::Keep(_) => say(&["keep", interface, "--stdin", "--yes", "--json"]),
+            HostVerb::CheckKept => say(&["keep", interface, "--check", "--json"]),
         }
         match &self.verb {
             HostVerb::Confirm { made_by: Some(by) } | HostVerb::Restore { made_by: Some(by) } => {
@@ -135,6 +138,7 @@ impl HostCommand {
             self.verb,
             HostVerb::Look
                 | HostVerb::Log
+                | HostVerb::CheckKept
                 | HostVerb::Set(HostSet { dry_run: true, .. })
                 | HostVerb::Keep(HostKeep { dry_run: true, .. })
         )
@@ -148,7 +152,11 @@ impl HostCommand {
     pub fn check(&self) -> Result<(), String> {
         check_interface(&self.interface)?;
         let words: Vec<&String> = match &self.verb {
-            HostVerb::Look | HostVerb::Undo(_) | HostVerb::Log | HostVerb::Keep(_) => Vec::new(),
+            HostVerb::Look
+            | HostVerb::Undo(_)
+            | HostVerb::Log
+            | HostVerb::Keep(_)
+            | HostVerb::CheckKept => Vec::new(),
             HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
                 made_by.iter().collect()
             }
@@ -231,6 +239,7 @@ mod tests {
             (command(undo(Some(7), false)), "undo 7"),
             (command(undo(None, true)), "undo --allow-link-reset --json"),
             (command(HostVerb::Log), "log eth0 --json"),
+            (command(HostVerb::CheckKept), "keep eth0 --check --json"),
             (command(keep(false, false)), "keep eth0 --stdin --yes --json"),
             (command(keep(true, true)), "keep --remove eth0 --yes --json --dry-run"),
             (

@@ -88,6 +88,18 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
+fn a_file_with_a_run_number_names_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kept.db");
+    make(&path);
+    let named = folder.path().join("kept.db#1");
+    let error = ResultsDb::open(&named).unwrap_err().to_string();
+    assert!(error.contains("for run 1 write `") && error.contains("kept.db --run 1`"), "{error}");
+    let error = ResultsDb::open(&folder.path().join("none.db#1")).unwrap_err().to_string();
+    assert!(!error.contains("--run"), "{error}");
+}
+
+#[test]
 fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     check(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
     check(

@@ -3,8 +3,7 @@
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use latput_trial::Metric;
-use latput_trial::metric::{CustomMetric, PreferredDirection, Unit, UnknownMetric};
+use latput_trial::metric::{PreferredDirection, Unit};
 use latput_units::text::parse_percent;
 use latput_units::{BitsPerSecond, Nanos, spelling};
 
@@ -146,10 +145,7 @@ fn figure(words: &mut Words) -> Result<Figure, GoalError> {
         "rate" => Measure::Rate,
         name => match name.parse() {
             Ok(metric) => Measure::Metric(metric),
-            Err(former @ UnknownMetric::Former { .. }) => {
-                return Err(word.error(former.to_string()));
-            }
-            Err(UnknownMetric::Unknown { .. }) => return Err(word.error(unknown_metric(name))),
+            Err(error) => return Err(word.error(error.to_string())),
         },
     };
     let workload = words.take("of").then(|| workload(words)).transpose()?;
@@ -211,20 +207,6 @@ fn number(text: &str, measure: Measure) -> Option<f64> {
     number.or_else(percent).or_else(quantity).filter(|number| number.is_finite() && *number >= 0.0)
 }
 
-fn unknown_metric(name: &str) -> String {
-    let shown: String = name.chars().take(SHOWN_CHARS).collect();
-    let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
-    names.extend(CustomMetric::all().map(CustomMetric::name));
-    names.push(Measure::Rate.name());
-    let meant = spelling::with_parts(&shown, &names, 3);
-    let meant = if meant.is_empty() {
-        String::new()
-    } else {
-        format!("did you mean `{}`? ", meant.join("` or `"))
-    };
-    format!("there is no such metric: {meant}`latput metrics` lists all")
-}
-
 /// Splits a goal into words, quoted texts and signs; signs need no space around them.
 fn split(text: &str) -> Result<Words, GoalError> {
     let letters: Vec<char> = text.chars().collect();
@@ -273,6 +255,8 @@ fn split(text: &str) -> Result<Words, GoalError> {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Metric;
+
     use super::*;
 
     #[test]
@@ -387,7 +371,7 @@ mod tests {
     fn the_error_reads_as_a_sentence() {
         let error = Goal::parse("minimize p99").unwrap_err().to_string();
         let start =
-            "`p99` at column 10: there is no such metric: did you mean `latency_ns_p99` or ";
+            "`p99` at column 10: there is no metric `p99`: did you mean `latency_ns_p99` or ";
         assert!(error.starts_with(start), "{error}");
         let error = Goal::parse("minimize").unwrap_err().to_string();
         assert_eq!(error, "it ends at column 9: expected a metric");

@@ -139,7 +139,7 @@ fn not_measured(results: &Results) -> Option<Banner> {
             "The simulator predicted every figure. Measure your hosts before you change them.";
         return Some(Banner::new("Simulated", text));
     }
-    let program = results.testbed.strip_prefix("import:")?;
+    let program = results.other_program()?;
     let text =
         format!("Every figure is from a file of {}, not measured by latput.", printable(program));
     Some(Banner::new("Imported", &text))

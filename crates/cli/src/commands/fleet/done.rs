@@ -40,6 +40,21 @@ impl<'a> Done<'a> {
         verb: impl Fn(&usize) -> HostVerb + Sync,
         said: impl Fn(&serde_json::Value) -> String + Sync,
     ) {
+        self.ask(which, context, what, verb, |document| match values_of_others(document) {
+            stay if stay.is_empty() => (outcome, said(document)),
+            stay => ("in-part", stay),
+        });
+    }
+
+    /// Asks these hosts side by side; `judged` is each one's outcome by its answer, with words.
+    pub(super) fn ask(
+        &mut self,
+        which: &[usize],
+        context: &Context,
+        what: &'static str,
+        verb: impl Fn(&usize) -> HostVerb + Sync,
+        judged: impl Fn(&serde_json::Value) -> (&'static str, String) + Sync,
+    ) {
         let fleet = self.fleet;
         let until = Until::SecondStop(&context.stop);
         let one = |at: &usize, place: &mut crew::HostSlot<'_>| {
@@ -47,7 +62,7 @@ impl<'a> Done<'a> {
             let mut waiting = InPlace { place, until };
             match tell(fleet, member, &verb(at), &member.host.setting_lines(), &mut waiting) {
                 Heard::Done(out) => match serde_json::from_slice(&out) {
-                    Ok(document) => (outcome, said(&document)),
+                    Ok(document) => judged(&document),
                     Err(_) => ("lost", "its answer is not from latput".to_owned()),
                 },
                 Heard::Refused(error) if error.kind == "stranded" => ("stranded", error.message),
@@ -96,11 +111,44 @@ impl<'a> Done<'a> {
         let is_any = |names: &[&str]| names.iter().any(|name| of_outcome(name) > 0);
         let code = if is_any(&["stranded"]) {
             Code::Stranded
-        } else if is_any(&["left-out", "refused", "lost", "went-back"]) {
+        } else if is_any(&["different"]) {
+            Code::Drifted
+        } else if is_any(&["in-part", "unknown", "left-out", "refused", "lost", "went-back"]) {
             Code::Partial
         } else {
             Code::Done
         };
         code.into()
+    }
+}
+
+/// The values that stay since somebody else set them, as `latput undo` and `latput restore` name them; empty without any.
+fn values_of_others(document: &serde_json::Value) -> String {
+    let restored = document["restored"].as_array().into_iter().flatten();
+    let parts = std::iter::once(document).chain(restored);
+    let others = parts.filter_map(|part| part["set_by_others"].as_array()).flatten();
+    let words = others.map(|other| {
+        let text = |key: &str| latput_report::printable(other[key].as_str().unwrap_or("?"));
+        let [knob, place, found, written] = ["knob", "place", "found", "written"].map(text);
+        format!("{knob} ({place}) stays {found}: somebody else set it after {written}")
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_set_by_others_are_named() {
+        let other = json!({"knob": "gro", "place": "device", "found": "off", "written": "on"});
+        let words = "gro (device) stays off: somebody else set it after on";
+        let undone = json!({"schema": 1, "undone": 3, "set_by_others": [other]});
+        assert_eq!(values_of_others(&undone), words);
+        let restored = json!({"schema": 1, "restored": [{"set_by_others": []}, undone]});
+        assert_eq!(values_of_others(&restored), words);
+        assert_eq!(values_of_others(&json!({"schema": 1, "files": []})), "");
     }
 }

@@ -269,6 +269,7 @@ impl<'a> Rollout<'a> {
     /// Changes stage after stage; confirms all, or puts all back.
     fn go(&mut self) -> RolloutEnded {
         if self.args.dry_run {
+            self.rehearse();
             return RolloutEnded::Rehearsed;
         }
         if self.stages.is_empty() && !self.stop().is_raised() {
@@ -367,14 +368,42 @@ impl<'a> Rollout<'a> {
         Ok(())
     }
 
-    /// Sets the values on hosts. The error is that one refused, or was lost.
-    fn set(&mut self, stage: &[usize]) -> Result<(), String> {
-        let setting = HostChange {
+    /// The change of a host, or only its words.
+    fn change(&self, dry_run: bool) -> HostChange<'_> {
+        HostChange {
             fleet: &self.fleet,
             made_by: &self.name,
             within: self.args.confirm_within,
             allow_link_reset: self.args.allow_link_reset,
-        };
+            dry_run,
+        }
+    }
+
+    /// Asks every host whether it would make the change; those that would refuse it are left out.
+    fn rehearse(&mut self) {
+        let planned = self.in_phase(|phase| *phase == HostPhase::Planned);
+        let change = self.change(true);
+        let until = Until::Stop(self.stop());
+        let results = self.each(&planned, until, "hosts asked", |part, waiting| {
+            change.set(&part.member, waiting).1
+        });
+        for (idx, result) in results {
+            self.parts[idx].phase = match result {
+                Some(SettingEnded::Done) => continue,
+                Some(SettingEnded::Nothing) => HostPhase::Same,
+                Some(
+                    SettingEnded::Refused(why)
+                    | SettingEnded::Stranded(why)
+                    | SettingEnded::Lost(why),
+                ) => HostPhase::LeftOut(why),
+                None => HostPhase::LeftOut("it was not asked".to_owned()),
+            };
+        }
+    }
+
+    /// Sets the values on hosts. The error is that one refused, or was lost.
+    fn set(&mut self, stage: &[usize]) -> Result<(), String> {
+        let setting = self.change(false);
         let results =
             self.each(stage, Until::SecondStop(self.stop()), "hosts changed", |part, waiting| {
                 setting.set(&part.member, waiting)

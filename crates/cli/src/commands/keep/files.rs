@@ -12,12 +12,14 @@ use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::{diff, keyfile};
+use super::{diff, keyfile, unit};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
 /// Where the records are: they outlive a reboot, as the files do.
 const RECORDS: &str = "/var/lib/latput/keep";
+/// The folder above it.
+const STATE: &str = "/var/lib/latput";
 /// Files that other knobs may go to than those of the format.
 pub(super) const RULES: &str = "/etc/udev/rules.d/";
 const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
@@ -54,6 +56,9 @@ pub(super) fn kept_values(
 ) -> KeptKnobs {
     let written = |file: &str| files.iter().any(|(name, ..)| name == file);
     let place = |knob: Knob| -> Option<String> {
+        if knob == Knob::SmpAffinity {
+            return Some(unit::file(&unit::affinity(interface))).filter(|file| written(file));
+        }
         let Some(left) = exported.elsewhere.iter().find(|left| left.knob == knob) else {
             return files.first().map(|(name, ..)| name.clone());
         };
@@ -108,7 +113,15 @@ pub(super) fn contents(
     }
     let mut unkept = Unkept::new();
     let mut elsewhere: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let has_systemd = root.has("/etc/systemd") || root.has("/run/systemd/system");
     for left in &exported.elsewhere {
+        if left.knob == Knob::SmpAffinity
+            && has_systemd
+            && let Some(text) = unit::affinity_text(interface, &left.value)?
+        {
+            files.push((unit::file(&unit::affinity(interface)), text, PUBLIC));
+            continue;
+        }
         match left.file.as_deref() {
             Some(file) if file.starts_with(RULES) || file == SYSCTLS => {
                 elsewhere.entry(file).or_default().push(&left.line);
@@ -171,6 +184,7 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
     profile.is_some_and(is_profile)
         || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
+        || name == unit::file(&unit::affinity(interface))
         || formats.into_iter().any(|format| file_of(format) == name)
 }
 
@@ -365,6 +379,11 @@ impl<'a> Writing<'a> {
         self.record.files.iter().map(|kept| self.root.below(&kept.file))
     }
 
+    /// Whether this file is to be written.
+    pub(super) fn has_file(&self, name: &str) -> bool {
+        self.record.files.iter().any(|kept| kept.file == name && kept.after.is_some())
+    }
+
     /// Each file with what it is and what it is to be.
     fn steps(&self) -> impl Iterator<Item = (&Kept, Option<&FileVersion>, Option<&FileVersion>)> {
         self.record
@@ -412,7 +431,7 @@ impl<'a> Writing<'a> {
         let root = self.root;
         let record_file = record_file(self.interface());
         for (folder, mode) in
-            [("/var", OPEN), ("/var/lib", OPEN), ("/var/lib/latput", CLOSED), (RECORDS, CLOSED)]
+            [("/var", OPEN), ("/var/lib", OPEN), (STATE, CLOSED), (RECORDS, CLOSED)]
         {
             root.make_folder(folder, mode)?;
         }
@@ -439,7 +458,7 @@ impl<'a> Writing<'a> {
                 let _is_empty = root.remove_folder(folder);
             }
             root.uninstall(&record_file)?;
-            let _is_empty = root.remove_folder(RECORDS);
+            let _are_empty = [RECORDS, STATE].map(|folder| root.remove_folder(folder));
         }
         Ok(())
     }
@@ -467,6 +486,7 @@ mod tests {
             "/etc/tuned/latput-nic7/tuned.conf",
             "/etc/udev/rules.d/90-latput-nic7.rules",
             "/etc/sysctl.d/90-latput-nic7.conf",
+            "/etc/systemd/system/latput-affinity-nic7.service",
             "/etc/NetworkManager/system-connections/Wired 1.nmconnection",
         ] {
             assert!(is_kept_file(name, "nic7"), "{name}");

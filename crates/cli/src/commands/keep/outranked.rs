@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{choose, files, keyfile, netplan};
+use super::{choose, files, keyfile, netplan, unit};
 use crate::document::keep::KeptFileState;
 
 /// A state other than whole, with the reason.
@@ -42,6 +42,11 @@ pub(super) fn problem(
     }
     if file.starts_with(SYSCTL_FOLDERS[0]) {
         return later_sysctl(root, file, text);
+    }
+    let affinity = unit::affinity(interface);
+    if file == unit::file(&affinity) {
+        let why = || format!("it runs only once enabled: {}", unit::enable(root, &affinity));
+        return (!unit::is_enabled(root, &affinity)).then(|| (KeptFileState::NotApplied, why()));
     }
     match index {
         Some(index) => other_link(index, file),

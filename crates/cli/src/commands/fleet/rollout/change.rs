@@ -22,6 +22,8 @@ pub(super) struct HostChange<'a> {
     pub(super) made_by: &'a str,
     pub(super) within: Nanos,
     pub(super) allow_link_reset: bool,
+    /// Whether the host only says what it would do.
+    pub(super) dry_run: bool,
 }
 
 /// How the change of a host ended.
@@ -57,6 +59,7 @@ impl HostChange<'_> {
             made_by: self.made_by.to_owned(),
             within_ns: Some(self.within.as_ns()),
             allow_link_reset: self.allow_link_reset,
+            dry_run: self.dry_run,
             json: true,
             ..HostSet::default()
         });

@@ -1,0 +1,93 @@
+//! The systemd units that `latput keep` writes: a check after each boot, and the CPUs of interrupts, which no other file
+//! can hold.
+
+use std::path::{Path, PathBuf};
+
+use latput_linux::RootFolder;
+
+use crate::exit::{CliError, Code};
+
+const UNITS: &str = "/etc/systemd/system";
+const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
+
+/// A unit that runs latput once after each boot, when the network is up.
+pub(super) struct BootUnit<'a> {
+    /// The first line, by which latput knows its own units.
+    pub(super) comment: &'a str,
+    pub(super) description: &'a str,
+    /// Units to wait for beside the network's.
+    pub(super) after: &'a str,
+    /// The words behind the program's name.
+    pub(super) words: &'a str,
+    /// More lines of the section of the service.
+    pub(super) service: &'a str,
+}
+
+impl BootUnit<'_> {
+    /// The text of the unit file.
+    ///
+    /// # Errors
+    ///
+    /// The path of this program cannot stand in a unit.
+    pub(super) fn text(&self) -> Result<String, CliError> {
+        let Self { comment, description, after, words, service } = self;
+        let program = program()?;
+        Ok(format!(
+            "{comment}\n[Unit]\nDescription=latput: {description}\nWants=network-online.target\n\
+             After=network-online.target{after}\n\n[Service]\nType=oneshot\nExecStart={} {words}\n{service}\n\
+             [Install]\nWantedBy=multi-user.target\n",
+            program.display()
+        ))
+    }
+}
+
+/// The path of this program, as a unit names it.
+fn program() -> Result<PathBuf, CliError> {
+    let program = std::env::current_exe()?;
+    let is_plain = |path: &str| path.chars().all(|c| c.is_ascii_graphic() && c != '%' && c != '$');
+    if program.to_str().is_some_and(is_plain) {
+        return Ok(program);
+    }
+    let message = format!("a unit cannot name {}: move the program", program.display());
+    Err(CliError::new(Code::Failed, message))
+}
+
+/// The file of a unit.
+pub(super) fn file(name: &str) -> String {
+    format!("{UNITS}/{name}")
+}
+
+/// The unit that gives the interrupts of an interface their CPUs after a boot.
+pub(super) fn affinity(interface: &str) -> String {
+    format!("latput-affinity-{interface}.service")
+}
+
+/// The text of that unit. `None` where the interface's name cannot stand in the name of a unit.
+pub(super) fn affinity_text(interface: &str, value: &str) -> Result<Option<String>, CliError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if !interface.chars().all(is_plain) {
+        return Ok(None);
+    }
+    let unit = BootUnit {
+        comment: "# By `latput keep`; `latput keep --remove` takes it out.",
+        description: &format!("CPUs of the interrupts of {interface}"),
+        after: " irqbalance.service",
+        words: &format!("set {interface} smp-affinity={value}"),
+        service: "",
+    };
+    unit.text().map(Some)
+}
+
+/// Whether `systemctl enable` has been run for a unit.
+pub(super) fn is_enabled(root: &RootFolder, name: &str) -> bool {
+    root.has(&format!("{WANTS}/{name}"))
+}
+
+/// The command that makes a unit run after each boot.
+pub(super) fn enable(root: &RootFolder, name: &str) -> String {
+    let of_image = match root.path() {
+        path if path == Path::new("/") => String::new(),
+        path => format!("--root={} ", path.display()),
+    };
+    format!("systemctl {of_image}enable {name}")
+}
