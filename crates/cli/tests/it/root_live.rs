@@ -508,7 +508,7 @@ fn what_cannot_be_done_on_live_traffic_is_refused_before_anything_is_touched() {
         (&["tune", "ring.toml", HOST], "disruptive = [\"rx-ring\"]"),
         (&["tune", "rr.toml", HOST, "--guard", "tcp_rtt_ns_p99 <= 1"], "--live"),
         (&["tune", "rr.toml", HOST, "--live", "--command", "ping {sut}"], "two workloads"),
-        (&["tune", "plan.toml", HOST, "--live", "--guard", "tcp_rtt <= 1"], "no such metric"),
+        (&["tune", "plan.toml", HOST, "--live", "--guard", "tcp_rtt <= 1"], "no metric"),
         (&["tune", "plan.toml", HOST, "--live", "--guard", "latency_ns_p99 <= 1ms"], "has no"),
         (
             &[

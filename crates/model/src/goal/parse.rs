@@ -335,7 +335,7 @@ mod tests {
             "is called `latency_uncorrected_ns_p99` now",
         );
         check("minimize latncy", Some("latncy"), 10, "`latput metrics`");
-        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no such metric");
+        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "there is no metric `\u{fc}ber`");
     }
 
     #[test]
