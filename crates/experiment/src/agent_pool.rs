@@ -22,7 +22,7 @@ use crate::clock::ClockOffset;
 use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
-use crate::host::{LINK_WITHIN, chain};
+use crate::host::{LINK_WITHIN, TRACED, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
@@ -191,10 +191,6 @@ struct Order<'a> {
     settings: Vec<&'a LabelledSetting>,
     /// For each slice, the index of its setting in `settings`.
     places: Vec<usize>,
-    /// The workload's name.
-    workload: String,
-    /// The end of each cut in which CPU time is traced.
-    traced: Nanos,
 }
 
 impl<'a> Order<'a> {
@@ -209,13 +205,7 @@ impl<'a> Order<'a> {
         let places: Vec<usize> = places.collect();
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
         let slices = Slices { length: stint.length, cut: stint.cut, count };
-        let workload = stint.trials.first().map_or_else(String::new, |it| it.load.name.clone());
-        Self { slices, settings, places, workload, traced: stint.traced }
-    }
-
-    /// The part of each cut before CPU time is traced.
-    fn change_within(&self) -> Nanos {
-        self.slices.cut.saturating_sub(self.traced)
+        Self { slices, settings, places }
     }
 
     /// The turns of a host of `role`. A host that no setting names is left alone.
@@ -225,8 +215,6 @@ impl<'a> Order<'a> {
             slices: self.slices,
             settings: self.settings.iter().map(of_role).collect(),
             order: self.places.clone(),
-            workload: self.workload.clone(),
-            traced: self.traced,
         }
     }
 }
@@ -349,8 +337,7 @@ fn observe(
         }
     }
     let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
-    let change_within = order.map_or(Nanos::ZERO, Order::change_within);
-    let joined = Joined { workload, duration, slices, change_within, parts, clocks, boot_ids };
+    let joined = Joined { workload, duration, slices, parts, clocks, boot_ids };
     joined.observations(finished)
 }
 
@@ -426,8 +413,6 @@ struct Joined<'a> {
     /// Duration of a window without slices.
     duration: Nanos,
     slices: Option<Slices>,
-    /// The part of a slice in which its setting may be changed: its cut, before CPU time is traced.
-    change_within: Nanos,
     /// The sending hosts, by index in the testbed, each with its part.
     parts: Vec<(usize, Workload)>,
     clocks: Vec<ClockOffset>,
@@ -489,7 +474,7 @@ impl Joined<'_> {
                 checks.push(on_schedule);
             }
         }
-        checks.extend(self.slices.map(|_| changed_in_cut(&slice, self.change_within)));
+        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, untraced(slices.cut))));
         let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
         let is_program = self.workload.traffic == Traffic::Command;
         if is_program {
@@ -538,6 +523,11 @@ impl Joined<'_> {
         }
         Ok((flows, probe, combine::checks(checks)))
     }
+}
+
+/// The part of a cut before CPU time is traced.
+fn untraced(cut: Nanos) -> Nanos {
+    if cut > TRACED { cut.saturating_sub(TRACED) } else { cut }
 }
 
 /// Whether each change of the setting ended within the cut. A longer one reaches into the measured

@@ -31,6 +31,7 @@ use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use self::beside::Beside;
 pub(crate) use self::traced::TRACED;
+use self::traced::TRACED_TRIES;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -95,8 +96,6 @@ pub(crate) struct HostSession {
     left: Vec<String>,
     /// What is known of live traffic's connections.
     tcp_known: connections::Known,
-    /// CPU time that was traced, by workload and setting.
-    traced: Vec<(String, Setting, Traced)>,
 }
 
 impl HostSession {
@@ -154,7 +153,6 @@ impl HostSession {
             wanted,
             left,
             tcp_known: connections::Known::default(),
-            traced: Vec::new(),
         };
         Ok((host, opened))
     }
@@ -379,6 +377,8 @@ impl HostSession {
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
+        let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
+        let mut tries = vec![0; turns.settings.len()];
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut);
@@ -389,12 +389,10 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
-            // Once: detaching can outlast the cut on a busy CPU, and the slice is lost then.
-            if self.traced_in(turns, turn).is_none()
-                && let Some(traced) = self.trace_before_slice(slice.start(), turns.traced, stop)?
-            {
-                let of = (turns.workload.clone(), turns.settings[turn].clone(), traced);
-                self.traced.push(of);
+            // Detaching can outlast the cut on a busy CPU, and the slice is lost then.
+            if traced[turn].is_none() && tries[turn] < TRACED_TRIES {
+                tries[turn] += 1;
+                traced[turn] = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
@@ -407,9 +405,6 @@ impl HostSession {
             let host = &self.open.host;
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
-            if let Some(traced) = self.traced_in(turns, turn) {
-                traced.divide(&mut slice);
-            }
             if let Some(beside) = &mut beside {
                 beside.count(&mut slice);
             }
@@ -417,19 +412,17 @@ impl HostSession {
             changes.push(change);
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
+        // The span of a setting stands for all its slices here, so that their totals have one definition.
+        for (slice, &turn) in seen.iter_mut().zip(&turns.order) {
+            if let Some(traced) = &traced[turn] {
+                traced.divide(slice);
+            }
+        }
         let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
         let held_back = beside.map_or_else(Vec::new, |beside| beside.end(&mut seen));
         Ok((seen.into_iter().zip(changes).collect(), Incidents { drift, held_back }))
-    }
-
-    /// The CPU time that was traced in this workload under this setting.
-    fn traced_in(&self, turns: &Turns, turn: usize) -> Option<&Traced> {
-        let is_of_it = |(workload, setting, _): &&(String, Setting, Traced)| {
-            *workload == turns.workload && *setting == turns.settings[turn]
-        };
-        self.traced.iter().find(is_of_it).map(|(.., traced)| traced)
     }
 
     /// Puts every knob back except those that somebody else has changed. Returns those, if they

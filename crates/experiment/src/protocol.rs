@@ -20,7 +20,7 @@ use crate::interval::HostInterval;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 19;
+pub const SCHEMA: u32 = 18;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -179,10 +179,6 @@ pub struct Turns {
     pub settings: Vec<Setting>,
     /// For each slice, the index of its setting in `settings`.
     pub order: Vec<usize>,
-    /// The workload's name: a span that was traced stands for later slices of the same workload and setting.
-    pub workload: String,
-    /// The end of each cut in which CPU time is traced; zero if it is not.
-    pub traced: Nanos,
 }
 
 impl Turns {

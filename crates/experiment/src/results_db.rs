@@ -593,7 +593,8 @@ impl ResultsDb {
 fn run_of(path: &Path) -> Option<(&Path, i64)> {
     let (file, run) = path.to_str()?.rsplit_once('#')?;
     let file = Path::new(file);
-    Some((file, run.parse().ok().filter(|_| file.exists())?))
+    let is_number = run.bytes().all(|byte| byte.is_ascii_digit());
+    Some((file, run.parse().ok().filter(|_| is_number && file.exists())?))
 }
 
 /// The name of a file that nobody writes to, by which SQLite reads it without a log (SQLite: URI Filenames, 3.3).

@@ -122,8 +122,6 @@ pub(crate) struct Stint {
     pub length: Nanos,
     /// Unmeasured part at the start of each slice.
     pub cut: Nanos,
-    /// The end of each cut in which CPU time is traced. Zero in stints whose workload has been traced.
-    pub traced: Nanos,
 }
 
 impl Stint {

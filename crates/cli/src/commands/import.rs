@@ -10,6 +10,7 @@ use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_model::Summary;
 use latput_report::{LARGEST_REPORT, read_report};
+use latput_trial::figures::Parser;
 use latput_trial::{Results, Row};
 
 use crate::commands::report;
@@ -72,7 +73,18 @@ impl Args {
 
     fn read(&self) -> Result<Imported, CliError> {
         let is_meant = |format: &ImportFormat| self.words[0] == Path::new(format.name());
-        match (FORMATS.into_iter().find(is_meant), self.words.as_slice()) {
+        let format = FORMATS.into_iter().find(is_meant);
+        if format.is_none()
+            && let Some(parser) = parser_of(&self.words[0])
+        {
+            return Err(CliError::usage(format!(
+                "latput reads the output of {parser} only of runs that it has started: `latput measure --command \
+                 '{parser} ...'` (docs/commands.md). `import` takes {}",
+                FORMATS.map(ImportFormat::name).join(", "),
+                parser = parser.name()
+            )));
+        }
+        match (format, self.words.as_slice()) {
             (Some(format), [_, files @ ..]) if !files.is_empty() => of_programs(format, files),
             (Some(format), _) => {
                 Err(CliError::usage(format!("name the files that {} wrote", format.name())))
@@ -88,6 +100,11 @@ impl Args {
             }
         }
     }
+}
+
+/// The program of this name whose output a plan reads, if there is no file of that name.
+fn parser_of(word: &Path) -> Option<Parser> {
+    word.to_str().filter(|_| !word.exists())?.parse().ok()
 }
 
 fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Imported, CliError> {

@@ -51,7 +51,8 @@ Examples:
   latput keep eth0 mtu=9000 --root /mnt/image --yes
 
 The format is that of the program that manages the interface, or a .link file of systemd. Knobs that the
-format cannot express go to a udev rule or to sysctl.d. Knobs that no file can keep are named. Nothing is
+format cannot express go to a udev rule, to sysctl.d or, the CPUs of interrupts, to a unit of systemd. Knobs
+that no file can keep are named. Nothing is
 reloaded: the command for that is printed.")]
 pub(crate) struct Args {
     /// A results file, or an interface; with --remove and --check the interface, by default all.
@@ -198,6 +199,12 @@ impl Args {
             let interface = record.interface.clone();
             let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;
+            let affinity = unit::affinity(&interface);
+            if !self.dry_run && unit::is_enabled(root, &affinity) {
+                output::remark(&format!(
+                    "latput: the link of {affinity} is left: systemctl disable {affinity}"
+                ));
+            }
         }
         if !self.dry_run && Record::all(root)?.is_empty() {
             watch::remove(root)?;

@@ -182,12 +182,13 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliErro
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
     let short = ShortLabels::of(results).labels;
-    let is_exact = |(idx, label): &(usize, &str)| *label == name || short[*idx] == name;
-    let exact: Vec<usize> = labels().enumerate().filter(is_exact).map(|(idx, _)| idx).collect();
+    let whole = labels().position(|label| label == name);
+    let exact = whole.or_else(|| short.iter().position(|label| label == name));
     let partly: Vec<usize> =
         labels().enumerate().filter(|(_, l)| parts(l)).map(|(i, _)| i).collect();
-    match (exact.as_slice(), partly.as_slice()) {
-        ([setting, ..], _) | ([], [setting]) => Ok(*setting),
+    match (exact, partly.as_slice()) {
+        (Some(setting), _) => Ok(setting),
+        (None, [setting]) => Ok(*setting),
         _ => {
             let all: Vec<&str> = labels().collect();
             let found = if partly.is_empty() { "no setting is" } else { "several settings are" };

@@ -179,7 +179,7 @@ pub(crate) struct RolloutHostPart {
     pub(crate) target: String,
     /// The interface.
     pub(crate) interface: String,
-    /// `confirmed`, `put-back`, `stranded` or `would-change`. `same`: it had the wanted values. `left-out`: it could not
+    /// `confirmed`, `put-back`, `stranded`, `would-change` or `would-refuse`. `same`: it had the wanted values. `left-out`: it could not
     /// be used. `unchanged`: its stage did not come. `goes-back`: it was not reached. It goes back by itself.
     pub(crate) outcome: String,
     /// The reason; empty where the outcome says all.

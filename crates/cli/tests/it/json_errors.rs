@@ -45,6 +45,7 @@ const WRONG: &[(&[&str], i32, &str)] = &[
     (&["plan", "nic", "nope0"], 2, "no interface `nope0`"),
     (&["plan", "twin", "eth0"], 2, "eth0"),
     (&["import", "iperf3", "nowhere", "-o", "x.db"], 2, "nowhere"),
+    (&["import", "wrk", "nowhere", "-o", "x.db"], 2, "latput measure --command 'wrk ...'"),
     (&["hosts", "nofile.toml"], 2, "nofile.toml"),
     (&["lab", "colour"], 2, "colour"),
     (&["sim", "trace"], 2, "--workload"),

@@ -241,6 +241,9 @@ fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
     let rehearsed = rack.fleet(&[&args[..], &["--dry-run"]].concat());
     rehearsed
         .expect(6, &["stage 1: h1\nstage 2: h2 h3\nstage 3: h4 h5 h6", "would-change 6 hosts"]);
+    // A veth without GRO has no NAPI instance.
+    let refused = rack.fleet(&["apply", "gro-flush-timeout=50us", "--dry-run"]);
+    refused.expect(6, &["h1 would refuse: a rollout would end", "would-refuse 6 hosts"]);
     assert!(rack.all_are(BEFORE), "a dry run changes nothing");
     let ran = rack.fleet(&[&args[..], &["--json"]].concat());
     let found = document(APPLY, &ran.expect(6, &["stage 2 of 3: 2 hosts"]).out);

@@ -254,7 +254,6 @@ impl Run<'_> {
             workload: self.workload,
             duration: finished.iter().map(measured).min().unwrap_or(window),
             slices: None,
-            change_within: Nanos::ZERO,
             parts: Vec::new(),
             clocks,
             boot_ids,

@@ -23,6 +23,8 @@ const SETTLE: Nanos = Nanos::from_ms(50);
 
 /// The end of a slice's cut in which its ends trace. They take turns, since two on one kernel would slow each other.
 pub(crate) const TRACED: Nanos = Nanos::from_ms(32);
+/// Tries to trace a setting in consecutive slices of one workload: a span that is late to begin gives nothing.
+pub(super) const TRACED_TRIES: u32 = 2;
 
 impl HostSession {
     /// Traces before a window that starts at `start`, if there is time for it.
@@ -39,14 +41,14 @@ impl HostSession {
         }
     }
 
-    /// Traces in the end of a slice's cut, if it has such an end.
+    /// Traces in the end of a slice's cut, if the cut has one.
     pub(super) fn trace_before_slice(
         &mut self,
         start: Nanos,
-        traced: Nanos,
+        cut: Nanos,
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
-        if traced < TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
+        if cut <= TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
     }
 
     /// Traces from now on, for as long as before a slice.

@@ -113,7 +113,9 @@ impl<'a> Done<'a> {
             Code::Stranded
         } else if is_any(&["different"]) {
             Code::Drifted
-        } else if is_any(&["in-part", "unknown", "left-out", "refused", "lost", "went-back"]) {
+        } else if self.fleet.left_out > 0
+            || is_any(&["in-part", "unknown", "left-out", "refused", "lost", "went-back"])
+        {
             Code::Partial
         } else {
             Code::Done

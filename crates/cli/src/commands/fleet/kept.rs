@@ -6,14 +6,19 @@ use latput_experiment::broker::command::HostVerb;
 use serde_json::Value;
 
 use super::done::Done;
+use super::finish;
 use super::hosts::{FleetArgs, FleetRights};
 use super::wanted::FleetWish;
 use crate::context::Context;
 use crate::exit::CliError;
 
+/// States of a file in which what it keeps would not survive a boot, as in the verdict of `latput keep --check`.
+const LOST: [&str; 3] = ["missing", "changed", "outranked"];
+
 /// Asks every host for its `latput keep --check`.
 pub(super) fn verify(args: &FleetArgs, context: &Context) -> Result<ExitCode, CliError> {
     let fleet = args.open(&FleetRights::default(), || Ok(FleetWish::default()), context)?;
+    finish::tell_open(args, &fleet, context);
     let mut done = Done::new("verify-kept", &fleet);
     let all: Vec<usize> = (0..fleet.members.len()).collect();
     done.ask(&all, context, "hosts asked", |_| HostVerb::CheckKept, outcome);
@@ -26,16 +31,23 @@ fn outcome(document: &Value) -> (&'static str, String) {
     let parts =
         |name: &'static str| interfaces().filter_map(move |it| it[name].as_array()).flatten();
     let text = |value: &Value| latput_report::printable(value.as_str().unwrap_or("?"));
-    let files = parts("files").filter(|file| !file["problem"].is_null());
+    let is_lost = |file: &&Value| LOST.iter().any(|state| file["state"] == *state);
+    let files = parts("files").filter(is_lost);
     let files = files.map(|file| format!("{}: {}", text(&file["file"]), text(&file["problem"])));
     let differs = |knob: &&Value| knob["state"] == "different";
     let is_unread = |knob: &Value| knob["state"] == "unreadable";
     let knobs = parts("knobs").filter(differs).map(|knob| {
-        let values = knob["in_force"].as_array().into_iter().flatten();
-        let mut values: Vec<String> = values.map(|value| text(&value["value"])).collect();
-        values.dedup();
+        let found: Vec<&Value> = knob["in_force"].as_array().into_iter().flatten().collect();
+        let is_one = found.windows(2).all(|pair| pair[0]["value"] == pair[1]["value"]);
+        let values = match found.as_slice() {
+            [first, ..] if is_one => text(&first["value"]),
+            _ => {
+                let words = |it: &&Value| format!("{} {}", text(&it["place"]), text(&it["value"]));
+                found.iter().map(words).collect::<Vec<_>>().join(", ")
+            }
+        };
         let (name, kept) = (text(&knob["name"]), text(&knob["kept"]));
-        format!("{name} is {}, kept is {kept}: {}", values.join(", "), text(&knob["reason"]))
+        format!("{name} is {values}, kept is {kept}: {}", text(&knob["reason"]))
     });
     let words: Vec<String> = files.chain(knobs).collect();
     if !words.is_empty() {
@@ -58,25 +70,32 @@ mod tests {
 
     use super::*;
 
-    fn document(state: &str, problem: Option<&str>) -> Value {
+    fn document(state: &str, file: &str) -> Value {
         let knob = json!({
             "name": "rx-usecs", "kept": "50us", "state": state, "reason": "the driver refused it",
             "in_force": [{"place": "device", "value": "3us"}],
         });
-        let file = json!({"file": "/etc/x.link", "state": "whole", "problem": problem});
+        let file = json!({"file": "/etc/x.link", "state": file, "problem": "why"});
         json!({"interfaces": [{"interface": "eth0", "files": [file], "knobs": [knob]}]})
     }
 
     #[test]
     fn kept_values_are_same_different_or_unknown() {
-        assert_eq!(outcome(&document("same", None)), ("same", String::new()));
+        for file in ["whole", "not_applied"] {
+            assert_eq!(outcome(&document("same", file)), ("same", String::new()));
+        }
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
-        assert_eq!(outcome(&document("different", None)), ("different", words.to_owned()));
-        let words = "/etc/x.link: it is not there any more";
-        let missing = document("same", Some("it is not there any more"));
-        assert_eq!(outcome(&missing), ("different", words.to_owned()));
+        assert_eq!(outcome(&document("different", "whole")), ("different", words.to_owned()));
+        let lost = ("different", "/etc/x.link: why".to_owned());
+        for file in LOST {
+            assert_eq!(outcome(&document("same", file)), lost);
+        }
+        let mut queues = document("different", "whole");
+        queues["interfaces"][0]["knobs"][0]["in_force"] =
+            json!([{"place": "rx-0", "value": "3us"}, {"place": "rx-1", "value": "50us"}]);
+        assert!(outcome(&queues).1.starts_with("rx-usecs is rx-0 3us, rx-1 50us, kept"));
         let words = "cannot be read: rx-usecs";
-        assert_eq!(outcome(&document("unreadable", None)), ("unknown", words.to_owned()));
+        assert_eq!(outcome(&document("unreadable", "whole")), ("unknown", words.to_owned()));
         assert_eq!(outcome(&json!({"interfaces": []})).0, "unknown");
     }
 }

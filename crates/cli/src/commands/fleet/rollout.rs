@@ -99,6 +99,8 @@ pub(super) enum HostPhase {
     LeftOut(String),
     /// Its stage has not come.
     Planned,
+    /// It would refuse its change, and why: a rollout would end there.
+    WouldRefuse(String),
     /// It is changed, or may be.
     Changed(Lease),
     /// It keeps its change, as this entry of its journal where that is known.
@@ -379,7 +381,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Asks every host whether it would make the change; those that would refuse it are left out.
+    /// Asks every host whether it would make the change. Those that have the values by now leave their stages.
     fn rehearse(&mut self) {
         let planned = self.in_phase(|phase| *phase == HostPhase::Planned);
         let change = self.change(true);
@@ -395,9 +397,22 @@ impl<'a> Rollout<'a> {
                     SettingEnded::Refused(why)
                     | SettingEnded::Stranded(why)
                     | SettingEnded::Lost(why),
-                ) => HostPhase::LeftOut(why),
+                ) => HostPhase::WouldRefuse(why),
                 None => HostPhase::LeftOut("it was not asked".to_owned()),
             };
+        }
+        let would_refuse = self.in_phase(|phase| matches!(phase, HostPhase::WouldRefuse(_)));
+        for stage in &mut self.stages {
+            stage.retain(|idx| {
+                self.parts[*idx].phase == HostPhase::Planned || would_refuse.contains(idx)
+            });
+        }
+        self.stages.retain(|stage| !stage.is_empty());
+        if let Some(first) = would_refuse.first() {
+            let host = &self.parts[*first].member.host.name;
+            output::remark(&format!(
+                "latput: {host} would refuse: a rollout would end at its stage, and every changed host would go back"
+            ));
         }
     }
 

@@ -115,11 +115,11 @@ pub(super) fn contents(
     let mut elsewhere: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let has_systemd = root.has("/etc/systemd") || root.has("/run/systemd/system");
     for left in &exported.elsewhere {
-        if left.knob == Knob::SmpAffinity
-            && has_systemd
-            && let Some(text) = unit::affinity_text(interface, &left.value)?
-        {
-            files.push((unit::file(&unit::affinity(interface)), text, PUBLIC));
+        if left.knob == Knob::SmpAffinity && has_systemd {
+            match unit::affinity_text(interface, &left.value) {
+                Ok(text) => files.push((unit::file(&unit::affinity(interface)), text, PUBLIC)),
+                Err(why) => unkept.push((format!("{}={}", left.knob, left.value), why)),
+            }
             continue;
         }
         match left.file.as_deref() {

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use latput_linux::RootFolder;
 
-use crate::exit::{CliError, Code};
-
 const UNITS: &str = "/etc/systemd/system";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 
@@ -15,8 +13,8 @@ pub(super) struct BootUnit<'a> {
     /// The first line, by which latput knows its own units.
     pub(super) comment: &'a str,
     pub(super) description: &'a str,
-    /// Units to wait for beside the network's.
-    pub(super) after: &'a str,
+    /// More lines of the section of the unit.
+    pub(super) order: &'a str,
     /// The words behind the program's name.
     pub(super) words: &'a str,
     /// More lines of the section of the service.
@@ -24,17 +22,13 @@ pub(super) struct BootUnit<'a> {
 }
 
 impl BootUnit<'_> {
-    /// The text of the unit file.
-    ///
-    /// # Errors
-    ///
-    /// The path of this program cannot stand in a unit.
-    pub(super) fn text(&self) -> Result<String, CliError> {
-        let Self { comment, description, after, words, service } = self;
+    /// The text of the unit file. The error says why the path of this program cannot stand in a unit.
+    pub(super) fn text(&self) -> Result<String, String> {
+        let Self { comment, description, order, words, service } = self;
         let program = program()?;
         Ok(format!(
             "{comment}\n[Unit]\nDescription=latput: {description}\nWants=network-online.target\n\
-             After=network-online.target{after}\n\n[Service]\nType=oneshot\nExecStart={} {words}\n{service}\n\
+             After=network-online.target\n{order}\n[Service]\nType=oneshot\nExecStart={} {words}\n{service}\n\
              [Install]\nWantedBy=multi-user.target\n",
             program.display()
         ))
@@ -42,14 +36,13 @@ impl BootUnit<'_> {
 }
 
 /// The path of this program, as a unit names it.
-fn program() -> Result<PathBuf, CliError> {
-    let program = std::env::current_exe()?;
-    let is_plain = |path: &str| path.chars().all(|c| c.is_ascii_graphic() && c != '%' && c != '$');
-    if program.to_str().is_some_and(is_plain) {
+fn program() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
+    if program.to_str().is_some_and(|path| path.chars().all(is_plain)) {
         return Ok(program);
     }
-    let message = format!("a unit cannot name {}: move the program", program.display());
-    Err(CliError::new(Code::Failed, message))
+    Err(format!("a unit cannot name {}: install latput on this host", program.display()))
 }
 
 /// The file of a unit.
@@ -62,25 +55,27 @@ pub(super) fn affinity(interface: &str) -> String {
     format!("latput-affinity-{interface}.service")
 }
 
-/// The text of that unit. `None` where the interface's name cannot stand in the name of a unit.
-pub(super) fn affinity_text(interface: &str, value: &str) -> Result<Option<String>, CliError> {
+/// The text of that unit. The error says why there is none.
+pub(super) fn affinity_text(interface: &str, value: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
-    if !interface.chars().all(is_plain) {
-        return Ok(None);
+    if interface.starts_with('-') || !interface.chars().all(is_plain) {
+        return Err("its name cannot stand in the name of a unit".to_owned());
     }
     let unit = BootUnit {
         comment: "# By `latput keep`; `latput keep --remove` takes it out.",
         description: &format!("CPUs of the interrupts of {interface}"),
-        after: " irqbalance.service",
+        order: "After=irqbalance.service\nBefore=latput-keep-check.service\n\
+                StartLimitIntervalSec=5min\nStartLimitBurst=6\n",
         words: &format!("set {interface} smp-affinity={value}"),
-        service: "",
+        // A driver may ask for its interrupts later than this.
+        service: "Restart=on-failure\nRestartSec=10s\n",
     };
-    unit.text().map(Some)
+    unit.text()
 }
 
 /// Whether `systemctl enable` has been run for a unit.
 pub(super) fn is_enabled(root: &RootFolder, name: &str) -> bool {
-    root.has(&format!("{WANTS}/{name}"))
+    root.entries(WANTS).is_ok_and(|names| names.iter().any(|found| found == name))
 }
 
 /// The command that makes a unit run after each boot.

@@ -18,14 +18,14 @@ const OPEN: u32 = 0o755;
 const UNIT: BootUnit<'_> = BootUnit {
     comment: COMMENT,
     description: "compare kept network settings with those in force",
-    after: "",
+    order: "",
     words: "keep --check",
     service: "NoNewPrivileges=yes\nProtectSystem=strict\nProtectHome=read-only\n",
 };
 
 /// Writes the unit, and says how to enable it.
 pub(super) fn install(root: &RootFolder, force: bool) -> Result<(), CliError> {
-    let text = UNIT.text()?;
+    let text = UNIT.text().map_err(|why| CliError::new(Code::Failed, why))?;
     let file = &unit::file(NAME);
     let now = root.read(file, TEXT_BYTES_MOST)?.map(|(text, _)| text);
     if now.as_ref().is_some_and(|now| !is_ours(now)) && !force {

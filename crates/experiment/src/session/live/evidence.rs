@@ -15,6 +15,8 @@ use crate::session::slices::settled_after;
 const STEPS: usize = 20;
 /// From here on carry-over is assumed to be over.
 const SETTLED_FROM: usize = 12;
+/// A step is settled within this many standard errors of the settled rate.
+const STANDARD_ERRORS: f64 = 4.0;
 /// Unmeasured time after a change before more is known.
 pub(super) const FIRST_CUT: Nanos = Nanos::from_ms(250);
 /// A margin that no ratio exceeds: of a tick of which nothing is known.
@@ -228,7 +230,7 @@ impl Evidence {
                 continue;
             }
             let [there, back] = turns.each_ref().map(|turns| turns.iter().collect::<Vec<_>>());
-            let settled = settled_after([&there, &back], SETTLED_FROM);
+            let settled = settled_after([&there, &back], SETTLED_FROM, STANDARD_ERRORS);
             longest = longest.max(Some(settled.unwrap_or(usize::MAX)));
         }
         let changes = self.turns[0].len();

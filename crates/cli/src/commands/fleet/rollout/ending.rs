@@ -13,11 +13,12 @@ use crate::exit::{CliError, Code, CutShort};
 use crate::output;
 
 /// The outcomes in the order of tables.
-const OUTCOMES: [&str; 8] = [
+const OUTCOMES: [&str; 9] = [
     "confirmed",
     "same",
     "would-change",
     "unchanged",
+    "would-refuse",
     "put-back",
     "left-out",
     "goes-back",
@@ -30,6 +31,7 @@ impl HostPhase {
         match self {
             Self::Same => "same",
             Self::LeftOut(_) => "left-out",
+            Self::WouldRefuse(_) => "would-refuse",
             Self::Planned if *ended == RolloutEnded::Rehearsed => "would-change",
             Self::Planned => "unchanged",
             Self::Changed(_) | Self::GoesBack(..) => "goes-back",
@@ -54,7 +56,10 @@ impl HostPhase {
     /// What is to be said of it; empty if its outcome says all.
     fn why(&self) -> String {
         match self {
-            Self::LeftOut(why) | Self::PutBack(why) | Self::Stranded(why) => why.clone(),
+            Self::LeftOut(why)
+            | Self::WouldRefuse(why)
+            | Self::PutBack(why)
+            | Self::Stranded(why) => why.clone(),
             Self::GoesBack(why, lease) => {
                 format!("{why}; it goes back by itself by {}", utc(lease.back_by_unix_ms / 1000))
             }
