@@ -31,7 +31,6 @@ use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use self::beside::Beside;
 pub(crate) use self::traced::TRACED;
-use self::traced::TRACED_TRIES;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -378,7 +377,7 @@ impl HostSession {
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
         let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
-        let mut tries = vec![0; turns.settings.len()];
+        let mut was_traced = vec![false; turns.settings.len()];
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut);
@@ -389,9 +388,9 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
-            // Detaching can outlast the cut on a busy CPU, and the slice is lost then.
-            if traced[turn].is_none() && tries[turn] < TRACED_TRIES {
-                tries[turn] += 1;
+            // Once: detaching can outlast the cut on a busy CPU, and the slice is lost then. Nor is the span there, as it was
+            // late to begin; a busy CPU has little idle time that the two definitions could differ in.
+            if !std::mem::replace(&mut was_traced[turn], true) {
                 traced[turn] = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());

@@ -23,8 +23,6 @@ const SETTLE: Nanos = Nanos::from_ms(50);
 
 /// The end of a slice's cut in which its ends trace. They take turns, since two on one kernel would slow each other.
 pub(crate) const TRACED: Nanos = Nanos::from_ms(32);
-/// Tries to trace a setting in consecutive slices of one workload: a span that is late to begin gives nothing.
-pub(super) const TRACED_TRIES: u32 = 2;
 
 impl HostSession {
     /// Traces before a window that starts at `start`, if there is time for it.
