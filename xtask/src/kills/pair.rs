@@ -15,7 +15,9 @@ const NAPI: &str = include_str!("napi.py");
 const LOOK: &str = "ip -d -o link show v0; tc -d qdisc show dev v0; ethtool -k v0; ethtool -l v0; \
     cd /sys/class/net/v0; grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
     queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs 2>&1; \"$PYTHON\" -IS \"$NAPI\" v0; \
-    cat /sys/class/net/m0/mtu /proc/sys/net/ipv6/conf/v0/mtu 2>&1; true";
+    cat /proc/sys/net/ipv6/conf/v0/mtu 2>&1; true";
+/// The interface on top of `v0`, where a case has one; no part of the neighbour.
+const LOOK_ABOVE: &str = "; cat /sys/class/net/m0/mtu 2>&1; true";
 /// The number of the interface of another owner, beside `v0`.
 const NEIGHBOUR: &str = "7777";
 /// How long anything of ours may take to end by itself.
@@ -147,9 +149,10 @@ impl VethPair {
         Ok(())
     }
 
-    /// What foreign tools say of `v0` in both namespaces.
+    /// State of `v0` by foreign tools, in both namespaces.
     pub fn look(&self) -> Result<String> {
-        Ok(format!("{}{}", self.script(0, LOOK)?, self.script(1, LOOK)?))
+        let script = format!("{LOOK}{LOOK_ABOVE}");
+        Ok(format!("{}{}", self.script(0, &script)?, self.script(1, &script)?))
     }
 
     /// State of `w0` by foreign tools.
