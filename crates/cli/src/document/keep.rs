@@ -1,7 +1,7 @@
 //! The JSON of `latput keep --check`.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Kept values and files, compared with the files and the values in force.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub(crate) struct KeptFile {
 }
 
 /// The state of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeptFileState {
     /// As latput wrote it; nothing is known that takes its place.
@@ -53,6 +53,13 @@ pub(crate) enum KeptFileState {
     Outranked,
     /// Its program has not applied it yet.
     NotApplied,
+}
+
+impl KeptFileState {
+    /// Whether what the file keeps would not survive a boot.
+    pub(crate) const fn is_lost(self) -> bool {
+        matches!(self, Self::Missing | Self::Changed | Self::Outranked)
+    }
 }
 
 /// One knob.

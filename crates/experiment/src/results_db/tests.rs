@@ -88,7 +88,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
-fn a_file_with_a_run_number_names_the_flag() {
+fn run_number_in_name_gives_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept.db");
     make(&path);

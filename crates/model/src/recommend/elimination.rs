@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn objective_share_is_half_of_half_over_the_pairs_with_the_first() {
+    fn pairs_with_the_first_share_a_quarter() {
         let latencies: &[&[f64]] = &[&[4e4], &[1e5], &[4e4]];
         let made = reported(&[rr("rr")], 5, &[(Metric::LatencyNsP99, latencies)]);
         let goal = Goal::parse("minimize latency_ns_p99").unwrap();

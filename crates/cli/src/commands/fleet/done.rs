@@ -40,14 +40,14 @@ impl<'a> Done<'a> {
         verb: impl Fn(&usize) -> HostVerb + Sync,
         said: impl Fn(&serde_json::Value) -> String + Sync,
     ) {
-        self.ask(which, context, what, verb, |document| match values_of_others(document) {
+        self.ask_hosts(which, context, what, verb, |document| match values_of_others(document) {
             stay if stay.is_empty() => (outcome, said(document)),
             stay => ("in-part", stay),
         });
     }
 
     /// Asks these hosts side by side; `judged` is each one's outcome by its answer, with words.
-    pub(super) fn ask(
+    pub(super) fn ask_hosts(
         &mut self,
         which: &[usize],
         context: &Context,

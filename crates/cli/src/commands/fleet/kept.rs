@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use latput_experiment::broker::command::HostVerb;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::done::Done;
@@ -10,10 +11,8 @@ use super::finish;
 use super::hosts::{FleetArgs, FleetRights};
 use super::wanted::FleetWish;
 use crate::context::Context;
+use crate::document::keep::KeptFileState;
 use crate::exit::CliError;
-
-/// States of a file in which what it keeps would not survive a boot, as in the verdict of `latput keep --check`.
-const LOST: [&str; 3] = ["missing", "changed", "outranked"];
 
 /// Asks every host for its `latput keep --check`.
 pub(super) fn verify(args: &FleetArgs, context: &Context) -> Result<ExitCode, CliError> {
@@ -21,7 +20,7 @@ pub(super) fn verify(args: &FleetArgs, context: &Context) -> Result<ExitCode, Cl
     finish::tell_open(args, &fleet, context);
     let mut done = Done::new("verify-kept", &fleet);
     let all: Vec<usize> = (0..fleet.members.len()).collect();
-    done.ask(&all, context, "hosts asked", |_| HostVerb::CheckKept, outcome);
+    done.ask_hosts(&all, context, "hosts asked", |_| HostVerb::CheckKept, outcome);
     Ok(done.end(context, None))
 }
 
@@ -31,7 +30,9 @@ fn outcome(document: &Value) -> (&'static str, String) {
     let parts =
         |name: &'static str| interfaces().filter_map(move |it| it[name].as_array()).flatten();
     let text = |value: &Value| latput_report::printable(value.as_str().unwrap_or("?"));
-    let is_lost = |file: &&Value| LOST.iter().any(|state| file["state"] == *state);
+    let is_lost = |file: &&Value| {
+        KeptFileState::deserialize(&file["state"]).is_ok_and(KeptFileState::is_lost)
+    };
     let files = parts("files").filter(is_lost);
     let files = files.map(|file| format!("{}: {}", text(&file["file"]), text(&file["problem"])));
     let differs = |knob: &&Value| knob["state"] == "different";
@@ -87,7 +88,7 @@ mod tests {
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
         assert_eq!(outcome(&document("different", "whole")), ("different", words.to_owned()));
         let lost = ("different", "/etc/x.link: why".to_owned());
-        for file in LOST {
+        for file in ["missing", "changed", "outranked"] {
             assert_eq!(outcome(&document("same", file)), lost);
         }
         let mut queues = document("different", "whole");

@@ -404,7 +404,7 @@ impl<'a> Rollout<'a> {
         let would_refuse = self.in_phase(|phase| matches!(phase, HostPhase::WouldRefuse(_)));
         for stage in &mut self.stages {
             stage.retain(|idx| {
-                self.parts[*idx].phase == HostPhase::Planned || would_refuse.contains(idx)
+                matches!(self.parts[*idx].phase, HostPhase::Planned | HostPhase::WouldRefuse(_))
             });
         }
         self.stages.retain(|stage| !stage.is_empty());

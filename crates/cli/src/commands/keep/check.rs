@@ -145,12 +145,9 @@ fn reason(kernel: &LinuxKernel, interface: &str, knob: Knob, file: Option<&KeptF
 
 fn verdict(document: &KeepCheckDocument) -> Code {
     let files = document.interfaces.iter().flat_map(|it| &it.files);
-    let is_lost = |state| {
-        matches!(state, KeptFileState::Missing | KeptFileState::Changed | KeptFileState::Outranked)
-    };
     let mut states = document.interfaces.iter().flat_map(|it| &it.knobs).map(|knob| knob.state);
     let has = |wanted: KeptKnobState| states.clone().any(|state| state == wanted);
-    if files.map(|file| file.state).any(is_lost) || has(KeptKnobState::Different) {
+    if files.map(|file| file.state).any(KeptFileState::is_lost) || has(KeptKnobState::Different) {
         return Code::Drifted;
     }
     let is_unknown = has(KeptKnobState::Unreadable) || states.next().is_none();
