@@ -111,11 +111,11 @@ impl Session<'_> {
         self.slice = Some(layout.length);
         let (least, most) = rounds_of(&self.run.plan.method);
         let settings = self.results.settings.len();
-        let read = ReadByGoal::of(self.results.goal.as_deref(), &self.results.workloads);
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
         let mut looking = self.looking(most)?;
         for cycle in 0.. {
             let rounds = self.rounds();
+            let read = self.read_by_goal();
             let fit = fit_rounds(&self.results);
             let too_wide = latput_model::too_wide(&self.results);
             let wants = |workload: &usize| {
@@ -202,6 +202,17 @@ impl Session<'_> {
             next[row.workload] = next[row.workload].max(row.block + 1);
         }
         next
+    }
+
+    /// A workload counts as read until it has a trial, and then if some trial has the figure: a stream has no round trips.
+    fn read_by_goal(&self) -> ReadByGoal {
+        let Results { goal, workloads, rows, .. } = &self.results;
+        ReadByGoal::of(goal.as_deref(), workloads, |&(workload, metric)| {
+            let traffic = &workloads[workload].traffic;
+            let mut rows = rows.iter().filter(|row| row.workload == workload).peekable();
+            let has = |row: &Row| metric.value(traffic, &row.observation).is_some();
+            rows.peek().is_none() || rows.any(has)
+        })
     }
 
     /// The scatter of the objective by workload, over the settings that still run.
@@ -377,15 +388,20 @@ struct ReadByGoal {
 }
 
 impl ReadByGoal {
-    fn of(goal: Option<&str>, workloads: &[Workload]) -> Self {
+    /// `may_have` says whether a workload may have this metric: any may be named by a goal that names none.
+    fn of(
+        goal: Option<&str>,
+        workloads: &[Workload],
+        may_have: impl Fn(&(usize, Metric)) -> bool,
+    ) -> Self {
         let Some(Ok(goal)) = goal.map(Goal::parse_kept) else {
             let all = vec![true; workloads.len()];
             return Self { any: all.clone(), objective: all };
         };
         let among = |figures: &[&Figure]| -> Vec<bool> {
-            let read: Vec<(usize, Metric)> =
-                figures.iter().flat_map(|figure| figure.of(workloads)).collect();
-            (0..workloads.len()).map(|idx| read.iter().any(|(load, _)| *load == idx)).collect()
+            let cells = figures.iter().flat_map(|figure| figure.of(workloads)).filter(&may_have);
+            let read: BTreeSet<usize> = cells.map(|(workload, _)| workload).into_set();
+            (0..workloads.len()).map(|idx| read.contains(&idx)).collect()
         };
         let objective: Vec<&Figure> = goal.objective.iter().collect();
         let limits = goal.conditions.iter().map(|condition| &condition.figure);
@@ -536,10 +552,17 @@ mod tests {
         let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
         let goal =
             "minimize latency_ns_p99 of tcp_rr where throughput_bps of tcp_stream >= 0.95 first";
-        let read = ReadByGoal::of(Some(goal), &workloads);
+        let read = ReadByGoal::of(Some(goal), &workloads, |_| true);
         assert_eq!((read.any, read.objective), (vec![true, true, false], vec![true, false, false]));
-        let all = ReadByGoal::of(None, &workloads);
+        let all = ReadByGoal::of(None, &workloads, |_| true);
         assert_eq!((all.any, all.objective), (vec![true; 3], vec![true; 3]));
+        // A goal that names no workload reads those that have its figures.
+        let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
+        let has = |&(workload, metric): &(usize, Metric)| {
+            (workload == 1) == (metric == Metric::ThroughputBps)
+        };
+        let read = ReadByGoal::of(Some(goal), &workloads, has);
+        assert_eq!((read.any, read.objective), (vec![true; 3], vec![true, false, true]));
     }
 
     #[test]
