@@ -204,7 +204,15 @@ impl<'a> Order<'a> {
         });
         let places: Vec<usize> = places.collect();
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let slices = Slices { length: stint.length, cut: stint.cut, count };
+        let usual = Slices::new(stint.length, stint.cut, count);
+        // Steps that look for carry-over have no cut, and no figures to divide.
+        let slices = if stint.cut == Nanos::ZERO {
+            usual
+        } else {
+            // A round has each setting once, so these are the first slices of all settings.
+            let long_cuts = u32::try_from(settings.len()).unwrap_or(count);
+            Slices { long_cuts, long_cut: stint.cut + TRACED, ..usual }
+        };
         Self { slices, settings, places }
     }
 
@@ -429,10 +437,11 @@ impl Joined<'_> {
         let of_trial = self.checks_of_trial(&finished);
         let mut by_host: Vec<_> =
             finished.iter_mut().map(|part| std::mem::take(&mut part.slices).into_iter()).collect();
-        (0..expected)
-            .map(|_| {
+        (0..)
+            .take(expected)
+            .map(|idx| {
                 let slice: Vec<HostSlice> = by_host.iter_mut().filter_map(Iterator::next).collect();
-                let mut observation = self.observation(slice)?;
+                let mut observation = self.observation(idx, slice)?;
                 observation.checks.extend(of_trial.iter().cloned());
                 Ok(observation)
             })
@@ -452,7 +461,7 @@ impl Joined<'_> {
             .iter()
             .flat_map(|part| part.drift.iter().map(|change| format!("{}: {change}", host(part))))
             .collect();
-        let measured = self.slices.map_or(self.duration, |slices| slices.measured());
+        let measured = self.slices.map_or(self.duration, |slices| slices.measured(0));
         let together = combine::started_together(&starts, measured);
         let held_back: Vec<String> = finished
             .iter()
@@ -462,8 +471,8 @@ impl Joined<'_> {
         together.into_iter().chain(of_hosts).collect()
     }
 
-    /// Joins one slice, or the whole window.
-    fn observation(&self, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
+    /// Joins slice `idx`, or the whole window.
+    fn observation(&self, idx: u32, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
         let cpus: Vec<Nanos> = slice.iter().map(traffic_cpu).collect();
         let (flows, mut probe, mut checks) = self.flows(&mut slice)?;
         let traffic = combine::flows(flows);
@@ -474,7 +483,7 @@ impl Joined<'_> {
                 checks.push(on_schedule);
             }
         }
-        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, untraced(slices.cut))));
+        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
         let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
         let is_program = self.workload.traffic == Traffic::Command;
         if is_program {
@@ -488,7 +497,7 @@ impl Joined<'_> {
             parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
         checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
         if self.workload.count.is_none() && !is_program {
-            let planned = self.slices.map_or(self.duration, |slices| slices.measured());
+            let planned = self.slices.map_or(self.duration, |slices| slices.measured(idx));
             checks.extend(checks::on_schedule(&hosts, planned));
         }
         Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
@@ -523,11 +532,6 @@ impl Joined<'_> {
         }
         Ok((flows, probe, combine::checks(checks)))
     }
-}
-
-/// The part of a cut before CPU time is traced.
-fn untraced(cut: Nanos) -> Nanos {
-    if cut > TRACED { cut.saturating_sub(TRACED) } else { cut }
 }
 
 /// Whether each change of the setting ended within the cut. A longer one reaches into the measured

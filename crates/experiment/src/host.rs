@@ -377,10 +377,9 @@ impl HostSession {
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
         let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
-        let mut was_traced = vec![false; turns.settings.len()];
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
-            let start = slice.start().saturating_sub(turns.slices.cut);
+            let start = slice.start().saturating_sub(turns.slices.cut_of(idx));
             sleep_until(start, GLANCE_EVERY, || stop.is_raised());
             let mut change = Nanos::ZERO;
             if in_force != Some(turn) {
@@ -390,8 +389,8 @@ impl HostSession {
             }
             // Once: detaching can outlast the cut on a busy CPU, and the slice is lost then. Nor is the span there, as it was
             // late to begin; a busy CPU has little idle time that the two definitions could differ in.
-            if !std::mem::replace(&mut was_traced[turn], true) {
-                traced[turn] = self.trace_before_slice(slice.start(), turns.slices.cut, stop)?;
+            if idx < turns.slices.long_cuts && traced[turn].is_none() {
+                traced[turn] = self.trace_before_slice(slice.start(), stop)?;
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;

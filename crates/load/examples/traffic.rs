@@ -61,7 +61,7 @@ fn window(warm_up: Nanos, length: &str) -> Result<Window, Box<dyn Error>> {
         return Ok(Window::starting_in(warm_up, length.parse()?)?);
     };
     let (length, cut) = slice.split_once('-').ok_or("slices are COUNTxSLICE-CUT")?;
-    let slices = Slices { length: length.parse()?, cut: cut.parse()?, count: count.parse()? };
+    let slices = Slices::new(length.parse()?, cut.parse()?, count.parse()?);
     Ok(Window::starting_in(warm_up, slices.length)?.in_slices(slices)?)
 }
 

@@ -30,7 +30,7 @@ pub struct Window {
 }
 
 /// The division of a window: `count` slices of `length` without gaps. The first `cut` of each slice
-/// is not measured.
+/// is not measured, and in the first slices more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slices {
@@ -40,17 +40,31 @@ pub struct Slices {
     pub cut: Nanos,
     /// Number of slices, 1 to 1000.
     pub count: u32,
+    /// Number of slices at the start that have `long_cut` in the place of `cut`.
+    pub long_cuts: u32,
+    /// Their cut.
+    pub long_cut: Nanos,
 }
 
 impl Slices {
+    /// Slices that all have the same cut.
+    pub const fn new(length: Nanos, cut: Nanos, count: u32) -> Self {
+        Self { length, cut, count, long_cuts: 0, long_cut: cut }
+    }
+
     /// Length of all slices together.
     pub fn total(&self) -> Nanos {
         self.length.saturating_mul(u64::from(self.count))
     }
 
-    /// Length of the measured part of each slice.
-    pub const fn measured(&self) -> Nanos {
-        self.length.saturating_sub(self.cut)
+    /// The cut of slice `idx`, counted from 0.
+    pub const fn cut_of(&self, idx: u32) -> Nanos {
+        if idx < self.long_cuts { self.long_cut } else { self.cut }
+    }
+
+    /// Length of the measured part of slice `idx`.
+    pub const fn measured(&self, idx: u32) -> Nanos {
+        self.length.saturating_sub(self.cut_of(idx))
     }
 }
 
@@ -93,7 +107,8 @@ impl Window {
     /// measured part, a count of 0 or above 1000, and a total of more than a day.
     pub fn in_slices(self, slices: Slices) -> Result<Self, Error> {
         let counted = (1..=MOST_SLICES).contains(&slices.count);
-        if !counted || slices.cut >= slices.length || slices.total() > LONGEST {
+        let cut = slices.cut.max(slices.long_cut);
+        if !counted || cut >= slices.length || slices.total() > LONGEST {
             return Err(Error::BadSlices { slices });
         }
         Ok(Self { start: self.start, end: self.start + slices.total(), slices: Some(slices) })
@@ -113,7 +128,7 @@ impl Window {
     pub fn slice(&self, idx: u32) -> Self {
         let Some(slices) = self.slices else { return *self };
         let start = self.slice_start(idx);
-        Self { start: start + slices.cut, end: start + slices.length, slices: None }
+        Self { start: start + slices.cut_of(idx), end: start + slices.length, slices: None }
     }
 
     /// The start of slice `idx`, including its cut.
@@ -209,14 +224,14 @@ mod tests {
     fn slices_lie_side_by_side_and_each_begins_with_its_cut() {
         let ms = Nanos::from_ms;
         let window = Window::starting_after(Nanos::from_s(1), Nanos::ZERO, ms(1)).unwrap();
-        let slices = Slices { length: ms(250), cut: ms(30), count: 4 };
+        let slices = Slices::new(ms(250), ms(30), 4);
         let window = window.in_slices(slices).unwrap();
         assert_eq!((window.start(), window.end()), (ms(1000), ms(2000)));
-        assert_eq!((slices.total(), slices.measured()), (ms(1000), ms(220)));
+        assert_eq!((slices.total(), slices.measured(0)), (ms(1000), ms(220)));
         assert_eq!(window.slices(), Some(slices));
         assert_eq!((window.slice(0).start(), window.slice(0).end()), (ms(1030), ms(1250)));
         assert_eq!((window.slice(3).start(), window.slice(3).end()), (ms(1780), ms(2000)));
-        assert_eq!(window.slice(3).length(), slices.measured());
+        assert_eq!(window.slice(3).length(), slices.measured(3));
         let ns = Nanos::from_ns(1);
         for (at, slice) in [
             (ms(1000) - ns, None),
@@ -231,6 +246,11 @@ mod tests {
         ] {
             assert_eq!(window.slice_at(at), slice, "{at}");
         }
+        let window = window.in_slices(Slices { long_cuts: 2, long_cut: ms(50), ..slices }).unwrap();
+        let starts: Vec<Nanos> = (0..4).map(|idx| window.slice(idx).start()).collect();
+        assert_eq!(starts, [1050, 1300, 1530, 1780].map(ms), "the first two begin later");
+        assert_eq!((window.slice_at(ms(1040)), window.slice_at(ms(1540))), (None, Some(2)));
+        assert_eq!(window.end(), ms(2000));
     }
 
     #[test]
@@ -258,9 +278,12 @@ mod tests {
             (u64::MAX / 1_000_000, 1, 1000, false),
         ] {
             let (length, cut) = (Nanos::from_ms(length_ms), Nanos::from_ms(cut_ms));
-            let cut = window.in_slices(Slices { length, cut, count });
+            let cut = window.in_slices(Slices::new(length, cut, count));
             assert_eq!(cut.is_ok(), good, "{length_ms} {count}: {cut:?}");
         }
+        let usual = Slices::new(Nanos::from_ms(250), Nanos::from_ms(30), 4);
+        let long_cut = Nanos::from_ms(250);
+        assert!(window.in_slices(Slices { long_cuts: 1, long_cut, ..usual }).is_err());
     }
 
     #[test]

@@ -137,8 +137,8 @@ impl Generator {
             return Err(Error::Stalled { peer: self.peer });
         }
         let keeps_connections = kind::keeps_connections(&self.workload.traffic);
-        for slice in &mut slices {
-            slice.window = run.measured_length();
+        for (idx, slice) in (0..).zip(&mut slices) {
+            slice.window = run.measured_length(idx);
             slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
         }
         Ok(slices)

@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_request_counts_in_the_slice_in_which_it_was_sent() {
         let ms = Nanos::from_ms;
-        let slices = Slices { length: ms(100), cut: ms(10), count: 3 };
+        let slices = Slices::new(ms(100), ms(10), 3);
         let window = window().in_slices(slices).unwrap();
         let mut echoes = EchoTable::new(window, ms(20));
         let at = |time| window.start() + ms(time);

@@ -127,8 +127,8 @@ impl Reflector {
             return Err(Error::Stalled { peer });
         }
         let keeps_connections = kind::keeps_connections(&self.workload.traffic);
-        for slice in &mut slices {
-            slice.window = run.measured_length();
+        for (idx, slice) in (0..).zip(&mut slices) {
+            slice.window = run.measured_length(idx);
             slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
             slice.auth_failures = self.acceptor.auth_failures();
         }

@@ -67,9 +67,9 @@ impl<'a> TrafficRun<'a> {
         ended_at.saturating_sub(self.window.start())
     }
 
-    /// The measured length of the window, or of each slice.
-    pub(crate) fn measured_length(&self) -> Nanos {
-        self.window.slices().map_or_else(|| self.window_length(), |slices| slices.measured())
+    /// The measured length of slice `idx`, or of a window without slices.
+    pub(crate) fn measured_length(&self, idx: u32) -> Nanos {
+        self.window.slices().map_or_else(|| self.window_length(), |slices| slices.measured(idx))
     }
 
     /// Ends the traffic of every thread at `now`, since the goal is reached.
@@ -316,7 +316,7 @@ mod tests {
         let start = now().saturating_sub(Nanos::from_ms(200));
         let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(1)).unwrap();
         let (length, cut) = (Nanos::from_ms(250), Nanos::from_ms(30));
-        let window = window.in_slices(Slices { length, cut, count: 400 }).unwrap();
+        let window = window.in_slices(Slices::new(length, cut, 400)).unwrap();
         let error = supervised(window, |_| Ok(())).unwrap_err();
         assert!(matches!(error, Error::LateThread { .. }), "{error}");
     }

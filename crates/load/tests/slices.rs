@@ -152,7 +152,7 @@ fn run(fields: &str) -> Result<Vec<(SenderOutcome, ReceiverOutcome)>, Error> {
 }
 
 fn window() -> Window {
-    let slices = Slices { length: LENGTH, cut: CUT, count: COUNT };
+    let slices = Slices::new(LENGTH, CUT, COUNT);
     Window::starting_in(Nanos::from_ms(150), LENGTH).unwrap().in_slices(slices).unwrap()
 }
 

@@ -142,7 +142,7 @@ fn joined(workload: &Workload) -> Joined<'_> {
     Joined {
         workload,
         duration: Nanos::from_s(1),
-        slices: Some(Slices { length: Nanos::from_ms(250), cut: Nanos::from_ms(10), count: 2 }),
+        slices: Some(Slices::new(Nanos::from_ms(250), Nanos::from_ms(10), 2)),
         parts: vec![(0, workload.clone()), (1, workload.clone())],
         clocks: vec![offset; 3],
         boot_ids: ["one", "one", "two"].map(str::to_owned).to_vec(),

@@ -21,7 +21,7 @@ const DETACH: Nanos = Nanos::from_ms(4);
 /// Time of traffic before the spans of a window.
 const SETTLE: Nanos = Nanos::from_ms(50);
 
-/// The end of a slice's cut in which its ends trace. They take turns, since two on one kernel would slow each other.
+/// The end of a slice's long cut in which its ends trace. They take turns, since two on one kernel would slow each other.
 pub(crate) const TRACED: Nanos = Nanos::from_ms(32);
 
 impl HostSession {
@@ -39,14 +39,13 @@ impl HostSession {
         }
     }
 
-    /// Traces in the end of a slice's cut, if the cut has one.
+    /// Traces in the end of a slice's long cut.
     pub(super) fn trace_before_slice(
         &mut self,
         start: Nanos,
-        cut: Nanos,
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
-        if cut <= TRACED { Ok(None) } else { self.trace_before(start, TURN, stop) }
+        self.trace_before(start, TURN, stop)
     }
 
     /// Traces from now on, for as long as before a slice.

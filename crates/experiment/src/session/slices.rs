@@ -18,7 +18,6 @@ use latput_units::{IntoSet, Nanos, Rng};
 use super::order::trial_seed;
 use super::{Session, TrialEvent};
 use crate::error::Error;
-use crate::host::TRACED;
 use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
 /// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
@@ -68,8 +67,7 @@ impl Layout {
 }
 
 /// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
-const USUAL: Layout =
-    Layout { length: LENGTH.saturating_add(TRACED), cut: STEP.saturating_add(TRACED) };
+const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
 
 /// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
 /// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
@@ -307,7 +305,7 @@ impl Session<'_> {
         let carry_over = carry_over(&rates(load, metric, &steps));
         let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
         let length = LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT));
-        let layout = Layout { length: length + TRACED, cut: cut + TRACED };
+        let layout = Layout { length, cut };
         let note =
             layout_note(layout, load, &ends.map(|idx| &self.results.settings[idx]), carry_over);
         self.remark(note);
