@@ -11,6 +11,7 @@ mod exit;
 mod factor_args;
 mod help;
 mod live_args;
+mod misplaced;
 mod output;
 mod parallel;
 mod precision;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let parsed = help::command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return not_understood(&error),
+        Err(error) => return not_understood(&misplaced::with_commands(error, &help::command())),
     };
     let context = match Context::new(cli.json) {
         Ok(context) => context,
