@@ -202,7 +202,10 @@ impl ResultsDb {
         };
         let real = path.canonicalize().map_err(|error| match run_of(path) {
             Some((file, run)) => {
-                let problem = format!("for run {run} write `{} --run {run}`", file.display());
+                let problem = format!(
+                    "the file is `{}`; a command that reads one run takes `--run {run}`",
+                    file.display()
+                );
                 Error::ResultsDb { path: path.to_owned(), problem, permission: false }
             }
             None => denied(&error),

@@ -94,7 +94,7 @@ fn run_number_in_name_gives_the_flag() {
     make(&path);
     let named = folder.path().join("kept.db#1");
     let error = ResultsDb::open(&named).unwrap_err().to_string();
-    assert!(error.contains("for run 1 write `") && error.contains("kept.db --run 1`"), "{error}");
+    assert!(error.contains("kept.db`; a command") && error.contains("takes `--run 1`"), "{error}");
     let error = ResultsDb::open(&folder.path().join("none.db#1")).unwrap_err().to_string();
     assert!(!error.contains("--run"), "{error}");
 }

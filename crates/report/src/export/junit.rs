@@ -17,7 +17,12 @@ pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let _ =
         writeln!(text, "<testsuites name=\"latput\"{}>", counts(GateAnswer::of(gate, comparisons)));
     for comparison in comparisons {
-        let name = format!("{} against {}", comparison.other, comparison.base);
+        // Two runs of one setting: that they are two, the figures say.
+        let name = if comparison.other == comparison.base {
+            comparison.other.clone()
+        } else {
+            format!("{} against {}", comparison.other, comparison.base)
+        };
         let counts = counts(GateAnswer::of_figures(gate, &comparison.figures));
         let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escaped(&name));
         for figure in &comparison.figures {
