@@ -258,7 +258,29 @@ pub struct KernelError {
 
 /// The words for an interface that is not there.
 pub fn no_interface(name: &str) -> String {
-    format!("there is no interface `{name}`: `latput show` lists them")
+    match another_host(name) {
+        Some(hint) => format!("`{name}` is a host, and this command works on this one: {hint}"),
+        None => format!("there is no interface `{name}`: `latput show` lists them"),
+    }
+}
+
+/// The words for what cannot be the name of an interface.
+pub(crate) fn no_interface_name(name: &str) -> String {
+    if another_host(name).is_some() {
+        return no_interface(name);
+    }
+    format!("`{name}` is not an interface name: 1 to 15 bytes without `/`, `:` or blanks")
+}
+
+/// How latput is run on the host of a URL such as `netns://a/eth0`; `None` for any other name.
+fn another_host(name: &str) -> Option<String> {
+    let (scheme, rest) = name.split_once("://")?;
+    let (host, interface) = rest.split_once(['/', '%']).unwrap_or((rest, "IFACE"));
+    Some(match scheme {
+        "netns" => format!("`ip netns exec {host} latput COMMAND {interface}`"),
+        "ssh" => format!("`ssh {host} latput COMMAND {interface}`, or `latput fleet`"),
+        _ => "`latput fleet` works on others".to_owned(),
+    })
 }
 
 impl fmt::Display for KernelError {
@@ -286,4 +308,20 @@ pub enum KernelErrorKind {
     Busy,
     /// The kernel's answer could not be understood.
     Malformed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_for_interface_gives_the_command() {
+        let said = no_interface("netns://a/v0");
+        assert!(said.contains("`ip netns exec a latput COMMAND v0`"), "{said}");
+        let said = no_interface_name("ssh://root@web1%eth0");
+        assert!(said.contains("`ssh root@web1 latput COMMAND eth0`"), "{said}");
+        assert!(no_interface_name("netns://a").contains("a latput COMMAND IFACE"));
+        assert!(no_interface("eth7").contains("there is no interface `eth7`"));
+        assert!(no_interface_name("a/b").contains("is not an interface name"));
+    }
 }

@@ -199,11 +199,11 @@ pub fn terminal(runs: &[HistoryRun], screen: Screen) -> String {
         );
         text += &wrapped(&title, "", screen.columns);
         let mut table = Table::new();
-        table.set_header(["started", "run", "hosts", "kernel", "figure", ""]);
+        table.set_header(["started (UTC)", "run", "hosts", "kernel", "figure", ""]);
         table.add_rows(found.into_iter().map(|(run, estimate)| {
             let half = format::half_width(estimate, &scale);
             [
-                run.date(),
+                run.date().trim_end_matches(" UTC").to_owned(),
                 printable(&run.source.run),
                 printable(&run.source.hosts.join(", ")),
                 printable(&run.source.kernels.join(", ")),

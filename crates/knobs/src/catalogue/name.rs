@@ -35,6 +35,9 @@ impl UnknownKnob {
 impl fmt::Display for UnknownKnob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no knob `{}`: ", self.name)?;
+        if self.name.contains("://") {
+            return f.write_str("hosts are named by `-i FILE` or `--hosts-from COMMAND`");
+        }
         if let Some(knob) = self.nearest() {
             return write!(f, "did you mean `{knob}`?");
         }

@@ -200,7 +200,7 @@ impl fmt::Display for Leftover {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The name could not be that of an interface. Nothing was touched.
-    #[error("`{interface}` is not an interface name: 1 to 15 bytes without `/`, `:` or blanks")]
+    #[error("{}", crate::kernel::no_interface_name(interface))]
     InvalidName {
         /// The name.
         interface: String,
