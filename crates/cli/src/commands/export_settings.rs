@@ -15,6 +15,7 @@ use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::netplan::MeasuredInterface;
 use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::commands::{change, netplan};
@@ -175,7 +176,9 @@ impl Args {
         }
         let mut target = self.of.target(&wanted.interface)?;
         if let Some(files) = netplan_files {
-            target = netplan::in_entry(target, files, &wanted)?;
+            let (fingerprint, kind) = (wanted.measured.as_deref(), wanted.kind.as_deref());
+            let measured = MeasuredInterface { fingerprint, kind };
+            target = netplan::in_entry(target, files, &wanted.setting, measured)?;
         }
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
         let exported = export::export(format, &target, &wanted.setting, &origin);

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use latput_knobs::Setting;
 use latput_knobs::export::{NetplanDeviceType, NetplanEntry, Target, netplan_lines};
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::{Identity, RootFolder, facts};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::commands::change;
-use crate::commands::export_settings::Wanted;
 use crate::exit::{CliError, Code};
 
 /// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
@@ -81,28 +81,34 @@ impl Definitions {
     }
 }
 
+/// The interface that results have: its [fingerprint](change::fingerprint), and its kind where its host told that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MeasuredInterface<'a> {
+    pub(super) fingerprint: Option<&'a str>,
+    pub(super) kind: Option<&'a str>,
+}
+
 /// The target with the entry that netplan has for the interface, or would have by its kind. Kind and files are of this
 /// host if it has the interface that is meant, and else the kind is that of the results.
 pub(super) fn in_entry(
     target: Target,
     files: Result<Definitions, CliError>,
-    wanted: &Wanted,
+    setting: &Setting,
+    measured: MeasuredInterface<'_>,
 ) -> Result<Target, CliError> {
-    let interface = wanted.interface.as_str();
-    let lines = netplan_lines(&wanted.setting);
+    let lines = netplan_lines(setting);
     if lines.is_empty() {
         return Ok(target); // nothing is written for netplan
     }
-    let is_here = wanted
-        .measured
-        .as_ref()
-        .is_none_or(|measured| change::fingerprint(&facts::collect(interface)) == *measured);
+    let interface = target.interface();
+    let is_measured = |it: &str| change::fingerprint(&facts::collect(interface)) == it;
+    let is_here = measured.fingerprint.is_none_or(is_measured);
     let found = if is_here { files?.entry_of(interface) } else { None };
     let entry = if let Some(found) = found {
         found.entry
     } else {
         let here = if is_here { Identity::of(interface) } else { None };
-        let kind = here.and_then(|it| it.kind).or_else(|| wanted.kind.clone());
+        let kind = here.and_then(|it| it.kind).or_else(|| measured.kind.map(str::to_owned));
         let device_type = kind.as_deref().and_then(NetplanDeviceType::of_kind);
         let device_type =
             device_type.ok_or_else(|| unknown_type(interface, kind.as_deref(), &lines))?;
@@ -305,17 +311,12 @@ mod tests {
     /// The lines for an interface of this kind that was measured on another host.
     fn exported(kind: Option<&str>) -> Result<String, CliError> {
         let setting = [parse_assignment("mtu=1400").unwrap(), parse_assignment("gro=off").unwrap()];
-        let wanted = Wanted {
-            interface: "nic7".to_owned(),
-            setting: setting.into_iter().collect(),
-            origin: String::new(),
-            measured: Some("other/0000:02:00.0".to_owned()),
-            kind: kind.map(str::to_owned),
-        };
+        let setting = setting.into_iter().collect();
+        let measured = MeasuredInterface { fingerprint: Some("other/0000:02:00.0"), kind };
         let target = Target::new("nic7", Match::Name).unwrap();
         let unread = Err(CliError::usage("the files of this host say nothing of another"));
-        let target = in_entry(target, unread, &wanted)?;
-        let text = export(Format::Netplan, &target, &wanted.setting, "").text;
+        let target = in_entry(target, unread, &setting, measured)?;
+        let text = export(Format::Netplan, &target, &setting, "").text;
         Ok(text
             .lines()
             .filter(|line| !line.starts_with('#'))
@@ -342,7 +343,7 @@ mod tests {
             (Some("macvlan"), "none for the kind `macvlan`"),
             (Some("veth"), "below `ethernets` in a container"),
         ] {
-            let error = exported(kind).unwrap_err().to_string();
+            let error = exported(kind).unwrap_err().error.to_string();
             let lines = "mtu: 1400; generic-receive-offload: false";
             assert!(error.contains(why) && error.contains(lines), "{error}");
         }

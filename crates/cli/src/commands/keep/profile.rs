@@ -31,7 +31,7 @@ const PRIORITIES: std::ops::RangeInclusive<i64> = -999..=999;
 
 /// How a profile fits the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
+enum ProfileFit {
     /// It names the interface or its address.
     Own,
     /// It fits others too.
@@ -40,9 +40,9 @@ enum Fit {
 
 /// A profile that fits the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Profile {
+pub(super) struct NetworkProfile {
     pub(super) path: String,
-    fit: Fit,
+    fit: ProfileFit,
     is_ethernet: bool,
     uuid: Option<String>,
     /// Whether NetworkManager activates it by itself.
@@ -58,10 +58,10 @@ pub(super) struct Profile {
 #[derive(Debug, PartialEq, Eq)]
 struct Ambiguous(String);
 
-impl Profile {
+impl NetworkProfile {
     /// Why `keep` cannot write into it; `None` if it can.
     pub(super) fn why_not_edited(&self) -> Option<String> {
-        if self.fit == Fit::Shared {
+        if self.fit == ProfileFit::Shared {
             let set = "set its `connection.interface-name`";
             return Some(format!("{} is of other interfaces too: {set}", self.path));
         }
@@ -74,7 +74,7 @@ impl Profile {
 pub(super) fn of_interface(
     root: &RootFolder,
     interface: &str,
-) -> Result<Option<Profile>, CliError> {
+) -> Result<Option<NetworkProfile>, CliError> {
     let is_running_system = root.path() == Path::new("/");
     let identity = if is_running_system { Identity::of(interface) } else { None };
     let active = if is_running_system { active_uuid(interface) } else { None };
@@ -92,9 +92,9 @@ pub(super) fn of_interface(
             profiles.push(profile(path, fit, &text, &timestamps, active.as_deref()));
         }
     }
-    if profiles.iter().any(|it| it.fit == Fit::Own && !it.is_ethernet) {
+    if profiles.iter().any(|it| it.fit == ProfileFit::Own && !it.is_ethernet) {
         // A bond or VLAN, to which no profile fits that does not name it.
-        profiles.retain(|it| it.fit == Fit::Own);
+        profiles.retain(|it| it.fit == ProfileFit::Own);
     }
     let chosen = choose(profiles, active.as_deref()).map_err(|Ambiguous(why)| {
         let message = format!(
@@ -120,12 +120,18 @@ fn active_uuid(interface: &str) -> Option<String> {
     Some(uuid.trim().to_owned())
 }
 
-fn profile(path: String, fit: Fit, text: &str, timestamps: &str, active: Option<&str>) -> Profile {
+fn profile(
+    path: String,
+    fit: ProfileFit,
+    text: &str,
+    timestamps: &str,
+    active: Option<&str>,
+) -> NetworkProfile {
     let of_connection = |key: &str| value(text, "connection", key);
     let uuid = of_connection("uuid").map(str::to_owned);
     let seen = uuid.as_deref().and_then(|uuid| value(timestamps, "timestamps", uuid));
     let seen = seen.or_else(|| of_connection("timestamp")).and_then(|text| text.parse().ok());
-    Profile {
+    NetworkProfile {
         path,
         fit,
         is_ethernet: is_ethernet(text),
@@ -145,14 +151,14 @@ fn priority(text: &str) -> i64 {
 }
 
 /// How a profile fits the interface, whose identity is known of a running system only; `None` if it does not.
-fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option<Fit> {
+fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option<ProfileFit> {
     let set = |section: &str, key: &str| value(keyfile, section, key).filter(|it| !it.is_empty());
     if let Some(name) = set("connection", "interface-name") {
-        return (name == interface).then_some(Fit::Own);
+        return (name == interface).then_some(ProfileFit::Own);
     }
     let address = identity.and_then(|it| it.permanent_mac.as_deref());
     if let Some(own) = set("ethernet", "mac-address").or_else(|| set("wifi", "mac-address")) {
-        return address.is_some_and(|it| it.eq_ignore_ascii_case(own)).then_some(Fit::Own);
+        return address.is_some_and(|it| it.eq_ignore_ascii_case(own)).then_some(ProfileFit::Own);
     }
     let kind = identity.map_or(Some("ethernet"), |it| it.kind.as_deref());
     if !is_ethernet(keyfile) || !matches!(kind, Some("ethernet" | "veth")) {
@@ -163,7 +169,7 @@ fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option
     // A pattern with a prefix is taken to fit: then nobody writes what might not count.
     patterns
         .any(|it| it.starts_with(['!', '&', '|']) || is_like(interface, it))
-        .then_some(Fit::Shared)
+        .then_some(ProfileFit::Shared)
 }
 
 fn is_ethernet(keyfile: &str) -> bool {
@@ -171,8 +177,11 @@ fn is_ethernet(keyfile: &str) -> bool {
 }
 
 /// The profile that counts among those that fit.
-fn choose(mut profiles: Vec<Profile>, active: Option<&str>) -> Result<Option<Profile>, Ambiguous> {
-    let list = |profiles: &[&Profile]| {
+fn choose(
+    mut profiles: Vec<NetworkProfile>,
+    active: Option<&str>,
+) -> Result<Option<NetworkProfile>, Ambiguous> {
+    let list = |profiles: &[&NetworkProfile]| {
         profiles.iter().map(|it| it.path.as_str()).collect::<Vec<_>>().join(" and ")
     };
     if profiles.iter().any(|it| it.is_automatic) {
@@ -181,7 +190,7 @@ fn choose(mut profiles: Vec<Profile>, active: Option<&str>) -> Result<Option<Pro
     }
     let automatic = profiles.iter().filter(|it| it.is_automatic);
     let best = automatic.clone().map(|it| it.priority).max();
-    let mut tied: Vec<&Profile> = profiles
+    let mut tied: Vec<&NetworkProfile> = profiles
         .iter()
         .filter(|it| best.is_none_or(|best| it.is_automatic && it.priority == best))
         .collect();
@@ -237,7 +246,7 @@ mod tests {
             ("[ethernet]\nmac-address=52:54:00:AA:BB:CD\n", false),
         ] {
             let found = fit_of(keyfile, "nic7", Some(&identity));
-            assert_eq!(found, expected.then_some(Fit::Own), "{keyfile}");
+            assert_eq!(found, expected.then_some(ProfileFit::Own), "{keyfile}");
         }
         assert_eq!(fit_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None), None);
     }
@@ -248,9 +257,9 @@ mod tests {
             let identity = Identity { kind: Some(kind.to_owned()), ..Identity::default() };
             fit_of(&format!("[connection]\ntype=ethernet\n{more}"), "nic7", Some(&identity))
         };
-        assert_eq!(fit("", "ethernet"), Some(Fit::Shared));
+        assert_eq!(fit("", "ethernet"), Some(ProfileFit::Shared));
         assert_eq!(fit("", "bond"), None);
-        assert_eq!(fit("[match]\ninterface-name=nic*;\n", "ethernet"), Some(Fit::Shared));
+        assert_eq!(fit("[match]\ninterface-name=nic*;\n", "ethernet"), Some(ProfileFit::Shared));
         assert_eq!(fit("[match]\ninterface-name=eth*;\n", "ethernet"), None);
         assert_eq!(fit_of("[connection]\ntype=wifi\n", "nic7", None), None);
     }
@@ -261,7 +270,7 @@ mod tests {
         let letters = ["a", "b", "c"].into_iter();
         let profiles = letters.zip(keys).map(|(letter, keys)| {
             let text = format!("[connection]\nuuid={letter}\n{keys}");
-            profile(letter.to_owned(), Fit::Own, &text, timestamps, active)
+            profile(letter.to_owned(), ProfileFit::Own, &text, timestamps, active)
         });
         let said = match choose(profiles.collect(), active) {
             Ok(chosen) => chosen.map_or("none".to_owned(), |it| it.path),
