@@ -322,7 +322,9 @@ mod tests {
             .filter(|line| !line.starts_with('#'))
             .map(str::trim)
             .collect::<Vec<_>>()
-            .join(" "))
+            .join(" ")
+            .trim()
+            .to_owned())
     }
 
     #[test]

@@ -439,6 +439,24 @@ fn netplan_entry_keeps_its_device_type() {
         .expect(2, &["no netplan file has nic7", "--format udev"]);
 }
 
+/// As cloud-init writes it, and in the flow form that people write: a public report.
+#[test]
+fn set_name_entry_gets_the_mtu() {
+    let cloud_init = "network:\n  version: 2\n  ethernets:\n    id0:\n      match:\n        macaddress: \
+                      \"52:54:00:aa:bb:cc\"\n      set-name: eth7\n      dhcp4: true\n";
+    let flow = "network:\n  version: 2\n  ethernets:\n    eth7: {dhcp4: true}\n";
+    for (text, id) in [(cloud_init, "id0"), (flow, "eth7")] {
+        let place = host(&[("etc/netplan/50-cloud-init.yaml", text)]);
+        let keep = ["keep", "eth7", "mtu=9000", "--root", "root", "--dry-run", "--match", "name"];
+        let ran = place.run(&keep);
+        ran.expect(
+            0,
+            &["50-cloud-init.yaml configures eth7", &format!("+    {id}:\n+      mtu: 9000")],
+        );
+        assert!(!ran.out.contains(".link"), "{ran:#?}");
+    }
+}
+
 /// TuneD splits `include` at commas, and looks for profiles where its version and configuration say.
 #[test]
 fn tuned_profile_includes_what_is_active() {
