@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace::{Workspace, cargo};
 
-const TARGETS: &[&str] = &["control", "data", "documents", "files", "netlink"];
+const TARGETS: &[&str] = &["control", "data", "documents", "figures", "files", "netlink"];
 /// Counters of edges, in every crate; compared values guide it to what a parser wants.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -22,6 +22,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 const RELEASE_FLAGS: &str = "-Cdebug-assertions -Ccodegen-units=1";
 /// Longer inputs are not tried.
 const INPUT_BYTES_MOST: u32 = 4096;
+/// The same of `figures`, whose examples are outputs of programs.
+const OUTPUT_BYTES_MOST: u32 = 16_384;
 /// An input that takes longer, or more memory, is a finding.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
 
@@ -135,10 +137,13 @@ fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran
             .with_context(|| format!("cannot make {}", folder.display()))?;
     }
     // New inputs go to the first folder; the others are to begin with.
-    let examples = folder.with_file_name("examples");
+    let is_figures = target == "figures";
+    let outputs = folder.with_file_name("crates").join("formats/tests");
+    let examples = if is_figures { outputs } else { folder.with_file_name("examples") };
+    let bytes_most = if is_figures { OUTPUT_BYTES_MOST } else { INPUT_BYTES_MOST };
     let limits = [
         format!("-max_total_time={seconds}"),
-        format!("-max_len={INPUT_BYTES_MOST}"),
+        format!("-max_len={bytes_most}"),
         format!("-artifact_prefix={}/", artifacts.display()),
         "-print_final_stats=1".to_owned(),
     ];

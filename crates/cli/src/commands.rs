@@ -26,6 +26,7 @@ pub(crate) mod merge;
 pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod moderate;
+mod netplan;
 mod next;
 pub(crate) mod plan;
 pub(crate) mod program;

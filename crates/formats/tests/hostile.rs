@@ -1,23 +1,17 @@
 //! Real outputs with damaged figures: whatever is read of them keeps the rules of `latput_formats`, for every parser and
-//! importer. The rules are written here once more, in other words, since a rule that is missing there would not be missed.
+//! importer. `figure_rules` has the rules once more; the fuzz target `figures` uses it too.
+
+mod figure_rules;
 
 use std::path::Path;
 
-use latput_formats::program::read;
-use latput_formats::{ImportFormat, import};
-use latput_stats::Histogram;
-use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
-use latput_trial::{Metric, Row, Workload};
-use latput_units::{IntoMap, Nanos};
+use latput_formats::ImportFormat;
+use latput_trial::figures::Parser;
 use proptest::prelude::*;
 
-/// A file of `tests`, and its reader.
-#[derive(Clone, Copy, Debug)]
-enum Reader {
-    Program(Parser),
-    Import(ImportFormat),
-}
+use figure_rules::{Reader, broken_rule, figures};
 
+/// The files of `tests`, and the reader of each.
 const OUTPUTS: &[(Reader, &str)] = &[
     (Reader::Program(Parser::RedisBenchmark), "program/redis-benchmark-csv.txt"),
     (Reader::Program(Parser::Memtier), "program/memtier.txt"),
@@ -60,141 +54,6 @@ const OUTPUTS: &[(Reader, &str)] = &[
 fn text_of(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     std::fs::read_to_string(path).expect("a file of this folder")
-}
-
-/// The figures of every test that is read, in the form of a program's.
-fn figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
-    match reader {
-        Reader::Program(parser) => {
-            let figures = Figures { parser: Some(parser), ..Figures::default() };
-            let output = Output { stdout: Text::of(bytes), ..Output::default() };
-            read(&figures, &output).into_iter().collect()
-        }
-        Reader::Import(format) => {
-            let read = import(format, &[("file".to_owned(), bytes.to_vec())]);
-            let of_run = |read: latput_formats::Imported| {
-                let workload = |row: &Row| read.results.workloads[row.workload].clone();
-                let rows = read.results.rows.iter();
-                let all = rows.filter(|row| {
-                    row.observation.programs.is_empty() || has_figures(row, &workload(row))
-                });
-                all.map(|row| of_row(row, &workload(row))).collect()
-            };
-            read.map(of_run).unwrap_or_default()
-        }
-    }
-}
-
-/// A server's document may have nothing but the CPU time of its program.
-fn has_figures(row: &Row, workload: &Workload) -> bool {
-    !of_row(row, workload).metrics.is_empty()
-}
-
-fn of_row(row: &Row, workload: &Workload) -> ProgramFigures {
-    let of = &row.observation;
-    let known = |metric: &Metric| Some((*metric, metric.value(&workload.traffic, of)?));
-    ProgramFigures {
-        metrics: Metric::ALL.iter().filter_map(known).into_map(),
-        latency: of.traffic.latency.clone(),
-        transactions: of.traffic.transactions,
-        window: (of.traffic.sender_window.as_ns() > 0).then_some(of.traffic.sender_window),
-        ..ProgramFigures::default()
-    }
-}
-
-fn value_of(read: &ProgramFigures, name: &str) -> Option<f64> {
-    let named = read.metrics.iter().find(|(metric, _)| metric.name() == name);
-    named.map(|(_, value)| *value)
-}
-
-/// The rule that figures break.
-fn broken_rule(read: &ProgramFigures) -> Option<String> {
-    let value = |name: &str| value_of(read, name);
-    if let Some((metric, value)) =
-        read.metrics.iter().find(|(_, value)| !value.is_finite() || **value < 0.0)
-    {
-        return Some(format!("{metric} is {value}"));
-    }
-    if read.metrics.is_empty() {
-        return Some("nothing is known".to_owned());
-    }
-    for metric in ["loss_ratio", "probe_loss_ratio"] {
-        if value(metric).is_some_and(|share| share > 1.0) {
-            return Some(format!("{metric} is above 1"));
-        }
-    }
-    // Nothing done, nothing known.
-    let is_zero = |name: &&&str| value(name) == Some(0.0);
-    let positive = [
-        "transactions_per_s",
-        "throughput_bps",
-        "messages_per_s",
-        "sent_bps",
-        "latency_ns_mean",
-        "latency_ns_p50",
-        "latency_ns_p90",
-        "latency_ns_p99",
-        "latency_ns_p999",
-        "latency_ns_max",
-        "probe_ns_mean",
-        "probe_ns_max",
-    ];
-    if let Some(name) = positive.iter().find(is_zero) {
-        return Some(format!("{name} is 0"));
-    }
-    let sizes = |metric: &&Metric| metric.name().starts_with("osu_");
-    if let Some(metric) = read.metrics.keys().find(|it| sizes(it) && read.metrics[it] == 0.0) {
-        return Some(format!("{metric} is 0"));
-    }
-    if read.transactions == Some(0) {
-        return Some("no transaction".to_owned());
-    }
-    let others = ["latency_ns_mean", "jitter_ns", "throughput_bps"];
-    if value("loss_ratio") == Some(1.0) && others.iter().any(|name| value(name).is_some()) {
-        return Some("figures of what was lost".to_owned());
-    }
-    disagreeing(read)
-}
-
-/// The figures that do not agree.
-fn disagreeing(read: &ProgramFigures) -> Option<String> {
-    let value = |name: &str| value_of(read, name);
-    let order =
-        ["latency_ns_p50", "latency_ns_p90", "latency_ns_p99", "latency_ns_p999", "latency_ns_max"];
-    let known: Vec<f64> = order.iter().filter_map(|name| value(name)).collect();
-    if !known.windows(2).all(|pair| pair[0] <= pair[1] * 1.021) {
-        return Some(format!("percentiles {known:?}"));
-    }
-    let histogram = read.latency.as_ref();
-    let least = histogram.and_then(Histogram::min).map(|ns| ns.as_ns() as f64);
-    let most = histogram.and_then(Histogram::max).map(|ns| ns.as_ns() as f64);
-    let stated = value("latency_ns_max");
-    if let Some(mean) = value("latency_ns_mean") {
-        if [stated, most].iter().flatten().any(|most| mean > most * 1.021) {
-            return Some(format!("mean {mean} above the maximum"));
-        }
-        if least.is_some_and(|least| mean < least * 0.979) {
-            return Some(format!("mean {mean} below the minimum"));
-        }
-    }
-    if most.zip(stated).is_some_and(|(most, stated)| most > stated * 1.021) {
-        return Some("a value above the maximum".to_owned());
-    }
-    if let Some((counted, done)) = histogram.map(Histogram::count).zip(read.transactions)
-        && counted as f64 > done as f64 * 1.12
-    {
-        return Some(format!("{counted} latencies of {done} transactions"));
-    }
-    let window = read.window.map(Nanos::as_secs_f64).filter(|seconds| *seconds >= 0.1);
-    if let Some(((rate, done), seconds)) =
-        value("transactions_per_s").zip(read.transactions).zip(window)
-    {
-        let counted = done as f64 / seconds;
-        if done >= 100 && (counted - rate).abs() > 0.12 * counted.max(rate) {
-            return Some(format!("{done} in {seconds} s at {rate} /s"));
-        }
-    }
-    None
 }
 
 /// Spans of the numbers of a text.

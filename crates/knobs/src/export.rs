@@ -23,6 +23,7 @@ use crate::setting::Setting;
 use crate::value::Value;
 
 pub use elsewhere::Elsewhere;
+pub use netplan::{NetplanDeviceType, netplan_lines};
 
 /// The configuration system that a setting is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +62,15 @@ pub struct Target {
     netplan_entry: Option<NetplanEntry>,
 }
 
-/// Where netplan's files have an interface.
+/// Where netplan's files have an interface, or would have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetplanEntry {
-    /// The device type: `ethernets`, `bonds`.
-    pub device_type: String,
+    /// The device type.
+    pub device_type: NetplanDeviceType,
     /// The id below it, which need not be the interface's name.
     pub id: String,
+    /// Whether a file has it; otherwise it is what the kind of the interface calls for.
+    pub is_found: bool,
 }
 
 /// How a configuration knows an interface before anybody has named it.
@@ -138,8 +141,8 @@ impl Target {
         Self { link_policies: Some(policies), ..self }
     }
 
-    /// The same where netplan's files have the interface: netplan refuses an id under two device types. Fails where the id
-    /// needs quotes.
+    /// The same where its entry in netplan's files is known: netplan refuses an id under two device types. Without it nothing
+    /// is written for netplan. Fails where the id needs quotes.
     pub fn in_netplan_entry(self, entry: NetplanEntry) -> Result<Self, TargetError> {
         if !is_plain(&entry.id, "._-") {
             let mend = "give the entry a plain id, or use another format";
@@ -189,7 +192,7 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
         let written = match format {
             Format::SystemdLink => systemd::words(*knob, value),
             Format::NetworkManager => networkmanager::words(*knob, value),
-            Format::Netplan => netplan::words(*knob, value),
+            Format::Netplan => netplan::words(*knob, value, target),
             Format::Tuned => tuned::words(*knob, value),
             Format::Udev => udev::words(*knob, value, target),
             Format::Ethtool => commands::words(*knob, value, target),

@@ -8,6 +8,7 @@ use latput_units::{BitsPerSecond, Bytes};
 
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
+use crate::identity::Identity;
 use crate::kernel::LinuxKernel;
 use crate::netdev::Netdev;
 use crate::route::{Link, Route};
@@ -42,6 +43,12 @@ const FILES: &[(&str, &str)] = &[
     ("net.ipv4.tcp_sack", "/proc/sys/net/ipv4/tcp_sack"),
     ("net.ipv4.tcp_timestamps", "/proc/sys/net/ipv4/tcp_timestamps"),
 ];
+
+/// The value of a fact that nobody tells.
+pub const UNKNOWN: &str = "unknown";
+
+/// The fact that has the [kind](Identity::kind) of the interface.
+pub const INTERFACE_KIND: &str = "interface kind";
 
 /// What of the kernel's command line bears on latency and CPU time. The rest is left out: people put keys and addresses
 /// there, and results are passed on.
@@ -159,6 +166,8 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
         }
     };
     add("driver", driver(&link));
+    let kind = Identity::of(interface).and_then(|it| it.kind);
+    add(INTERFACE_KIND, or_unknown(kind));
     let speed = link_speed(interface).map(|speed| speed.to_string());
     add("speed", or_unknown(speed));
     match EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(interface)) {
@@ -233,7 +242,7 @@ fn or_none(text: String) -> String {
 }
 
 fn or_unknown(value: Option<String>) -> String {
-    value.unwrap_or_else(|| "unknown".to_owned())
+    value.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 /// Whether the CPU says that it is a guest's (x86 only), and what the firmware calls the machine.

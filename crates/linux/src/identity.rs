@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::route::Route;
+
 /// The fixed facts about the device behind an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
@@ -12,7 +14,14 @@ pub struct Identity {
     pub path: Option<String>,
     /// The driver.
     pub driver: Option<String>,
+    /// Its kind: that of a virtual interface as `ip -d link` names it (`bond`, `vlan`), `wlan` and `wwan` of the kernel's
+    /// `DEVTYPE`, `ethernet` for other hardware with Ethernet addresses, `loopback`; `None` for others.
+    pub kind: Option<String>,
 }
+
+/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK`, as sysfs prints them.
+const ETHERNET: &str = "1";
+const LOOPBACK: &str = "772";
 
 /// `addr_assign_type` of an address that the device came with (`NET_ADDR_PERM`).
 const PERMANENT: &str = "0";
@@ -20,7 +29,10 @@ const PERMANENT: &str = "0";
 impl Identity {
     /// Of an interface in the sysfs of the calling thread; `None` if there is no such interface.
     pub fn of(interface: &str) -> Option<Self> {
-        Self::below(Path::new("/sys"), interface)
+        let found = Self::below(Path::new("/sys"), interface)?;
+        let link = Route::open().and_then(|route| route.link(interface)).ok();
+        let virtual_kind = link.and_then(|link| link.kind);
+        Some(Self { kind: virtual_kind.or(found.kind), ..found })
     }
 
     fn below(sysfs: &Path, interface: &str) -> Option<Self> {
@@ -44,8 +56,20 @@ impl Identity {
             permanent_mac: line("address").filter(|mac| is_permanent && is_ethernet(mac)),
             path: slots.rfind(|part| is_pci_slot(part)).map(|slot| format!("pci-{slot}")),
             driver: driver.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())),
+            kind: line("type").and_then(|hardware| kind_of(&hardware, &line("uevent")?)),
         })
     }
+}
+
+/// The kind by the type of its addresses and the lines of its uevent.
+fn kind_of(hardware: &str, uevent: &str) -> Option<String> {
+    let device_type = uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE="));
+    let by_address = match hardware {
+        ETHERNET => Some("ethernet"),
+        LOOPBACK => Some("loopback"),
+        _ => None,
+    };
+    device_type.or(by_address).map(str::to_owned)
 }
 
 /// Whether a folder is that of a PCI device: `0000:02:00.0`.
@@ -80,6 +104,17 @@ mod tests {
         assert_eq!(found.driver.as_deref(), Some("e1000e"));
         write("addr_assign_type", "3\n"); // somebody has set it
         assert_eq!(Identity::below(root.path(), "eth0").unwrap().permanent_mac, None);
+    }
+
+    #[test]
+    fn kind_is_that_of_kernel() {
+        let kind = |hardware, uevent| kind_of(hardware, uevent);
+        let wifi = "DEVTYPE=wlan\nINTERFACE=wlp3s0\nIFINDEX=3";
+        assert_eq!(kind("1", wifi).as_deref(), Some("wlan"));
+        assert_eq!(kind("1", "INTERFACE=eth0\nIFINDEX=2").as_deref(), Some("ethernet"));
+        assert_eq!(kind("772", "INTERFACE=lo").as_deref(), Some("loopback"));
+        assert_eq!(kind("32", "INTERFACE=ib0"), None);
+        assert_eq!(Identity::of("lo").unwrap().kind.as_deref(), Some("loopback"));
     }
 
     #[test]

@@ -39,7 +39,8 @@ const SHARED_FACTS: [&str; 18] = [
     "speed",
 ];
 /// Further facts, by their whole names.
-const OTHER_SHARED_FACTS: [&str; 3] = ["smt", "transparent huge pages", "interrupts"];
+const OTHER_SHARED_FACTS: [&str; 4] =
+    ["interface kind", "smt", "transparent huge pages", "interrupts"];
 
 /// Names of testbeds that say nothing of hosts, whole and as beginnings.
 const SHARED_TESTBEDS: [&str; 3] = ["lab", "loopback", "vm"];

@@ -99,6 +99,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("restore", 1, ""),
     ("export-settings", 1, ""),
     ("export-settings", 2, "does not know the driver"),
+    ("export-settings", 2, "a veth is below"),
     ("fleet", 1, "no rollout is in force"),
     ("fleet", 1, "no rollout is under way"),
     ("fleet", 2, "no host has a change of"),

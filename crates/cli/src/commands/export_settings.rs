@@ -10,14 +10,15 @@ use latput_knobs::{
     parse_assignment,
 };
 use latput_linux::confine::UsedFiles;
-use latput_linux::{Identity, LinuxKernel};
+use latput_linux::{Identity, LinuxKernel, RootFolder, facts};
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::change;
+use crate::commands::netplan::MeasuredInterface;
 use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
+use crate::commands::{change, netplan};
 use crate::context::{Context, keep_only_files};
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -155,17 +156,30 @@ pub(super) struct Wanted {
     /// The driver and the bus address that were measured, as [`change::fingerprint`] has them; `None` where the interface
     /// was named.
     pub(super) measured: Option<String>,
+    /// The kind of the measured interface, where its host told it.
+    pub(super) kind: Option<String>,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        // netplan's files are root's alone: they are read before the rights are given up.
+        let is_netplan = self.format == ExportFormat::Netplan;
+        let netplan_files = is_netplan.then(|| {
+            let root = RootFolder::open(Path::new("/"))?;
+            netplan::Definitions::read(&root)
+        });
         keep_only_files(&UsedFiles::of([Path::new(&self.source)], self.output.as_deref()))?;
         let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
         let format = self.format.format();
         if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
         }
-        let target = self.of.target(&wanted.interface)?;
+        let mut target = self.of.target(&wanted.interface)?;
+        if let Some(files) = netplan_files {
+            let (fingerprint, kind) = (wanted.measured.as_deref(), wanted.kind.as_deref());
+            let measured = MeasuredInterface { fingerprint, kind };
+            target = netplan::in_entry(target, files, &wanted.setting, measured)?;
+        }
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
         let exported = export::export(format, &target, &wanted.setting, &origin);
         self.tell(context, &target, &exported)
@@ -248,11 +262,14 @@ impl SourceArgs {
             None => interface_of(&results, role)?,
         };
         let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
+        let measured = results.hosts.iter().find(|host| host.role == role);
+        let measured = measured.filter(|_| self.interface.is_none());
         not_empty(Wanted {
             interface,
             setting,
             origin: format!("setting `{}` of {source}", labelled.label),
-            measured: self.interface.is_none().then(|| measured_of(&results, role)).flatten(),
+            measured: measured.map(|host| change::fingerprint(&host.facts)),
+            kind: measured.and_then(|host| kind_of(&host.facts)),
         })
     }
 
@@ -281,7 +298,7 @@ impl SourceArgs {
         } else {
             format!("{interface} {}", knobs.join(" "))
         };
-        not_empty(Wanted { interface, setting, origin, measured: None })
+        not_empty(Wanted { interface, setting, origin, measured: None, kind: None })
     }
 
     /// How a configuration knows the interface.
@@ -294,7 +311,7 @@ impl SourceArgs {
             );
             CliError::usage(message)
         };
-        let Identity { permanent_mac, path, driver } = identity;
+        let Identity { permanent_mac, path, driver, kind: _ } = identity;
         let matched = match self.matched {
             Some(MatchBy::Name) => Match::Name,
             Some(MatchBy::Mac) => {
@@ -336,10 +353,10 @@ fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
     }
 }
 
-/// The driver and the bus address of the host of a role.
-fn measured_of(results: &Results, role: Role) -> Option<String> {
-    let host = results.hosts.iter().find(|host| host.role == role)?;
-    Some(change::fingerprint(&host.facts))
+/// The kind of the interface of a host, by its facts.
+fn kind_of(facts: &[(String, String)]) -> Option<String> {
+    let kind = facts.iter().find(|(name, _)| name == facts::INTERFACE_KIND);
+    kind.map(|(_, kind)| kind.clone()).filter(|kind| kind != facts::UNKNOWN)
 }
 
 /// The present value of a knob, if it is the same everywhere on the interface.

@@ -5,8 +5,8 @@ mod choose;
 mod diff;
 mod files;
 mod keyfile;
-mod netplan;
 mod outranked;
+mod profile;
 mod unit;
 pub(crate) mod wanted;
 mod watch;
@@ -18,10 +18,10 @@ use std::process::ExitCode;
 use latput_knobs::export;
 use latput_linux::{RootFolder, confine};
 
-use crate::commands::change;
 use crate::commands::export_settings::{
     ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
 };
+use crate::commands::{change, netplan};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -124,7 +124,7 @@ impl Args {
         } else {
             self.of.wanted(source, &self.knobs)?
         };
-        let Wanted { interface, mut setting, origin, measured } = wanted;
+        let Wanted { interface, mut setting, origin, measured, kind: _ } = wanted;
         if measured.is_some() && interface == latput_sim::facts::INTERFACE {
             let message = "a simulated host was measured: name the interface with --interface";
             return Err(CliError::usage(message));
@@ -139,7 +139,8 @@ impl Args {
             None => choose::format(root, &interface)?,
         };
         let target = if format == ExportFormat::Netplan {
-            let entry = netplan::entry_of(root, &interface)?.ok_or_else(|| {
+            let files = netplan::Definitions::read(root)?;
+            let entry = files.entry_of(&interface).ok_or_else(|| {
                 CliError::usage(format!(
                     "no netplan file has {interface}, and its device type is not known. netplan would take the \
                      interface over or refuse all files. Use --format systemd-link or --format udev"

@@ -413,9 +413,48 @@ fn netplan_entry_keeps_its_device_type() {
         };
         assert!(generated.values().any(has_mtu), "{entry}: {:?}", generated.keys());
     }
+    // netplan refuses all files for an offload of a bond, for a key of a VRF, and for an addition to a VXLAN.
+    let vrf = "network:\n  version: 2\n  vrfs:\n    nic7: {table: 7}\n";
+    let vxlan =
+        "network:\n  version: 2\n  tunnels:\n    nic7: {mode: vxlan, id: 5, remote: 192.0.2.1}\n";
+    for (text, file) in [(bond, "netplan"), (vrf, "udev"), (vxlan, "udev")] {
+        let place = host(&[("etc/netplan/50-cloud.yaml", text)]);
+        place
+            .run(&["keep", "nic7", "mtu=9000", "gro=off", "--root", "root", "--yes"])
+            .expect(0, &[]);
+        let rules = place.path("root/etc/udev/rules.d/90-latput-nic7.rules");
+        assert!(fs::read_to_string(rules).unwrap().contains("gro off"));
+        let is_there = place.path("root/etc/netplan/90-latput-nic7.yaml").exists();
+        assert_eq!(is_there, file == "netplan", "{text}");
+        if needs_program("netplan") {
+            continue;
+        }
+        let root = place.path("root");
+        let ran =
+            Command::new("netplan").args(["generate", "--root-dir"]).arg(root).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
     host(&[])
         .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes", "--format", "netplan"])
         .expect(2, &["no netplan file has nic7", "--format udev"]);
+}
+
+/// As cloud-init writes it, and in the flow form that people write: a public report.
+#[test]
+fn set_name_entry_gets_the_mtu() {
+    let cloud_init = "network:\n  version: 2\n  ethernets:\n    id0:\n      match:\n        macaddress: \
+                      \"52:54:00:aa:bb:cc\"\n      set-name: eth7\n      dhcp4: true\n";
+    let flow = "network:\n  version: 2\n  ethernets:\n    eth7: {dhcp4: true}\n";
+    for (text, id) in [(cloud_init, "id0"), (flow, "eth7")] {
+        let place = host(&[("etc/netplan/50-cloud-init.yaml", text)]);
+        let keep = ["keep", "eth7", "mtu=9000", "--root", "root", "--dry-run", "--match", "name"];
+        let ran = place.run(&keep);
+        ran.expect(
+            0,
+            &["50-cloud-init.yaml configures eth7", &format!("+    {id}:\n+      mtu: 9000")],
+        );
+        assert!(!ran.out.contains(".link"), "{ran:#?}");
+    }
 }
 
 /// TuneD splits `include` at commas, and looks for profiles where its version and configuration say.
@@ -635,4 +674,54 @@ fn hand_written_keyfile_keeps_its_form() {
     for words in ["[ethernet]\nmtu=9000\n", "coalesce-rx-usecs=50", "zone=home"] {
         assert!(out.contains(words), "{words}: {out}{err}");
     }
+}
+
+/// Forms of `autoconnect` and its priority; NetworkManager's own reader says which of two is preferred.
+#[test]
+fn image_profile_is_that_with_priority() {
+    let folder = "etc/NetworkManager/system-connections";
+    let text = |keys: &str| {
+        let uuid = "9d2c4b5e-6f1a-4c3b-8a7d-1e2f3a4b5c6d";
+        format!("[connection]\nid=a\nuuid={uuid}\ntype=ethernet\ninterface-name=nic7\n{keys}\n")
+    };
+    for (first, second, chosen) in [
+        ("", "autoconnect-priority = 5", 1),
+        ("autoconnect-priority=0x10", "autoconnect-priority=+15", 0),
+        ("autoconnect-priority=99999", "autoconnect-priority=1", 1),
+        ("autoconnect-priority=12abc", "autoconnect-priority=1", 1),
+        ("autoconnect-priority=7\nautoconnect = 0", "", 1),
+        ("autoconnect-priority=7\nautoconnect=no", "", 0),
+    ] {
+        let names = ["one", "two"].map(|name| format!("{folder}/{name}.nmconnection"));
+        let texts = [first, second].map(text);
+        let place = host(&[(&names[0], &texts[0]), (&names[1], &texts[1])]);
+        let ran = place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]);
+        ran.expect(0, &["NetworkManager manages nic7 by", &names[chosen]]);
+        if !needs_program("nmcli") {
+            let ranks = texts.map(|text| rank_by_networkmanager(&place, &text));
+            assert!(ranks[chosen] > ranks[1 - chosen], "{first} {second}: {ranks:?}");
+        }
+    }
+    let tied = [text(""), text("autoconnect-priority=0")];
+    let names = ["one", "two"].map(|name| format!("{folder}/{name}.nmconnection"));
+    let files = [(names[0].as_str(), tied[0].as_str()), (&names[1], &tied[1])];
+    let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
+    host(&files).run(&keep).expect(1, &[&names[0], &names[1], "--format systemd-link"]);
+    // NetworkManager ignores a profile that others may read.
+    let place = host(&files);
+    let open = place.path("root").join(&names[0]);
+    fs::set_permissions(open, PermissionsExt::from_mode(0o644)).unwrap();
+    place.run(&keep).expect(0, &["NetworkManager manages nic7 by", &names[1]]);
+}
+
+/// Whether a profile connects by itself, and its priority, as `nmcli` has read them.
+fn rank_by_networkmanager(place: &Place, text: &str) -> (bool, i64) {
+    place.write("profile", text);
+    let mut read = Command::new("nmcli");
+    read.args(["--offline", "connection", "modify", "connection.zone", "home"]);
+    let read = read.stdin(fs::File::open(place.path("profile")).unwrap()).output().unwrap();
+    let out = String::from_utf8(read.stdout).unwrap();
+    assert!(out.contains("zone=home"), "{out}");
+    let priority = out.lines().find_map(|line| line.strip_prefix("autoconnect-priority="));
+    (!out.contains("autoconnect=false"), priority.map_or(0, |text| text.parse().unwrap()))
 }

@@ -1,6 +1,7 @@
 //! `latput keep --check` on a running system: a veth pair, and folders of configuration of the test's own.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use latput_testkit::{isolate, needs_root};
@@ -10,14 +11,23 @@ use crate::{Place, needs_program};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
 fn prepare() -> Option<Place> {
-    if needs_root() || needs_program("ip") {
-        return None;
-    }
-    isolate();
+    let place = prepare_interfaces()?;
+    hide_folders();
+    Some(place)
+}
+
+fn hide_folders() {
     for folder in ["/etc", "/var/lib"] {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "none", folder]).status();
         assert!(mounted.unwrap().success());
     }
+}
+
+fn prepare_interfaces() -> Option<Place> {
+    if needs_root() || needs_program("ip") {
+        return None;
+    }
+    isolate();
     ip(&["link", "add", "nic7", "type", "veth", "peer", "name", "nic8"]);
     ip(&["link", "set", "nic7", "up"]);
     Some(Place::new())
@@ -62,4 +72,73 @@ fn check_compares_with_the_kernel() {
     // Without the interface no value can be read.
     ip(&["link", "del", "nic7"]);
     place.run(&["keep", "--check"]).expect(6, &["cannot be read"]);
+}
+
+/// netplan itself reads what was written for a bridge of the kernel, beside the file that makes it.
+#[test]
+fn netplan_export_has_device_type() {
+    let Some(place) = prepare_interfaces() else { return };
+    let export = |interface: &str, words: &[&str]| {
+        let args = [&["export-settings", interface], words, &["--format", "netplan"]].concat();
+        place.run(&args)
+    };
+    ip(&["link", "add", "br7", "type", "bridge"]);
+    let ran = export("br7", &["mtu=1400", "gro=off"]);
+    ran.expect(0, &["\n  bridges:\n    br7:\n      mtu: 1400\n", "not in it: gro=off"]);
+    assert!(!ran.out.contains("ethernets:"), "{ran:#?}");
+    let root = place.path("root");
+    fs::create_dir_all(root.join("etc/netplan")).unwrap();
+    let base = "network:\n  version: 2\n  bridges:\n    br7: {dhcp4: true}\n";
+    fs::write(root.join("etc/netplan/50-site.yaml"), base).unwrap();
+    fs::write(root.join("etc/netplan/90-latput-br7.yaml"), &ran.out).unwrap();
+    if !needs_program("netplan") {
+        let generated =
+            Command::new("netplan").args(["generate", "--root-dir"]).arg(&root).output();
+        let generated = generated.unwrap();
+        assert!(generated.status.success(), "{generated:?}");
+        let network = root.join("run/systemd/network/10-netplan-br7.network");
+        assert!(fs::read_to_string(network).unwrap().contains("MTUBytes=1400"));
+    }
+    ip(&["link", "add", "mac7", "link", "nic7", "type", "macvlan"]);
+    export("mac7", &["mtu=1400"]).expect(2, &["kind `macvlan`", "by hand", "mtu: 1400"]);
+    export("nic7", &["mtu=1400"]).expect(2, &["virtual-ethernets", "by hand", "mtu: 1400"]);
+    export("nic7", &["gro-flush-timeout=50us"]).expect(0, &["can express none"]);
+    // The entry that a file of this host has counts before the kind.
+    hide_folders(); // not before: `netplan` finds its library by a file of /etc
+    fs::create_dir_all("/etc/netplan").unwrap();
+    let named =
+        "network:\n  ethernets:\n    id0:\n      match: {name: \"nic*\"}\n      set-name: nic7\n";
+    fs::write("/etc/netplan/50-site.yaml", named).unwrap();
+    export("nic7", &["mtu=1400"]).expect(0, &["\n  ethernets:\n    id0:\n      mtu: 1400\n"]);
+}
+
+/// The profile that is active now and that of the next boot, by NetworkManager's state of the device.
+#[test]
+fn active_profile_is_kept() {
+    let Some(place) = prepare() else { return };
+    let folder = "/etc/NetworkManager/system-connections";
+    fs::create_dir_all(folder).unwrap();
+    fs::create_dir_all("/run/NetworkManager/devices").unwrap();
+    let index = fs::read_to_string("/sys/class/net/nic7/ifindex").unwrap();
+    let state = format!("/run/NetworkManager/devices/{}", index.trim());
+    let write = |name: &str, keys: &str| {
+        let text = format!(
+            "[connection]\nid={name}\nuuid={name}\ntype=ethernet\ninterface-name=nic7\n{keys}"
+        );
+        let file = format!("{folder}/{name}.nmconnection");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    let keep = || place.run(&["keep", "nic7", "mtu=1400", "--dry-run"]);
+    write("one", "");
+    write("two", "");
+    fs::write(&state, "[device]\nmanaged=true\nconnection-uuid=two\n").unwrap();
+    keep().expect(0, &["NetworkManager manages nic7 by", "two.nmconnection"]);
+    write("one", "autoconnect-priority=1\n");
+    keep().expect(1, &["two.nmconnection is active", "one.nmconnection goes before it"]);
+    fs::write(&state, "[device]\nmanaged=true\n").unwrap();
+    keep().expect(0, &["NetworkManager manages nic7 by", "one.nmconnection"]);
+    write("two", "autoconnect-priority=1\n");
+    keep()
+        .expect(1, &["one.nmconnection and ", "two.nmconnection have one `autoconnect-priority`"]);
 }

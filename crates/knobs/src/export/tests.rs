@@ -634,7 +634,45 @@ fn a_setting_without_a_word_in_the_format_says_so() {
 }
 
 fn eth0() -> Target {
-    Target::new("eth0", Match::Name).unwrap()
+    in_entry(Target::new("eth0", Match::Name).unwrap(), NetplanDeviceType::Ethernets)
+}
+
+fn in_entry(target: Target, device_type: NetplanDeviceType) -> Target {
+    let entry = NetplanEntry { device_type, id: "eth0".to_owned(), is_found: false };
+    target.in_netplan_entry(entry).unwrap()
+}
+
+/// As `netplan generate` 0.106 takes them.
+#[test]
+fn netplan_key_is_written_where_type_has_it() {
+    let setting = setting(&["mtu=1400", "gro=off"]);
+    for (device_type, has_mtu, has_offloads) in [
+        (NetplanDeviceType::Ethernets, true, true),
+        (NetplanDeviceType::Wifis, true, true),
+        (NetplanDeviceType::Modems, true, false),
+        (NetplanDeviceType::Bonds, true, false),
+        (NetplanDeviceType::Vrfs, false, false),
+        (NetplanDeviceType::Vxlans, false, false),
+    ] {
+        let mac = Match::Mac("52:54:00:00:00:01".to_owned());
+        let target = in_entry(Target::new("eth0", mac).unwrap(), device_type);
+        let exported = export(Format::Netplan, &target, &setting, "");
+        let said: String = exported.text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(said.contains("mtu: 1400"), has_mtu, "{said}");
+        assert_eq!(said.contains("receive-offload: false"), has_offloads, "{said}");
+        assert_eq!(said.contains("match:"), device_type == NetplanDeviceType::Ethernets, "{said}");
+        let left = 2 - usize::from(has_mtu) - usize::from(has_offloads);
+        assert_eq!(exported.elsewhere.len(), left, "{exported:?}");
+    }
+}
+
+#[test]
+fn unknown_netplan_entry_gets_nothing() {
+    let target = Target::new("eth0", Match::Name).unwrap();
+    let setting = setting(&["mtu=1400"]);
+    let exported = export(Format::Netplan, &target, &setting, "");
+    assert!(exported.is_empty && exported.elsewhere.len() == 1, "{exported:?}");
+    assert_eq!(netplan_lines(&setting), ["mtu: 1400"]);
 }
 
 fn parse(assignment: &str) -> (Knob, Value) {
@@ -676,6 +714,7 @@ fn check(format: Format, assignment: &str, lines: &str) {
 #[track_caller]
 fn check_match(matched: &Match, format: Format, words: &str) {
     let target = Target::new("eth0", matched.clone()).unwrap();
+    let target = in_entry(target, NetplanDeviceType::Ethernets);
     let text = export(format, &target, &setting(&["mtu=1400"]), "test").text;
     assert!(text.contains(words), "{text}");
 }

@@ -7,8 +7,9 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{files, keyfile, netplan};
+use super::{files, profile};
 use crate::commands::export_settings::ExportFormat;
+use crate::commands::netplan;
 use crate::exit::CliError;
 
 /// A format, and why it is the one.
@@ -32,12 +33,13 @@ const DEFAULT_LINKS: [&str; 3] =
 pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
     let choice = |format, why: String| Ok(Choice { format, why });
     if is_network_managers(root, interface)
-        && let [profile] = keyfile::profiles(root, interface)?.as_slice()
+        && let Some(profile) = profile::of_interface(root, interface)?
+        && profile.why_not_edited().is_none()
     {
-        let why = format!("NetworkManager manages {interface} by {profile}");
+        let why = format!("NetworkManager manages {interface} by {}", profile.path);
         return choice(ExportFormat::NetworkManager, why);
     }
-    if let Some(found) = netplan::entry_of(root, interface)? {
+    if let Some(found) = netplan::Definitions::read(root)?.entry_of(interface) {
         return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
     }
     let profile = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();

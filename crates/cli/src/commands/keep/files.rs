@@ -12,7 +12,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::{diff, keyfile, unit};
+use super::{diff, keyfile, profile, unit};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
@@ -82,18 +82,18 @@ pub(super) fn contents(
     let mut files = Contents::new();
     match format {
         ExportFormat::NetworkManager => {
-            let found = keyfile::profiles(root, interface)?;
-            let [profile] = found.as_slice() else {
-                let message = format!(
-                    "{} profiles in {} are of {interface}. Set `connection.interface-name` in exactly one, \
-                     or use --format systemd-link",
-                    found.len(),
-                    keyfile::PROFILES
-                );
-                return Err(CliError::new(Code::Failed, message));
-            };
-            let text = read(root, profile)?.unwrap_or_default();
-            files.push((profile.clone(), keyfile::merged(&text, &exported.text), SECRET));
+            let failed = |why: String| CliError::new(Code::Failed, why);
+            let found = profile::of_interface(root, interface)?.ok_or_else(|| {
+                let name = "connection.interface-name";
+                failed(format!(
+                    "no profile of NetworkManager is of {interface}: set `{name}` in one"
+                ))
+            })?;
+            if let Some(why) = found.why_not_edited() {
+                return Err(failed(why));
+            }
+            let text = read(root, &found.path)?.unwrap_or_default();
+            files.push((found.path, keyfile::merged(&text, &exported.text), SECRET));
         }
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
@@ -173,7 +173,7 @@ fn sysctl_file(interface: &str) -> String {
 
 /// Whether `keep` writes a file of this name for `interface`.
 fn is_kept_file(name: &str, interface: &str) -> bool {
-    let profile = name.strip_prefix(keyfile::PROFILES).and_then(|name| name.strip_prefix('/'));
+    let profile = name.strip_prefix(profile::PROFILES).and_then(|name| name.strip_prefix('/'));
     let is_profile = |name: &str| name.ends_with(".nmconnection") && !name.contains('/');
     let Ok(target) = Target::new(interface, Match::Name) else { return false };
     let formats =

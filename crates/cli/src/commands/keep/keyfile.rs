@@ -1,15 +1,5 @@
-//! NetworkManager's profiles in the forms of nm-settings-keyfile(5): which is of an interface, and an edit of one.
+//! NetworkManager's profiles in the forms of nm-settings-keyfile(5): the value of a key, and an edit.
 
-use std::fs;
-use std::path::Path;
-
-use latput_linux::RootFolder;
-use latput_linux::files::TEXT_BYTES_MOST;
-
-use crate::exit::CliError;
-
-/// The folder of NetworkManager's profiles.
-pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
 /// Old names of sections that NetworkManager still reads, and those in their place.
 const OLD_NAMES: [(&str, &str); 2] = [("802-3-ethernet", "ethernet"), ("802-11-wireless", "wifi")];
 
@@ -43,40 +33,8 @@ impl<'a> KeyfileLine<'a> {
     }
 }
 
-/// NetworkManager's profiles for an interface: those that name it, and those that name none but its address, which is
-/// known of a running system only.
-pub(super) fn profiles(root: &RootFolder, interface: &str) -> Result<Vec<String>, CliError> {
-    let address = if root.path() == Path::new("/") { permanent_address(interface) } else { None };
-    let address = address.as_deref();
-    let names = root.entries(PROFILES)?.into_iter().filter(|name| name.ends_with(".nmconnection"));
-    let mut profiles: Vec<String> = names.map(|name| format!("{PROFILES}/{name}")).collect();
-    profiles.retain(|path| {
-        is_of(&root.look_at(path, TEXT_BYTES_MOST).unwrap_or_default(), interface, address)
-    });
-    Ok(profiles)
-}
-
-/// The address of an interface, if it is that of its hardware: NetworkManager matches no other. A bond has that of a
-/// member, and a VLAN that of the interface below.
-fn permanent_address(interface: &str) -> Option<String> {
-    let read = |name: &str| fs::read_to_string(format!("/sys/class/net/{interface}/{name}")).ok();
-    let is_permanent = read("addr_assign_type")?.trim() == "0";
-    read("address").filter(|_| is_permanent).map(|address| address.trim().to_owned())
-}
-
-/// Whether a profile is of the interface with this name and address.
-fn is_of(keyfile: &str, interface: &str, address: Option<&str>) -> bool {
-    match value(keyfile, "connection", "interface-name") {
-        Some(name) if !name.is_empty() => name == interface,
-        _ => {
-            let own = value(keyfile, "ethernet", "mac-address").zip(address);
-            own.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
-        }
-    }
-}
-
 /// The value that counts of a key: the last.
-fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
     let lines: Vec<KeyfileLine<'a>> = keyfile.lines().map(KeyfileLine::new).collect();
     match lines.get(place_of(&lines, section, key)?) {
         Some(KeyfileLine::Pair(_, value)) => Some(*value),
@@ -148,7 +106,7 @@ fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_of, merged, value};
+    use super::{merged, value};
 
     #[test]
     fn keys_are_put_into_keyfile_sections() {
@@ -183,25 +141,5 @@ mod tests {
         }
         let unread = "[ethernet]\nmtu=1\n[802-3-ethernet]\nport=tp\n";
         assert_eq!(merged(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
-    }
-
-    #[test]
-    fn profile_is_found_by_name_or_address() {
-        let address = Some("52:54:00:aa:bb:cc");
-        for (keyfile, expected) in [
-            ("[connection]\ninterface-name = nic7\n", true),
-            ("[connection]\n#interface-name=nic7\n", false),
-            ("[vlan]\ninterface-name=nic7\n", false),
-            ("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", true),
-            ("[802-3-ethernet]\nmac-address = 52:54:00:AA:BB:CC\n", true),
-            (
-                "[connection]\ninterface-name=nic8\n[ethernet]\nmac-address=52:54:00:AA:BB:CC\n",
-                false,
-            ),
-            ("[ethernet]\nmac-address=52:54:00:AA:BB:CD\n", false),
-        ] {
-            assert_eq!(is_of(keyfile, "nic7", address), expected, "{keyfile}");
-        }
-        assert!(!is_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None));
     }
 }

@@ -7,7 +7,8 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{choose, files, keyfile, netplan, unit};
+use super::{choose, files, profile, unit};
+use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
 
 /// A state other than whole, with the reason.
@@ -31,7 +32,7 @@ pub(super) fn problem(
         let (other, key) = netplan::later_file(root, file, text)?;
         return Some(outranked(format!("{other} sorts later and sets `{key}` too")));
     }
-    if file.starts_with(keyfile::PROFILES) {
+    if file.starts_with(profile::PROFILES) {
         return other_profile(index?, text);
     }
     if file.starts_with("/etc/tuned/") {

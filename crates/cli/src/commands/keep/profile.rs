@@ -1,0 +1,320 @@
+//! The profile that NetworkManager activates for an interface at the next boot.
+//!
+//! nm-settings(5), `connection.autoconnect`: of the profiles that fit a device, "the one with the better
+//! connection.autoconnect-priority is chosen. If the priorities are equal, then the most recently connected profile is
+//! activated. If the profiles were not connected earlier or their connection.timestamp is identical, the choice is
+//! undefined."
+
+use std::fs;
+use std::path::Path;
+
+use latput_linux::files::TEXT_BYTES_MOST;
+use latput_linux::route::Route;
+use latput_linux::{Identity, RootFolder};
+
+use super::keyfile::value;
+use crate::commands::netplan::is_like;
+use crate::exit::{CliError, Code};
+
+/// The folder of the owner's profiles.
+pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
+/// All folders of profiles, nm-settings-keyfile(5).
+const FOLDERS: [&str; 3] = [
+    PROFILES,
+    "/run/NetworkManager/system-connections",
+    "/usr/lib/NetworkManager/system-connections",
+];
+/// When NetworkManager has last seen each profile active, by UUID.
+const TIMESTAMPS: &str = "/var/lib/NetworkManager/timestamps";
+/// The range of `connection.autoconnect-priority`; NetworkManager takes other values for the default.
+const PRIORITIES: std::ops::RangeInclusive<i64> = -999..=999;
+
+/// How a profile fits the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProfileFit {
+    /// It names the interface or its address.
+    Own,
+    /// It fits others too.
+    Shared,
+}
+
+/// A profile that fits the interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NetworkProfile {
+    pub(super) path: String,
+    fit: ProfileFit,
+    is_ethernet: bool,
+    uuid: Option<String>,
+    /// Whether NetworkManager activates it by itself.
+    is_automatic: bool,
+    priority: i64,
+    /// When it was last active, seconds.
+    timestamp: u64,
+    /// Whether it is active now.
+    is_active: bool,
+}
+
+/// Profiles of which nobody can tell which NetworkManager takes, and why.
+#[derive(Debug, PartialEq, Eq)]
+struct Ambiguous(String);
+
+impl NetworkProfile {
+    /// Why `keep` cannot write into it; `None` if it can.
+    pub(super) fn why_not_edited(&self) -> Option<String> {
+        if self.fit == ProfileFit::Shared {
+            let set = "set its `connection.interface-name`";
+            return Some(format!("{} is of other interfaces too: {set}", self.path));
+        }
+        let is_owners = self.path.starts_with(PROFILES);
+        (!is_owners).then(|| format!("another program writes {}", self.path))
+    }
+}
+
+/// The profile of `interface` that counts; `None` where none fits. Fails where nobody can tell which it is.
+pub(super) fn of_interface(
+    root: &RootFolder,
+    interface: &str,
+) -> Result<Option<NetworkProfile>, CliError> {
+    let is_running_system = root.path() == Path::new("/");
+    let identity = if is_running_system { Identity::of(interface) } else { None };
+    let active = if is_running_system { active_uuid(interface) } else { None };
+    let timestamps = root.look_at(TIMESTAMPS, TEXT_BYTES_MOST).unwrap_or_default();
+    let mut profiles = Vec::new();
+    for folder in FOLDERS {
+        let names = root.entries(folder)?.into_iter();
+        for name in names.filter(|name| name.ends_with(".nmconnection")) {
+            let path = format!("{folder}/{name}");
+            let Some(text) = root.look_at(&path, TEXT_BYTES_MOST) else { continue };
+            if is_open_to_others(root, &path) {
+                continue;
+            }
+            let Some(fit) = fit_of(&text, interface, identity.as_ref()) else { continue };
+            profiles.push(profile(path, fit, &text, &timestamps, active.as_deref()));
+        }
+    }
+    if profiles.iter().any(|it| it.fit == ProfileFit::Own && !it.is_ethernet) {
+        // A bond or VLAN, to which no profile fits that does not name it.
+        profiles.retain(|it| it.fit == ProfileFit::Own);
+    }
+    let chosen = choose(profiles, active.as_deref()).map_err(|Ambiguous(why)| {
+        let message = format!(
+            "nobody can tell which profile NetworkManager gives {interface} at the next boot: {why}. Set \
+             `connection.autoconnect-priority` in one of them, or use --format systemd-link"
+        );
+        CliError::new(Code::Failed, message)
+    })?;
+    Ok(chosen)
+}
+
+/// Whether others than its owner may read or write a profile: NetworkManager ignores it then, nm-settings-keyfile(5).
+fn is_open_to_others(root: &RootFolder, path: &str) -> bool {
+    let read = root.read(path, TEXT_BYTES_MOST).ok().flatten();
+    read.is_some_and(|(_, owner)| owner.mode & 0o077 != 0)
+}
+
+/// The UUID of the active profile, by NetworkManager's state of the device.
+fn active_uuid(interface: &str) -> Option<String> {
+    let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
+    let state = fs::read_to_string(format!("/run/NetworkManager/devices/{index}")).ok()?;
+    let uuid = state.lines().find_map(|line| line.strip_prefix("connection-uuid="))?;
+    Some(uuid.trim().to_owned())
+}
+
+fn profile(
+    path: String,
+    fit: ProfileFit,
+    text: &str,
+    timestamps: &str,
+    active: Option<&str>,
+) -> NetworkProfile {
+    let of_connection = |key: &str| value(text, "connection", key);
+    let uuid = of_connection("uuid").map(str::to_owned);
+    let seen = uuid.as_deref().and_then(|uuid| value(timestamps, "timestamps", uuid));
+    let seen = seen.or_else(|| of_connection("timestamp")).and_then(|text| text.parse().ok());
+    NetworkProfile {
+        path,
+        fit,
+        is_ethernet: is_ethernet(text),
+        // As `nmcli --offline` reads them: other words are taken for the default.
+        is_automatic: !matches!(of_connection("autoconnect"), Some("false" | "0")),
+        priority: of_connection("autoconnect-priority").map_or(0, priority),
+        timestamp: seen.unwrap_or(0),
+        is_active: active.is_some() && uuid.as_deref() == active,
+        uuid,
+    }
+}
+
+fn priority(text: &str) -> i64 {
+    let hexadecimal = text.strip_prefix("0x").map(|digits| i64::from_str_radix(digits, 16));
+    let number = hexadecimal.unwrap_or_else(|| text.parse());
+    number.ok().filter(|number| PRIORITIES.contains(number)).unwrap_or(0)
+}
+
+/// How a profile fits the interface, whose identity is known of a running system only; `None` if it does not.
+fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option<ProfileFit> {
+    let set = |section: &str, key: &str| value(keyfile, section, key).filter(|it| !it.is_empty());
+    if let Some(name) = set("connection", "interface-name") {
+        return (name == interface).then_some(ProfileFit::Own);
+    }
+    let address = identity.and_then(|it| it.permanent_mac.as_deref());
+    if let Some(own) = set("ethernet", "mac-address").or_else(|| set("wifi", "mac-address")) {
+        return address.is_some_and(|it| it.eq_ignore_ascii_case(own)).then_some(ProfileFit::Own);
+    }
+    let kind = identity.map_or(Some("ethernet"), |it| it.kind.as_deref());
+    if !is_ethernet(keyfile) || !matches!(kind, Some("ethernet" | "veth")) {
+        return None;
+    }
+    let names = set("match", "interface-name").unwrap_or("*");
+    let mut patterns = names.split(';').map(str::trim).filter(|it| !it.is_empty());
+    // A pattern with a prefix is taken to fit: then nobody writes what might not count.
+    patterns
+        .any(|it| it.starts_with(['!', '&', '|']) || is_like(interface, it))
+        .then_some(ProfileFit::Shared)
+}
+
+fn is_ethernet(keyfile: &str) -> bool {
+    matches!(value(keyfile, "connection", "type"), Some("ethernet" | "802-3-ethernet"))
+}
+
+/// The profile that counts among those that fit.
+fn choose(
+    mut profiles: Vec<NetworkProfile>,
+    active: Option<&str>,
+) -> Result<Option<NetworkProfile>, Ambiguous> {
+    let list = |profiles: &[&NetworkProfile]| {
+        profiles.iter().map(|it| it.path.as_str()).collect::<Vec<_>>().join(" and ")
+    };
+    if profiles.iter().any(|it| it.is_automatic) {
+        // The others are activated by hand only.
+        profiles.retain(|it| it.is_automatic || it.is_active);
+    }
+    let automatic = profiles.iter().filter(|it| it.is_automatic);
+    let best = automatic.clone().map(|it| it.priority).max();
+    let mut tied: Vec<&NetworkProfile> = profiles
+        .iter()
+        .filter(|it| best.is_none_or(|best| it.is_automatic && it.priority == best))
+        .collect();
+    if tied.iter().any(|it| it.is_active) {
+        tied.retain(|it| it.is_active);
+    } else if best.is_some() {
+        let latest = tied.iter().map(|it| it.timestamp).max();
+        tied.retain(|it| Some(it.timestamp) == latest);
+    }
+    let chosen = match tied.as_slice() {
+        [] => return Ok(None),
+        [one] => (*one).clone(),
+        several if best.is_none() => {
+            return Err(Ambiguous(format!("{} have `autoconnect=false`", list(several))));
+        }
+        several => {
+            let why = "have one `autoconnect-priority`, and none was active later than the others";
+            return Err(Ambiguous(format!("{} {why}", list(several))));
+        }
+    };
+    let rival = profiles.iter().find(|it| it.is_active);
+    match (active, rival) {
+        (Some(_), Some(rival)) if *rival != chosen => Err(Ambiguous(format!(
+            "{} is active, and {} goes before it by `autoconnect` or its priority",
+            rival.path, chosen.path
+        ))),
+        (Some(uuid), None) if chosen.uuid.is_some() => Err(Ambiguous(format!(
+            "the profile with UUID {uuid} is active, and no file has it; {} fits too",
+            chosen.path
+        ))),
+        _ => Ok(Some(chosen)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profile_is_found_by_name_or_address() {
+        let address = Some("52:54:00:aa:bb:cc".to_owned());
+        let identity = Identity { permanent_mac: address, ..Identity::default() };
+        for (keyfile, expected) in [
+            ("[connection]\ninterface-name = nic7\n", true),
+            ("[connection]\n#interface-name=nic7\n", false),
+            ("[vlan]\ninterface-name=nic7\n", false),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", true),
+            ("[802-3-ethernet]\nmac-address = 52:54:00:AA:BB:CC\n", true),
+            (
+                "[connection]\ninterface-name=nic8\n[ethernet]\nmac-address=52:54:00:AA:BB:CC\n",
+                false,
+            ),
+            ("[ethernet]\nmac-address=52:54:00:AA:BB:CD\n", false),
+        ] {
+            let found = fit_of(keyfile, "nic7", Some(&identity));
+            assert_eq!(found, expected.then_some(ProfileFit::Own), "{keyfile}");
+        }
+        assert_eq!(fit_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None), None);
+    }
+
+    #[test]
+    fn profile_of_several_interfaces_is_shared() {
+        let fit = |more: &str, kind: &str| {
+            let identity = Identity { kind: Some(kind.to_owned()), ..Identity::default() };
+            fit_of(&format!("[connection]\ntype=ethernet\n{more}"), "nic7", Some(&identity))
+        };
+        assert_eq!(fit("", "ethernet"), Some(ProfileFit::Shared));
+        assert_eq!(fit("", "bond"), None);
+        assert_eq!(fit("[match]\ninterface-name=nic*;\n", "ethernet"), Some(ProfileFit::Shared));
+        assert_eq!(fit("[match]\ninterface-name=eth*;\n", "ethernet"), None);
+        assert_eq!(fit_of("[connection]\ntype=wifi\n", "nic7", None), None);
+    }
+
+    /// The profiles `a`, `b`, ... of these `[connection]` keys, and the one that counts, or what is said.
+    #[track_caller]
+    fn check(keys: &[&str], timestamps: &str, active: Option<&str>, expected: &str) {
+        let letters = ["a", "b", "c"].into_iter();
+        let profiles = letters.zip(keys).map(|(letter, keys)| {
+            let text = format!("[connection]\nuuid={letter}\n{keys}");
+            profile(letter.to_owned(), ProfileFit::Own, &text, timestamps, active)
+        });
+        let said = match choose(profiles.collect(), active) {
+            Ok(chosen) => chosen.map_or("none".to_owned(), |it| it.path),
+            Err(Ambiguous(why)) => why,
+        };
+        assert!(
+            if expected.len() == 1 { said == expected } else { said.contains(expected) },
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn better_priority_wins() {
+        check(&["", "autoconnect-priority=5"], "", None, "b");
+        check(&["autoconnect-priority=-5", ""], "", None, "b");
+        check(&["autoconnect-priority=5\nautoconnect=false", ""], "", None, "b");
+        check(&["autoconnect=false"], "", None, "a");
+        check(&[], "", None, "none");
+        check(&["", "autoconnect-priority=5"], "", Some("b"), "b");
+    }
+
+    #[test]
+    fn equal_priorities_go_by_last_use() {
+        let seen = "[timestamps]\na=100\nb=200\n";
+        check(&["", ""], seen, None, "b");
+        check(&["", ""], seen, Some("a"), "a");
+        check(&["", "", "autoconnect-priority=1"], seen, None, "c");
+        check(&["", ""], "", None, "a and b have one `autoconnect-priority`");
+        check(&["", ""], "[timestamps]\na=7\nb=7\n", None, "a and b have one");
+    }
+
+    #[test]
+    fn active_profile_that_loses_is_ambiguous() {
+        let seen = "[timestamps]\na=100\n";
+        check(
+            &["", "autoconnect-priority=5"],
+            seen,
+            Some("a"),
+            "a is active, and b goes before it",
+        );
+        check(&["autoconnect=false", ""], seen, Some("a"), "a is active, and b goes before it");
+        check(&[""], seen, Some("z"), "UUID z is active, and no file has it; a fits too");
+        let by_hand = ["autoconnect=false"; 2];
+        check(&by_hand, "", None, "a and b have `autoconnect=false`");
+        check(&by_hand, "", Some("b"), "b");
+    }
+}

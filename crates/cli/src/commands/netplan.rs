@@ -1,0 +1,359 @@
+//! The entry of netplan's files that an interface belongs to, for `keep` and `export-settings`: its device type and its id,
+//! which need not be the interface's name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use latput_knobs::Setting;
+use latput_knobs::export::{NetplanDeviceType, NetplanEntry, Target, netplan_lines};
+use latput_linux::files::TEXT_BYTES_MOST;
+use latput_linux::{Identity, RootFolder, facts};
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::commands::change;
+use crate::exit::{CliError, Code};
+
+/// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
+const FOLDERS: [&str; 3] = ["/usr/lib/netplan", "/etc/netplan", "/run/netplan"];
+
+/// Definition of one id, of all files together.
+#[derive(Debug)]
+struct Definition {
+    device_type: NetplanDeviceType,
+    file: String,
+    set_name: Option<String>,
+    has_match: bool,
+    matched_name: Option<String>,
+    matched_address: Option<String>,
+}
+
+/// The definitions of all files, by their id.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    by_id: BTreeMap<String, Definition>,
+    /// Whether they are of the running system, whose interfaces have addresses.
+    is_running_system: bool,
+}
+
+/// An entry, and the file that has it.
+pub(super) struct FoundEntry {
+    pub(super) entry: NetplanEntry,
+    pub(super) file: String,
+}
+
+impl Definitions {
+    /// Those below `root`.
+    ///
+    /// Fails where a file is no YAML, which netplan refuses as well.
+    pub(super) fn read(root: &RootFolder) -> Result<Self, CliError> {
+        let mut files: BTreeMap<String, String> = BTreeMap::new();
+        for folder in FOLDERS {
+            for name in root.entries(folder).unwrap_or_default() {
+                let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
+                // Those that `keep` writes say of each id what another file says first.
+                if is_yaml && !name.contains("latput") {
+                    files.insert(name.clone(), format!("{folder}/{name}"));
+                }
+            }
+        }
+        let mut by_id = BTreeMap::new();
+        for path in files.values() {
+            let Some(text) = root.look_at(path, TEXT_BYTES_MOST) else { continue };
+            let shown = root.below(path).display().to_string();
+            read(&text, &shown, &mut by_id)
+                .map_err(|problem| CliError::new(Code::Failed, format!("{shown}: {problem}")))?;
+        }
+        Ok(Self { by_id, is_running_system: root.path() == Path::new("/") })
+    }
+
+    /// The entry of `interface`; `None` where no file has one.
+    pub(super) fn entry_of(&self, interface: &str) -> Option<FoundEntry> {
+        let address = self
+            .is_running_system
+            .then(|| fs::read_to_string(format!("/sys/class/net/{interface}/address")).ok())
+            .flatten();
+        let address = address.as_deref().map(str::trim);
+        let mut all = self.by_id.iter();
+        let (id, found) = all.find(|(id, it)| it.is_of(id, interface, address))?;
+        let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
+        Some(FoundEntry { entry, file: found.file.clone() })
+    }
+}
+
+/// The interface that results have: its [fingerprint](change::fingerprint), and its kind where its host told that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MeasuredInterface<'a> {
+    pub(super) fingerprint: Option<&'a str>,
+    pub(super) kind: Option<&'a str>,
+}
+
+/// The target with the entry that netplan has for the interface, or would have by its kind. Kind and files are of this
+/// host if it has the interface that is meant, and else the kind is that of the results.
+pub(super) fn in_entry(
+    target: Target,
+    files: Result<Definitions, CliError>,
+    setting: &Setting,
+    measured: MeasuredInterface<'_>,
+) -> Result<Target, CliError> {
+    let lines = netplan_lines(setting);
+    if lines.is_empty() {
+        return Ok(target); // nothing is written for netplan
+    }
+    let interface = target.interface();
+    let is_measured = |it: &str| change::fingerprint(&facts::collect(interface)) == it;
+    let is_here = measured.fingerprint.is_none_or(is_measured);
+    let found = if is_here { files?.entry_of(interface) } else { None };
+    let entry = if let Some(found) = found {
+        found.entry
+    } else {
+        let here = if is_here { Identity::of(interface) } else { None };
+        let kind = here.and_then(|it| it.kind).or_else(|| measured.kind.map(str::to_owned));
+        let device_type = kind.as_deref().and_then(NetplanDeviceType::of_kind);
+        let device_type =
+            device_type.ok_or_else(|| unknown_type(interface, kind.as_deref(), &lines))?;
+        NetplanEntry { device_type, id: interface.to_owned(), is_found: false }
+    };
+    target.in_netplan_entry(entry).map_err(|error| CliError::usage(error.to_string()))
+}
+
+fn unknown_type(interface: &str, kind: Option<&str>, lines: &[String]) -> CliError {
+    let why = match kind {
+        None => "neither this host nor the results tell its kind".to_owned(),
+        Some("veth") => {
+            "a veth is below `ethernets` in a container, and below `virtual-ethernets` where netplan makes it"
+                .to_owned()
+        }
+        Some(kind) => format!("netplan has none for the kind `{kind}`"),
+    };
+    CliError::usage(format!(
+        "netplan's device type of {interface} is not known: {why}. Below another type than its own it loses the \
+         interface at the next boot. Run this on the interface's own host, use --format udev, or add to its entry by \
+         hand (offloads below `ethernets` and `wifis` only): {}",
+        lines.join("; ")
+    ))
+}
+
+impl Definition {
+    const fn new(device_type: NetplanDeviceType) -> Self {
+        Self {
+            device_type,
+            file: String::new(),
+            set_name: None,
+            has_match: false,
+            matched_name: None,
+            matched_address: None,
+        }
+    }
+
+    /// Whether it is of `interface`, which has this address.
+    fn is_of(&self, id: &str, interface: &str, address: Option<&str>) -> bool {
+        if self.set_name.as_deref() == Some(interface) {
+            return true;
+        }
+        if self.set_name.is_some() {
+            return false;
+        }
+        if !self.has_match {
+            return id == interface;
+        }
+        let has_name = self.matched_name.as_deref().is_some_and(|it| is_like(interface, it));
+        let mine = self.matched_address.as_deref().zip(address);
+        has_name || mine.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+    }
+}
+
+/// The key of `own_text` that a later file sets to another value, and that file.
+///
+/// Of two files that set one key of one entry, that whose name sorts last counts.
+pub(super) fn later_file(
+    root: &RootFolder,
+    own_file: &str,
+    own_text: &str,
+) -> Option<(String, String)> {
+    let own_name = Path::new(own_file).file_name()?.to_str()?;
+    let own = YamlLoader::load_from_str(own_text).ok()?;
+    for folder in FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
+            if !is_yaml || name.as_str() <= own_name {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            let others = YamlLoader::load_from_str(&text).unwrap_or_default();
+            let mut pairs = own.iter().flat_map(|own| others.iter().map(move |it| (own, it)));
+            if let Some(key) = pairs.find_map(|(own, other)| shared_key(own, other)) {
+                return Some((path, key));
+            }
+        }
+    }
+    None
+}
+
+/// A key that both documents set for one entry, to different values.
+fn shared_key(own: &Yaml, other: &Yaml) -> Option<String> {
+    NetplanDeviceType::ALL.into_iter().map(NetplanDeviceType::key).find_map(|device_type| {
+        let entries = own["network"][device_type].as_hash()?;
+        entries.iter().find_map(|(id, said)| {
+            let rival = other["network"][device_type].as_hash()?.get(id)?.as_hash()?;
+            let keys = said.as_hash()?.iter();
+            let mut keys = keys.filter(|(key, value)| {
+                rival.get(key).is_some_and(|theirs| theirs != *value && theirs.as_hash().is_none())
+            });
+            keys.next()?.0.as_str().map(str::to_owned)
+        })
+    })
+}
+
+/// Adds what a file says.
+fn read(
+    text: &str,
+    file: &str,
+    definitions: &mut BTreeMap<String, Definition>,
+) -> Result<(), String> {
+    let documents = YamlLoader::load_from_str(text)
+        .map_err(|error| format!("it is not YAML, and netplan refuses it too: {error}"))?;
+    for document in &documents {
+        for device_type in NetplanDeviceType::ALL {
+            let Some(entries) = document["network"][device_type.key()].as_hash() else { continue };
+            for (id, said) in entries {
+                let Some(id) = id.as_str() else { continue };
+                let new = || Definition::new(device_type);
+                let definition = definitions.entry(id.to_owned()).or_insert_with(new);
+                definition.add(said);
+                file.clone_into(&mut definition.file);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Definition {
+    fn add(&mut self, said: &Yaml) {
+        if said["mode"].as_str() == Some("vxlan") && self.device_type == NetplanDeviceType::Tunnels
+        {
+            self.device_type = NetplanDeviceType::Vxlans;
+        }
+        let text = |value: &Yaml| value.as_str().map(str::to_owned);
+        self.set_name = text(&said["set-name"]).or(self.set_name.take());
+        let matched = &said["match"];
+        if matched.as_hash().is_some() {
+            self.has_match = true;
+            self.matched_name = text(&matched["name"]).or(self.matched_name.take());
+            self.matched_address = text(&matched["macaddress"]).or(self.matched_address.take());
+        }
+    }
+}
+
+/// Whether a name is like a pattern with `*` and `?`.
+pub(super) fn is_like(name: &str, pattern: &str) -> bool {
+    let Some(first) = pattern.chars().next() else { return name.is_empty() };
+    let rest = &pattern[first.len_utf8()..];
+    let mut letters = name.chars();
+    match (first, letters.next()) {
+        ('*', None) => is_like("", rest),
+        ('*', Some(_)) => is_like(name, rest) || is_like(letters.as_str(), pattern),
+        ('?', Some(_)) => is_like(letters.as_str(), rest),
+        (wanted, Some(letter)) if wanted == letter => is_like(letters.as_str(), rest),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::export::{Format, Match, export};
+    use latput_knobs::parse_assignment;
+
+    use super::*;
+
+    fn found(texts: &[&str], interface: &str, address: Option<&str>) -> Option<(String, String)> {
+        let mut definitions = BTreeMap::new();
+        for text in texts {
+            read(text, "file", &mut definitions).unwrap();
+        }
+        let mut all = definitions.into_iter();
+        let (id, it) = all.find(|(id, it)| it.is_of(id, interface, address))?;
+        Some((it.device_type.key().to_owned(), id))
+    }
+
+    #[track_caller]
+    fn check(texts: &[&str], interface: &str, expected: Option<(&str, &str)>) {
+        let address = Some("52:54:00:AA:bb:cc");
+        let found = found(texts, interface, address);
+        let found = found.as_ref().map(|(kind, id)| (kind.as_str(), id.as_str()));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn interface_has_the_device_type_of_its_entry() {
+        let text = "network:\n  version: 2\n  ethernets:\n    eno1: {}\n    \"eno2\": {dhcp4: true}\n  \
+                    bonds:\n    bond0:\n      interfaces: [eno1, eno2]\n  vlans:\n    v.10: {id: 10, link: bond0}\n";
+        check(&[text], "bond0", Some(("bonds", "bond0")));
+        check(&[text], "v.10", Some(("vlans", "v.10")));
+        check(&[text], "eno2", Some(("ethernets", "eno2")));
+        check(&[text], "eno3", None);
+    }
+
+    #[test]
+    fn interface_is_found_by_name_address_and_pattern() {
+        let by_address =
+            "network:\n  ethernets:\n    id0:\n      match: {macaddress: \"52:54:00:aa:bb:cc\"}\n";
+        let named = "network:\n  ethernets:\n    id0:\n      set-name: eth7\n";
+        check(&[by_address, named], "eth7", Some(("ethernets", "id0")));
+        check(&[by_address], "eth7", Some(("ethernets", "id0")));
+        check(&[by_address, named], "id0", None);
+        let pattern = "network:\n  ethernets:\n    all:\n      match: {name: \"en?1*\"}\n";
+        check(&[pattern], "eno1np0", Some(("ethernets", "all")));
+        check(&[pattern], "eth1", None);
+    }
+
+    /// The lines for an interface of this kind that was measured on another host.
+    fn exported(kind: Option<&str>) -> Result<String, CliError> {
+        let setting = [parse_assignment("mtu=1400").unwrap(), parse_assignment("gro=off").unwrap()];
+        let setting = setting.into_iter().collect();
+        let measured = MeasuredInterface { fingerprint: Some("other/0000:02:00.0"), kind };
+        let target = Target::new("nic7", Match::Name).unwrap();
+        let unread = Err(CliError::usage("the files of this host say nothing of another"));
+        let target = in_entry(target, unread, &setting, measured)?;
+        let text = export(Format::Netplan, &target, &setting, "").text;
+        Ok(text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join(" ")
+            .trim()
+            .to_owned())
+    }
+
+    #[test]
+    fn recorded_kind_gives_the_device_type() {
+        let exported = |kind: &str| exported(Some(kind)).unwrap();
+        assert_eq!(exported("bond"), "network: version: 2 bonds: nic7: mtu: 1400");
+        assert_eq!(exported("vlan"), "network: version: 2 vlans: nic7: mtu: 1400");
+        let wifi = exported("wlan");
+        assert!(wifi.contains("wifis: nic7: mtu: 1400 generic-receive-offload: false"), "{wifi}");
+        assert_eq!(exported("vrf"), "", "netplan has no key for it");
+        assert_eq!(exported("vxlan"), "");
+    }
+
+    #[test]
+    fn unknown_kind_is_refused_with_lines() {
+        for (kind, why) in [
+            (None, "neither this host nor the results"),
+            (Some("macvlan"), "none for the kind `macvlan`"),
+            (Some("veth"), "below `ethernets` in a container"),
+        ] {
+            let error = exported(kind).unwrap_err().error.to_string();
+            let lines = "mtu: 1400; generic-receive-offload: false";
+            assert!(error.contains(why) && error.contains(lines), "{error}");
+        }
+    }
+
+    #[test]
+    fn broken_file_is_refused() {
+        let error = read("network: [", "file", &mut BTreeMap::new()).unwrap_err();
+        assert!(error.contains("netplan refuses it too"), "{error}");
+    }
+}
