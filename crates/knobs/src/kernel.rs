@@ -49,10 +49,15 @@ pub trait KernelRead {
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 
     /// Why this value of a knob that can be set must not be: what it would move could not be put back. `None` if nothing
-    /// stands against it.
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    /// stands against it. An error means that this cannot be told.
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         let _ = (interface, knob, value);
-        None
+        Ok(None)
     }
 
     /// The limits of this interface for a knob, where its kernel or driver tells them.
@@ -164,7 +169,12 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         (**self).capability(interface, knob)
     }
 
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         (**self).obstacle_to(interface, knob, value)
     }
 

@@ -394,7 +394,12 @@ impl KernelRead for LinuxKernel {
         self.capability_through(&Reading::of(self, interface), knob)
     }
 
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         let obstacle = match (source_of(knob), value) {
             (Source::Mtu, Value::Count(bytes)) => {
                 self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
@@ -405,8 +410,9 @@ impl KernelRead for LinuxKernel {
             }
             _ => Ok(None),
         };
-        obstacle.unwrap_or_else(|failure| {
-            Some(format!("it cannot be told what it would move: {}", failure.reason))
+        obstacle.map_err(|failure| {
+            let what = format!("tell what {value} would move");
+            failure.into_error(interface, Some(knob), what)
         })
     }
 
