@@ -47,6 +47,10 @@ pub enum Fault {
     Unreadable(KernelErrorKind),
     /// It says that it cannot be set.
     ReadOnly,
+    /// Any value would move what could not be put back.
+    MovesOthers,
+    /// It cannot be told what a value would move.
+    MovesUntold(KernelErrorKind),
     /// The whole interface goes away instead of the write.
     Vanish,
     /// The interface is called `renamed0` before the write.
@@ -237,6 +241,22 @@ impl KernelRead for FakeKernel {
         }
     }
 
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        _: &Value,
+    ) -> Result<Option<String>, KernelError> {
+        for fault in self.faults_of(knob) {
+            match fault {
+                Fault::MovesOthers => return Ok(Some("it would move others".to_owned())),
+                Fault::MovesUntold(kind) => return Err(error(interface, knob, "look", kind)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     fn limits(&self, _: &str, knob: Knob) -> Limits {
         match knob {
             Knob::Mtu => Limits { min: None, max: Some(MTU_MAX) },
@@ -327,6 +347,8 @@ impl KernelWrite for FakeKernel {
                 | Fault::Unreadable(_)
                 | Fault::ReadOnly
                 | Fault::Vanish
+                | Fault::MovesOthers
+                | Fault::MovesUntold(_)
                 | Fault::Rename => {}
             }
         }

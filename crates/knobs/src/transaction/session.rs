@@ -218,7 +218,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.stage = Stage::Ended;
         let Self { kernel, store, checkpoint, .. } = &mut self;
         let ended = if touched {
-            super::finish(kernel, store, checkpoint, false)
+            let at = kernel.find(&checkpoint.device);
+            super::finish(kernel, store, checkpoint, at)
         } else {
             super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
         };
@@ -410,7 +411,10 @@ impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
         // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
         match stage {
             Stage::Claimed => drop(super::forget(store, checkpoint)),
-            Stage::Saved => drop(super::finish(kernel, store, checkpoint, false)),
+            Stage::Saved => {
+                let at = kernel.find(&checkpoint.device);
+                drop(super::finish(kernel, store, checkpoint, at));
+            }
             Stage::Ended => return,
         }
         self.release_host();

@@ -178,7 +178,8 @@ pub(super) fn plan(
                 check_settable(kernel, interface, knob)?;
             }
             let is_meant = |change: &&Change| {
-                desired.contains_key(&knob) || target.wanted.0.contains_key(&(knob, change.place))
+                let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
+                !change.place.is_follower() && (desired.contains_key(&knob) || is_wanted)
             };
             for change in changes.iter().filter(is_meant) {
                 check_obstacle(kernel, interface, change)?;
@@ -533,6 +534,16 @@ pub(super) fn put_back_at(
     {
         return left;
     }
+    unreachable(kernel, at, checkpoint, State(of_interface))
+}
+
+/// The outcome for an interface that is not here, and whose own values cannot be put back.
+pub(super) fn unreachable(
+    kernel: &dyn KernelRead,
+    at: Result<Whereabouts, KernelError>,
+    checkpoint: &Checkpoint,
+    of_interface: State,
+) -> PutBack {
     if at == Ok(Whereabouts::Deleted) {
         return PutBack::InterfaceGone;
     }
@@ -544,7 +555,7 @@ pub(super) fn put_back_at(
         let reason = reason.clone();
         Leftover { knob, place, wanted, found: None, reason }
     };
-    let left = of_interface.into_iter().map(leftover).collect();
+    let left = of_interface.0.into_iter().map(leftover).collect();
     PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
 }
 
@@ -600,6 +611,38 @@ fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> P
     }
     let finish = how_to_finish(&still_left);
     PutBack::Left { left: still_left, finish }
+}
+
+/// The outcome that putting `undo` back would have, as far as it shows before the first write.
+pub(super) fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutBack {
+    let changes = differences(kernel, interface, undo);
+    // Places of these may come back with the changes.
+    let exposed = exposed(&changes);
+    let readings = read_many(kernel, interface, &by_knob(undo).into_keys().collect::<Vec<_>>());
+    let mut left = Vec::new();
+    let mut gone = Vec::new();
+    for (knob, old_values) in by_knob(undo) {
+        let current = match readings.get(&knob) {
+            Some(Ok(current)) => current.iter().map(|(place, _)| *place).into_set(),
+            Some(Err(error)) if !is_absence(error) => {
+                let leftover = |(place, wanted): (Place, &Value)| {
+                    let (wanted, reason) = (wanted.clone(), error.to_string());
+                    Leftover { knob, place, wanted, found: None, reason }
+                };
+                left.extend(old_values.into_iter().map(leftover));
+                continue;
+            }
+            _ => BTreeSet::new(),
+        };
+        let is_gone = |(place, _): &(Place, &Value)| !current.contains(place);
+        gone.extend(old_values.into_iter().filter(is_gone).map(|(place, _)| (knob, place)));
+    }
+    gone.retain(|(knob, _)| !exposed.contains(knob));
+    left.extend(unknown(kernel, interface, undo, &gone));
+    if left.is_empty() {
+        return PutBack::Done { changes, gone };
+    }
+    PutBack::Left { finish: how_to_finish(&left), left }
 }
 
 /// Adds the values of now that `changes` would destroy although `undo` does not name them: somebody
