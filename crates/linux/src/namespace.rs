@@ -26,6 +26,15 @@ pub struct Namespace {
     fd: OwnedFd,
 }
 
+/// A namespace that could not be opened.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Why.
+    pub error: Error,
+    /// As [`Namespace::current_mark`] of a thread in it; `None` where that is not known.
+    pub mark: Option<u64>,
+}
+
 impl Namespace {
     /// Makes an empty one. Needs `CAP_SYS_ADMIN`. The calling thread stays where it is.
     pub fn create() -> Result<Self, Error> {
@@ -102,6 +111,12 @@ impl Namespace {
         (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
     }
 
+    /// What tells the calling thread's namespace from every other also where only a process in it is seen: the number of a
+    /// file that procfs makes for each namespace, and that everybody may look at.
+    pub fn current_mark() -> Option<u64> {
+        mark_of(Path::new("/proc/thread-self/net/dev"))
+    }
+
     /// Whether any process is in the network namespace with this inode number, or any file pins it.
     pub fn exists(inode: u64) -> Result<bool, Error> {
         let processes = fs::read_dir("/proc")
@@ -119,8 +134,8 @@ impl Namespace {
     }
 
     /// Every other namespace that a process is in or a file pins, with a name for people, or why it cannot be opened. One
-    /// that cannot be opened may be listed several times, and may be this one. Each is opened when its turn comes.
-    pub fn others(&self) -> Result<impl Iterator<Item = (String, Result<Self, Error>)>, Error> {
+    /// that cannot be opened may be listed several times. Each is opened when its turn comes.
+    pub fn others(&self) -> Result<impl Iterator<Item = (String, Result<Self, Unopened>)>, Error> {
         let pins = pins().into_iter().map(|path| (path.display().to_string(), path));
         let pins = pins.map(|(name, path)| match name.strip_prefix("/run/netns/") {
             Some(short) => (short.to_owned(), path),
@@ -131,12 +146,16 @@ impl Namespace {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .map(|pid| (format!("of process {pid}"), PathBuf::from(format!("/proc/{pid}/ns/net"))));
         let mut seen = BTreeSet::from([self.inode()?]);
+        let own = Self::current_mark();
         Ok(pins.chain(processes).filter_map(move |(name, path)| {
             let opened = Self::open(&path).and_then(|other| Ok((other.inode()?, other)));
             match opened {
                 Ok((inode, other)) => seen.insert(inode).then_some((name, Ok(other))),
                 Err(error) if is_none(&path, &error) => None,
-                Err(error) => Some((name, Err(error))),
+                Err(error) => {
+                    let mark = path.ancestors().nth(2).and_then(|it| mark_of(&it.join("net/dev")));
+                    (mark.is_none() || mark != own).then(|| (name, Err(Unopened { error, mark })))
+                }
             }
         }))
     }
@@ -286,6 +305,10 @@ impl Namespace {
     pub fn open_pinned(name: &str) -> Result<Self, Error> {
         Self::open(&pin_path(name)?)
     }
+}
+
+fn mark_of(file: &Path) -> Option<u64> {
+    fs::metadata(file).map(|meta| meta.ino()).ok()
 }
 
 /// Whether what could not be opened is no namespace: another file, or that of a process that has ended.

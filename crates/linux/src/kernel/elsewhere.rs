@@ -11,7 +11,7 @@ use latput_units::{Bytes, IntoSet};
 use super::LinuxKernel;
 use super::failure::Failure;
 use crate::error::Error;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Unopened};
 use crate::route::{Link, Route};
 
 /// Kinds that a change of the MTU below moves only where it is larger than the new one: `macvlan_device_event`,
@@ -109,17 +109,38 @@ fn named<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
 fn uppers_elsewhere(below: &BTreeSet<u32>) -> Result<Elsewhere, Error> {
     let ours = Namespace::current()?;
     let mut found = Elsewhere::default();
+    let mut seen = BTreeSet::new();
+    let mut unopened = Vec::new();
     for (name, other) in ours.others()? {
-        let look = |other: Namespace| other.run_sockets_in(|| links_above(&ours, below));
-        match other.and_then(look).and_then(|links| links) {
-            Ok(links) => {
+        let other = match other {
+            Ok(other) => other,
+            Err(failed) => {
+                unopened.push((name, failed));
+                continue;
+            }
+        };
+        let look = || Ok((links_above(&ours, below)?, Namespace::current_mark()));
+        match other.run_sockets_in(look).and_then(|looked| looked) {
+            Ok((links, mark)) => {
                 let upper = |link| UpperElsewhere { link, namespace: name.clone() };
                 found.uppers.extend(links.into_iter().map(upper));
+                seen.extend(mark);
             }
             Err(error) => found.unseen.push((name, error.into())),
         }
     }
+    found.unseen.extend(never_seen(unopened, seen));
     Ok(found)
+}
+
+/// Those that were not looked into through another process either, each once.
+fn never_seen(
+    unopened: Vec<(String, Unopened)>,
+    mut seen: BTreeSet<u64>,
+) -> impl Iterator<Item = (String, Failure)> {
+    let is_new =
+        move |(_, failed): &(String, Unopened)| failed.mark.is_none_or(|mark| seen.insert(mark));
+    unopened.into_iter().filter(is_new).map(|(name, failed)| (name, failed.error.into()))
 }
 
 /// The interfaces of the calling thread's namespace that lie on these of another.
@@ -169,6 +190,24 @@ mod tests {
         let said = obstacle(&vec![upper("macvlan", 9000); 5], Bytes::new(1500)).unwrap();
         assert!(said.contains("up0 (macvlan in network namespace blue, mtu 9000), "), "{said}");
         assert!(said.contains(", 2 more to 1500 too"), "{said}");
+    }
+
+    #[test]
+    fn namespaces_seen_through_others_are_left_out() {
+        let of = |name: &str, mark| {
+            let error = Error::system("open x", std::io::Error::from_raw_os_error(libc::EACCES));
+            (name.to_owned(), Unopened { error, mark })
+        };
+        let all = vec![
+            of("seen", Some(7)),
+            of("new", Some(8)),
+            of("again", Some(8)),
+            of("unknown", None),
+            of("unknown too", None),
+        ];
+        let left: Vec<String> =
+            never_seen(all, BTreeSet::from([7])).map(|(name, _)| name).collect();
+        assert_eq!(left, ["new", "unknown", "unknown too"]);
     }
 
     #[test]
