@@ -91,6 +91,12 @@ pub trait KernelRead {
         knob.spec().resets_link
     }
 
+    /// Whether it is the value that a place has when the driver has just made it, so that nobody has set it.
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        let _ = (interface, knob, place);
+        value.is_fresh()
+    }
+
     /// Which device `interface` is.
     fn device(&self, interface: &str) -> Result<Device, KernelError>;
 
@@ -194,6 +200,10 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {
         (**self).resets_link(interface, knob)
+    }
+
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        (**self).is_fresh(interface, knob, place, value)
     }
 
     fn device(&self, interface: &str) -> Result<Device, KernelError> {

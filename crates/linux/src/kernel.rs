@@ -437,6 +437,15 @@ impl KernelRead for LinuxKernel {
         has_hardware && knob.spec().resets_link
     }
 
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        match (place, value) {
+            (Place::Interrupt(rank), Value::Cpus(cpus)) => {
+                self.is_fresh_affinity(interface, rank, cpus)
+            }
+            _ => value.is_fresh() || knob == Knob::XpsCpus && *value == Value::Cpus(CpuSet::new()),
+        }
+    }
+
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         let what = || "find out which device it is".to_owned();
         self.device_of(interface).map_err(|failure| failure.into_error(interface, None, what()))

@@ -280,6 +280,13 @@ impl KernelRead for FakeKernel {
         known.ok_or_else(|| error(interface, knob, "resolve", KernelErrorKind::Unsupported))
     }
 
+    fn is_fresh(&self, _: &str, _: Knob, place: Place, value: &Value) -> bool {
+        // The CPUs of its interrupts are all four when the driver asks for them.
+        let all = || (0..4).map(CpuId).collect();
+        let is_new = matches!(place, Place::Interrupt(_)) && *value == Value::Cpus(all());
+        is_new || value.is_fresh()
+    }
+
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         let missing = || error(interface, Knob::Mtu, "read", KernelErrorKind::NoInterface);
         self.devices.get(interface).cloned().ok_or_else(missing)

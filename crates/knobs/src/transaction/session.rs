@@ -142,7 +142,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub fn is_lost_with_link(&self, change: &Change) -> bool {
         let Change { knob, place, to, .. } = change;
         let first = self.checkpoint.undo.0.get(&(*knob, *place));
-        knob.is_lost_at_open() && (first == Some(to) || to.is_fresh())
+        let is_fresh = || self.kernel.is_fresh(self.interface(), *knob, *place, to);
+        knob.is_lost_at_open() && (first == Some(to) || is_fresh())
     }
 
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
