@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use latput_units::IntoMap;
+use latput_units::{IntoMap, IntoSet};
 
-use super::outcome::{ApplyError, Change, Foreign, PutBack, RestoreError, Restored};
+use super::outcome::{
+    self, ApplyError, Change, Foreign, Leftover, PutBack, RestoreError, Restored,
+};
 use super::steps::{self, Target};
 use super::{check_link_resets, check_origin, present_name, session, whereabouts};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context};
@@ -12,6 +14,7 @@ use crate::device::Whereabouts;
 use crate::kernel::KernelRead;
 use crate::setting::{Setting, State};
 use crate::spec::Scope;
+use crate::value::{Place, Value};
 
 /// The changes that [`undo`](super::undo()) would make and the values that it would leave to others, or its refusal. Only the
 /// driver's refusal of a write, and a process that holds the interface without having changed it, cannot be foretold.
@@ -66,7 +69,40 @@ pub fn plan_restore(
         return ended(steps::unreachable(kernel, at, checkpoint, of_interface), checkpoint, vec![]);
     };
     let (undo, others) = steps::leave_to_others(kernel, name, checkpoint);
-    ended(steps::plan_put_back(kernel, name, &undo), checkpoint, others)
+    ended(plan_put_back(kernel, name, &undo), checkpoint, others)
+}
+
+/// The outcome that putting `undo` back would have, as far as it shows before the first write.
+fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutBack {
+    let changes = steps::differences(kernel, interface, undo);
+    // Places of these may come back with the changes.
+    let exposed = steps::exposed(&changes);
+    let readings =
+        steps::read_many(kernel, interface, &steps::by_knob(undo).into_keys().collect::<Vec<_>>());
+    let mut left = Vec::new();
+    let mut gone = Vec::new();
+    for (knob, old_values) in steps::by_knob(undo) {
+        let current = match readings.get(&knob) {
+            Some(Ok(current)) => current.iter().map(|(place, _)| *place).into_set(),
+            Some(Err(error)) if !steps::is_absence(error) => {
+                let leftover = |(place, wanted): (Place, &Value)| {
+                    let (wanted, reason) = (wanted.clone(), error.to_string());
+                    Leftover { knob, place, wanted, found: None, reason }
+                };
+                left.extend(old_values.into_iter().map(leftover));
+                continue;
+            }
+            _ => BTreeSet::new(),
+        };
+        let is_gone = |(place, _): &(Place, &Value)| !current.contains(place);
+        gone.extend(old_values.into_iter().filter(is_gone).map(|(place, _)| (knob, place)));
+    }
+    gone.retain(|(knob, _)| !exposed.contains(knob));
+    left.extend(steps::unknown(kernel, interface, undo, &gone));
+    if left.is_empty() {
+        return PutBack::Done { changes, gone };
+    }
+    PutBack::Left { finish: outcome::how_to_finish(&left), left }
 }
 
 /// The outcome of a restore that has put back what it could.

@@ -613,38 +613,6 @@ fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> P
     PutBack::Left { left: still_left, finish }
 }
 
-/// The outcome that putting `undo` back would have, as far as it shows before the first write.
-pub(super) fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutBack {
-    let changes = differences(kernel, interface, undo);
-    // Places of these may come back with the changes.
-    let exposed = exposed(&changes);
-    let readings = read_many(kernel, interface, &by_knob(undo).into_keys().collect::<Vec<_>>());
-    let mut left = Vec::new();
-    let mut gone = Vec::new();
-    for (knob, old_values) in by_knob(undo) {
-        let current = match readings.get(&knob) {
-            Some(Ok(current)) => current.iter().map(|(place, _)| *place).into_set(),
-            Some(Err(error)) if !is_absence(error) => {
-                let leftover = |(place, wanted): (Place, &Value)| {
-                    let (wanted, reason) = (wanted.clone(), error.to_string());
-                    Leftover { knob, place, wanted, found: None, reason }
-                };
-                left.extend(old_values.into_iter().map(leftover));
-                continue;
-            }
-            _ => BTreeSet::new(),
-        };
-        let is_gone = |(place, _): &(Place, &Value)| !current.contains(place);
-        gone.extend(old_values.into_iter().filter(is_gone).map(|(place, _)| (knob, place)));
-    }
-    gone.retain(|(knob, _)| !exposed.contains(knob));
-    left.extend(unknown(kernel, interface, undo, &gone));
-    if left.is_empty() {
-        return PutBack::Done { changes, gone };
-    }
-    PutBack::Left { finish: how_to_finish(&left), left }
-}
-
 /// Adds the values of now that `changes` would destroy although `undo` does not name them: somebody
 /// set them after the checkpoint was made, and they are to stay.
 fn with_bystanders(
@@ -714,7 +682,7 @@ fn write_old_values(
     }
 }
 
-fn is_absence(error: &KernelError) -> bool {
+pub(super) fn is_absence(error: &KernelError) -> bool {
     matches!(error.kind, KernelErrorKind::Unsupported | KernelErrorKind::NoInterface)
 }
 
@@ -771,7 +739,7 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
 }
 
 /// The places that are missing while the interface is down: drivers may bring them back with it, with our values.
-fn unknown(
+pub(super) fn unknown(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
@@ -794,7 +762,7 @@ fn unknown(
     gone.iter().filter(|place| may_come_back(place)).filter_map(leftover).collect()
 }
 
-fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
+pub(super) fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
     let mut knobs: BTreeMap<Knob, Vec<(Place, &Value)>> = BTreeMap::new();
     for ((knob, place), value) in &state.0 {
         knobs.entry(*knob).or_default().push((*place, value));
