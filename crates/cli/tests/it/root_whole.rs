@@ -120,7 +120,7 @@ fn namespace_that_cannot_be_entered_is_named() {
     let without = "-sys_admin,-sys_ptrace";
     let few = ["setpriv", "--bounding-set", without, "--inh-caps", without];
     let run = |args: &[&str]| Ran::from(pair.place.wrapped(&few, args).output().unwrap());
-    let words = ["network namespace away", "was not looked into", "(enter a network namespace)"];
+    let words = ["cannot look into network namespace", "away", "(enter a network namespace)"];
     for more in [&[][..], &["--dry-run"], &WAITS] {
         run(&[&["set", "v0", "mtu=1400"][..], more].concat()).expect(3, &words);
         assert_eq!(look(), before, "{more:?}");

@@ -90,7 +90,7 @@ fn not_looked_into(interface: &str, unseen: Vec<(String, Failure)>) -> Option<Fa
         ""
     };
     let reason = format!(
-        "network namespace {names} was not looked into: {}. An interface there that lies on {interface} would get its \
+        "cannot look into network namespace {names}: {}. An interface there that lies on {interface} would get its \
          MTU, and latput could not put that back{remedy}",
         first.reason
     );
