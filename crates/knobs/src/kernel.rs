@@ -49,10 +49,15 @@ pub trait KernelRead {
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 
     /// Why this value of a knob that can be set must not be: what it would move could not be put back. `None` if nothing
-    /// stands against it.
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    /// stands against it. An error means that this cannot be told.
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         let _ = (interface, knob, value);
-        None
+        Ok(None)
     }
 
     /// The limits of this interface for a knob, where its kernel or driver tells them.
@@ -84,6 +89,12 @@ pub trait KernelRead {
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {
         let _ = interface;
         knob.spec().resets_link
+    }
+
+    /// Whether it is the value that a place has when the driver has just made it, so that nobody has set it.
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        let _ = (interface, knob, place);
+        value.is_fresh()
     }
 
     /// Which device `interface` is.
@@ -164,7 +175,12 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         (**self).capability(interface, knob)
     }
 
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         (**self).obstacle_to(interface, knob, value)
     }
 
@@ -184,6 +200,10 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {
         (**self).resets_link(interface, knob)
+    }
+
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        (**self).is_fresh(interface, knob, place, value)
     }
 
     fn device(&self, interface: &str) -> Result<Device, KernelError> {

@@ -7,12 +7,14 @@
 mod along;
 mod checks;
 mod confirm;
+mod foretell;
 mod outcome;
 pub(crate) mod permit;
 mod session;
 mod steps;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
+pub use foretell::{plan_restore, plan_undo};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
     Standing,
@@ -25,9 +27,8 @@ use std::collections::BTreeSet;
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 use crate::device::Whereabouts;
-use crate::kernel::{KernelRead, KernelWrite};
+use crate::kernel::{KernelError, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use outcome::PutBack;
 use steps::Target;
 
 /// Moves `interface` to `desired`.
@@ -123,13 +124,6 @@ pub fn undo(
     keep_or_leave(session, undone)
 }
 
-/// What [`undo()`] would change and what it would leave to others, without a write.
-pub fn plan_undo(kernel: &dyn KernelRead, earlier: &Checkpoint) -> (Vec<Change>, Vec<Foreign>) {
-    let interface = present_name(kernel, earlier);
-    let (wanted, others) = steps::still_ours(kernel, &interface, earlier);
-    (steps::differences(kernel, &interface, &wanted), others)
-}
-
 /// What became of a change of the journal, place by place, where it made a difference.
 pub fn standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
     steps::standing(kernel, &present_name(kernel, earlier), earlier)
@@ -189,45 +183,37 @@ pub fn restore(
         // That one has ended, and somebody else's has begun: its lock ends with the store.
         return Ok(Restored::NothingToDo);
     }
-    let is_namespace_gone = kept.is_of_namespace(context).is_none() && !kept.device.is_hardware();
+    let at = whereabouts(kernel, context, &kept);
     if !kept.holds_host_knobs() {
-        return finish(kernel, store, &kept, is_namespace_gone);
+        return finish(kernel, store, &kept, at);
     }
     store
         .claim_to_restore(Slot::host(kept.namespace), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
-    let ended = finish(kernel, store, &kept, is_namespace_gone);
+    let ended = finish(kernel, store, &kept, at);
     release_host(store, &kept)
         .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })?;
     ended
 }
 
-/// The changes that [`restore`] would make, without a write.
-pub fn plan_restore(
+/// Where the interface of a checkpoint is. With its namespace, a virtual interface is gone too.
+fn whereabouts(
     kernel: &dyn KernelRead,
     context: &Context,
     checkpoint: &Checkpoint,
-) -> Result<Vec<Change>, RestoreError> {
-    check_origin(kernel, context, checkpoint)?;
-    let Ok(Whereabouts::Here(name)) = kernel.find(&checkpoint.device) else {
-        return Ok(Vec::new());
-    };
-    let (undo, _) = steps::leave_to_others(kernel, &name, checkpoint);
-    Ok(steps::differences(kernel, &name, &undo))
+) -> Result<Whereabouts, KernelError> {
+    let is_namespace_gone =
+        checkpoint.is_of_namespace(context).is_none() && !checkpoint.device.is_hardware();
+    if is_namespace_gone { Ok(Whereabouts::Deleted) } else { kernel.find(&checkpoint.device) }
 }
 
-/// Puts a checkpoint back and forgets it if that worked. With its namespace, a virtual interface is gone too.
+/// Puts a checkpoint back and forgets it if that worked.
 fn finish(
     kernel: &mut dyn KernelWrite,
     store: &mut dyn CheckpointStore,
     checkpoint: &Checkpoint,
-    is_namespace_gone: bool,
+    at: Result<Whereabouts, KernelError>,
 ) -> Result<Restored, RestoreError> {
-    let interface = checkpoint.interface.clone();
-    let at = match kernel.find(&checkpoint.device) {
-        _ if is_namespace_gone => Ok(Whereabouts::Deleted),
-        at => at,
-    };
     let (undo, others) = match &at {
         Ok(Whereabouts::Here(name)) => steps::leave_to_others(kernel, name, checkpoint),
         _ => (checkpoint.undo.clone(), Vec::new()),
@@ -238,13 +224,8 @@ fn finish(
         let written = State::default();
         let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
     }
-    let restored = match steps::put_back_at(kernel, at, checkpoint, &undo) {
-        PutBack::Done { changes, gone } => Restored::Done { changes, gone, others },
-        PutBack::InterfaceGone => Restored::InterfaceGone,
-        PutBack::Left { left, finish } => {
-            return Err(RestoreError::Stranded { interface, left, finish });
-        }
-    };
+    let put_back = steps::put_back_at(kernel, at, checkpoint, &undo);
+    let restored = foretell::ended(put_back, checkpoint, others)?;
     forget(store, checkpoint)?;
     Ok(restored)
 }

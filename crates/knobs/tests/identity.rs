@@ -13,7 +13,9 @@ fn what_was_renamed_is_put_back_under_its_new_name() {
     let undo = world.set_mtu();
     world.kernel.rename("eth0", "eth7");
     world.kernel.add("eth0", FakeInterface::nic(1));
-    assert_eq!(plan_restore(&world.kernel, &context(), &undo).unwrap().len(), 1);
+    let planned = plan_restore(&world.kernel, &context(), &undo);
+    let Ok(Restored::Done { changes, .. }) = planned else { panic!("{planned:?}") };
+    assert_eq!(changes.len(), 1);
     assert!(matches!(world.restore(&undo), Ok(Restored::Done { .. })));
     assert_eq!(world.mtu("eth7"), 1500);
     assert!(world.store.is_clear());
@@ -52,7 +54,9 @@ fn what_cannot_be_found_keeps_its_checkpoint_and_another_of_its_name_is_left_alo
     world.kernel.add("eth0", FakeInterface::nic(1));
     let of_another = Value::Count(1400);
     world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, of_another);
+    let foretold = plan_restore(&world.kernel, &context(), &undo).unwrap_err();
     let error = world.restore(&undo).unwrap_err();
+    assert_eq!(foretold, error);
     assert_eq!(error.outcome(), ChangeOutcome::Stranded);
     let text = error.to_string();
     for words in ["number 2, fake", "is another: number 3", "mtu (device) was 1500", "--forget"] {

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use latput_knobs::{
-    ApplyError, Capability, Cause, ChangeOutcome, Device, KernelError, KernelErrorKind, KernelRead,
-    KernelWrite, Knob, Place, Refusal, RestoreError, Restored, Session, Setting, State, Value,
-    Whereabouts, WritePermit, parse_assignment,
+    ApplyError, Capability, Cause, Change, ChangeOutcome, Device, KernelError, KernelErrorKind,
+    KernelRead, KernelWrite, Knob, Place, Refusal, RestoreError, Restored, Session, Setting, State,
+    Value, Whereabouts, WritePermit, parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
@@ -30,6 +30,25 @@ fn close_goes_back_to_the_first_state() {
     assert_eq!(mtu.to_string(), "mtu (device): 1400 -> 1500");
     assert_eq!(kernel.state("eth0"), before);
     assert!(store.is_clear());
+}
+
+/// A driver that asks for its interrupts again gets the kernel's default, which neither the administrator nor we have set.
+#[test]
+fn affinity_lost_with_link_is_nobodys() {
+    let (mut kernel, mut store) = world();
+    let place = Place::Interrupt(0);
+    let cpus = |text: &str| Knob::SmpAffinity.parse_value(text).unwrap();
+    kernel.set_from_outside("eth0", Knob::SmpAffinity, place, cpus("2"));
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("smp-affinity=1")).unwrap();
+    for (to, is_lost) in [("0-3", true), ("2", true), ("3", false), ("0-1", false)] {
+        let (from, to) = (cpus("1"), cpus(to));
+        let change = Change { knob: Knob::SmpAffinity, place, from, to };
+        assert_eq!(session.is_lost_with_link(&change), is_lost, "{change}");
+    }
+    let change = Change { knob: Knob::RpsCpus, place, from: cpus("1"), to: cpus("0-3") };
+    assert!(!session.is_lost_with_link(&change), "it does not go with the link");
+    session.close().unwrap();
 }
 
 #[test]

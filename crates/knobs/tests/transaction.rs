@@ -2,10 +2,10 @@
 
 use latput_knobs::KernelRead as _;
 use latput_knobs::{
-    Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, CheckpointStore, ConfirmError, Context,
-    KernelErrorKind, KernelWrite, Knob, LinkResets, Place, Refusal, RestoreError, Restored,
-    Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm, extend,
-    parse_assignment, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Change, ChangeOutcome, Checkpoint, CheckpointStore, ConfirmError,
+    Context, KernelErrorKind, KernelWrite, Knob, LinkResets, Place, Refusal, RestoreError,
+    Restored, Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm,
+    extend, parse_assignment, plan, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context, slot};
 use latput_units::Nanos;
@@ -56,6 +56,23 @@ fn knob_whose_present_value_is_refused_stays() {
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.kernel.written().is_empty(), "not even once: {:?}", world.kernel.written());
     assert!(world.store.is_clear());
+}
+
+#[test]
+fn change_that_moves_others_is_refused_unwritten() {
+    for (fault, outcome) in [
+        (Fault::MovesOthers, REFUSED),
+        (Fault::MovesUntold(KernelErrorKind::Busy), REFUSED),
+        (Fault::MovesUntold(KernelErrorKind::Permission), NOT_PERMITTED),
+    ] {
+        let mut world = World::new(FakeInterface::old(1));
+        world.kernel.fault(Knob::Mtu, fault);
+        let planned = plan(&world.kernel, "eth0", &setting("mtu=9000")).unwrap_err();
+        let error = world.apply("txqueuelen=777 mtu=9000").unwrap_err();
+        assert_eq!((&planned, error.outcome()), (&error, outcome), "{fault:?}: {}", full(&error));
+        assert!(world.kernel.written().is_empty() && world.store.is_clear(), "{fault:?}");
+        world.apply("mtu=1500 txqueuelen=777").unwrap();
+    }
 }
 
 #[test]
@@ -190,7 +207,10 @@ fn the_changes_are_the_plan_and_the_checkpoint_undoes_them() {
     assert_eq!(world.kept(), Some(&undo));
     let planned = plan_restore(&world.kernel, &context(), &undo).unwrap();
     let restored = world.restore(&undo).unwrap();
-    assert_eq!(restored, Restored::Done { changes: planned, gone: vec![], others: vec![] });
+    assert_eq!(restored, planned);
+    let turned = |it: Change| Change { from: it.to, to: it.from, ..it };
+    let back = changes.into_iter().map(turned).collect();
+    assert_eq!(restored, Restored::Done { changes: back, gone: vec![], others: vec![] });
     world.check_as_before();
 }
 
@@ -212,8 +232,8 @@ fn what_somebody_else_has_set_since_stays_and_is_told() {
     world.outside("mtu=1450", Place::Device);
     let planned = plan_restore(&world.kernel, &context(), &applied.undo).unwrap();
     let restored = world.restore(&applied.undo).unwrap();
+    assert_eq!(restored, planned);
     let Restored::Done { changes, others, .. } = restored else { panic!("{restored:?}") };
-    assert_eq!(changes, planned);
     assert_eq!(changes.len(), 1, "the queue length goes back");
     assert_eq!(
         others[0].to_string(),

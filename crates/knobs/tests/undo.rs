@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use latput_knobs::{
-    Applied, ApplyError, Checkpoint, CheckpointStore, Context, Foreign, KernelErrorKind, Knob,
-    Place, Setting, Slot, Standing, State, Value, apply, commit, parse_assignment, plan_undo,
+    Applied, ApplyError, Change, Checkpoint, CheckpointStore, Context, Foreign, KernelErrorKind,
+    Knob, Place, Setting, Slot, Standing, State, Value, apply, commit, parse_assignment, plan_undo,
     restore, standing, undo,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, Fuse, MemoryCheckpoints, context};
@@ -43,7 +43,7 @@ fn a_third_value_stays_and_is_told() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     world.kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(42));
-    let planned = plan_undo(&world.kernel, &world.store.journal()[0]);
+    let planned = world.plan_undo(1).unwrap();
     let (applied, others) = world.undo(1).unwrap();
     assert_eq!(planned, (applied.changes, others.clone()), "as the dry run said");
     let [Foreign { knob: Knob::Txqueuelen, found: Value::Count(42), .. }] = others[..] else {
@@ -103,6 +103,47 @@ fn an_undo_that_the_kernel_refuses_changes_nothing() {
     assert_eq!(world.store.journal().len(), 1);
 }
 
+#[test]
+fn dry_run_refuses_as_the_undo_does() {
+    type Spoil = fn(&mut World);
+    let cases: [(&str, Spoil); 6] = [
+        ("it would move others", |world| world.kernel.fault(Knob::Mtu, Fault::MovesOthers)),
+        ("it cannot be told what it would move", |world| {
+            world.kernel.fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Busy));
+        }),
+        ("not permitted", |world| {
+            world.kernel.fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Permission));
+        }),
+        ("the present values cannot be read", |world| {
+            world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
+        }),
+        ("was not finished", |world| {
+            let World { kernel, store, .. } = world;
+            let (knob, value) = parse_assignment("gro=off").unwrap();
+            apply(kernel, store, &context(), "eth0", &Setting::from([(knob, value)])).unwrap();
+            store.next_process();
+        }),
+        ("there is no interface", |world| world.kernel.vanish("eth0")),
+    ];
+    for (words, spoil) in cases {
+        let mut world = World::new();
+        world.set("mtu=9000 txqueuelen=777");
+        spoil(&mut world);
+        let before = world.state();
+        let planned = world.plan_undo(1).map(|(changes, _)| changes);
+        let undone = world.undo(1).map(|(applied, _)| applied.changes);
+        assert_eq!(world.state(), before, "{words}");
+        if words.contains("cannot be read") {
+            // What cannot be read is nobody's, and is left: both say what becomes of the rest.
+            assert_eq!(planned, undone, "{words}");
+            continue;
+        }
+        let (planned, undone) = (planned.unwrap_err(), undone.unwrap_err());
+        assert_eq!((&planned, planned.outcome()), (&undone, undone.outcome()), "{words}");
+        assert!(planned.to_string().contains(words), "{words}: {planned}");
+    }
+}
+
 /// At each step of a change and of its undo: the checkpoint or the entry is there, and a restore leads to one of
 /// the two states.
 #[test]
@@ -154,7 +195,7 @@ fn an_entry_finds_its_interface_under_a_new_name() {
         standing.iter().map(|value| (value.is_in_force(), value.is_back())).collect()
     };
     assert_eq!(ends(&world), [(true, false)]);
-    assert_eq!(plan_undo(&world.kernel, &entry).0.len(), 1);
+    assert_eq!(world.plan_undo(1).unwrap().0.len(), 1);
     world.undo(1).unwrap();
     assert_eq!(ends(&world), [(false, true)]);
     assert_eq!(world.kernel.state("eth7").0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
@@ -230,6 +271,11 @@ impl World {
 
     fn set(&mut self, text: &str) {
         self.try_set(text).unwrap();
+    }
+
+    fn plan_undo(&self, number: u64) -> Result<(Vec<Change>, Vec<Foreign>), ApplyError> {
+        let earlier = &self.store.journal()[usize::try_from(number - 1).unwrap()];
+        plan_undo(&self.kernel, &self.store, &context(), earlier)
     }
 
     fn undo(&mut self, number: u64) -> Result<(Applied, Vec<Foreign>), ApplyError> {

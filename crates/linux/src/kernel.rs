@@ -394,7 +394,12 @@ impl KernelRead for LinuxKernel {
         self.capability_through(&Reading::of(self, interface), knob)
     }
 
-    fn obstacle_to(&self, interface: &str, knob: Knob, value: &Value) -> Option<String> {
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+    ) -> Result<Option<String>, KernelError> {
         let obstacle = match (source_of(knob), value) {
             (Source::Mtu, Value::Count(bytes)) => {
                 self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
@@ -405,8 +410,9 @@ impl KernelRead for LinuxKernel {
             }
             _ => Ok(None),
         };
-        obstacle.unwrap_or_else(|failure| {
-            Some(format!("it cannot be told what it would move: {}", failure.reason))
+        obstacle.map_err(|failure| {
+            let what = format!("tell what {value} would move");
+            failure.into_error(interface, Some(knob), what)
         })
     }
 
@@ -429,6 +435,15 @@ impl KernelRead for LinuxKernel {
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {
         let has_hardware = self.sysfs.path(interface, "device").exists();
         has_hardware && knob.spec().resets_link
+    }
+
+    fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
+        match (place, value) {
+            (Place::Interrupt(rank), Value::Cpus(cpus)) => {
+                self.is_fresh_affinity(interface, rank, cpus)
+            }
+            _ => value.is_fresh() || knob == Knob::XpsCpus && *value == Value::Cpus(CpuSet::new()),
+        }
     }
 
     fn device(&self, interface: &str) -> Result<Device, KernelError> {

@@ -26,6 +26,15 @@ pub struct Namespace {
     fd: OwnedFd,
 }
 
+/// A namespace that could not be opened.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Why.
+    pub error: Error,
+    /// As [`Namespace::current_mark`] of a thread in it; `None` where that is not known.
+    pub mark: Option<u64>,
+}
+
 impl Namespace {
     /// Makes an empty one. Needs `CAP_SYS_ADMIN`. The calling thread stays where it is.
     pub fn create() -> Result<Self, Error> {
@@ -102,6 +111,12 @@ impl Namespace {
         (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
     }
 
+    /// What tells the calling thread's namespace from every other also where only a process in it is seen: the number of a
+    /// file that procfs makes for each namespace, and that everybody may look at.
+    pub fn current_mark() -> Option<u64> {
+        mark_of(Path::new("/proc/thread-self/net/dev"))
+    }
+
     /// Whether any process is in the network namespace with this inode number, or any file pins it.
     pub fn exists(inode: u64) -> Result<bool, Error> {
         let processes = fs::read_dir("/proc")
@@ -118,9 +133,9 @@ impl Namespace {
         }))
     }
 
-    /// Every other namespace that a process is in or a file pins, with a name for people. Those that nobody sees, and those
-    /// that this process may not open, are left out.
-    pub fn others(&self) -> Result<Vec<(String, Self)>, Error> {
+    /// Every other namespace that a process is in or a file pins, with a name for people, or why it cannot be opened. One
+    /// that cannot be opened may be listed several times. Each is opened when its turn comes.
+    pub fn others(&self) -> Result<impl Iterator<Item = (String, Result<Self, Unopened>)>, Error> {
         let pins = pins().into_iter().map(|path| (path.display().to_string(), path));
         let pins = pins.map(|(name, path)| match name.strip_prefix("/run/netns/") {
             Some(short) => (short.to_owned(), path),
@@ -131,17 +146,18 @@ impl Namespace {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .map(|pid| (format!("of process {pid}"), PathBuf::from(format!("/proc/{pid}/ns/net"))));
         let mut seen = BTreeSet::from([self.inode()?]);
-        let mut others = Vec::new();
-        for (name, path) in pins.chain(processes) {
-            let inode = fs::metadata(&path).map(|meta| meta.ino()).ok();
-            // A process that has ended, and a file that is no namespace, are none.
-            if inode.is_some_and(|inode| seen.insert(inode))
-                && let Ok(other) = Self::open(&path)
-            {
-                others.push((name, other));
+        let own = Self::current_mark();
+        Ok(pins.chain(processes).filter_map(move |(name, path)| {
+            let opened = Self::open(&path).and_then(|other| Ok((other.inode()?, other)));
+            match opened {
+                Ok((inode, other)) => seen.insert(inode).then_some((name, Ok(other))),
+                Err(error) if is_none(&path, &error) => None,
+                Err(error) => {
+                    let mark = path.ancestors().nth(2).and_then(|it| mark_of(&it.join("net/dev")));
+                    (mark.is_none() || mark != own).then(|| (name, Err(Unopened { error, mark })))
+                }
             }
-        }
-        Ok(others)
+        }))
     }
 
     /// Runs `action` in a new thread whose netlink and sockets are of the namespace; its files stay those of the caller.
@@ -291,6 +307,16 @@ impl Namespace {
     }
 }
 
+fn mark_of(file: &Path) -> Option<u64> {
+    fs::metadata(file).map(|meta| meta.ino()).ok()
+}
+
+/// Whether what could not be opened is no namespace: another file, or that of a process that has ended.
+fn is_none(path: &Path, error: &Error) -> bool {
+    let has_ended = || path.parent().is_some_and(|folder| !folder.exists());
+    matches!(error.errno(), None | Some(libc::ENOENT | libc::ESRCH)) || has_ended()
+}
+
 /// The files that pin network namespaces: in the folder of `ip netns`, and where others have mounted one.
 fn pins() -> Vec<PathBuf> {
     let named = fs::read_dir(PIN_FOLDER).into_iter().flatten();
@@ -359,6 +385,19 @@ mod tests {
             assert!(pin_path(name).is_err(), "{name:?}");
         }
         assert!(pin_path("latput-a").is_ok());
+    }
+
+    #[test]
+    fn only_unopened_namespaces_are_told() {
+        let error = |errno| Error::system("open", io::Error::from_raw_os_error(errno));
+        let own = Path::new("/proc/self/ns/net");
+        for errno in [libc::EACCES, libc::EPERM, libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(!is_none(own, &error(errno)), "{errno}");
+            assert!(is_none(Path::new("/proc/0/ns/net"), &error(errno)), "{errno}: it has ended");
+        }
+        assert!(is_none(own, &error(libc::ENOENT)) && is_none(own, &error(libc::ESRCH)));
+        let no_namespace = Path::new("/proc/self/status");
+        assert!(is_none(no_namespace, &Namespace::open(no_namespace).unwrap_err()));
     }
 
     #[test]

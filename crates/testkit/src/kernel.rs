@@ -47,6 +47,10 @@ pub enum Fault {
     Unreadable(KernelErrorKind),
     /// It says that it cannot be set.
     ReadOnly,
+    /// Any value would move what could not be put back.
+    MovesOthers,
+    /// It cannot be told what a value would move.
+    MovesUntold(KernelErrorKind),
     /// The whole interface goes away instead of the write.
     Vanish,
     /// The interface is called `renamed0` before the write.
@@ -237,6 +241,22 @@ impl KernelRead for FakeKernel {
         }
     }
 
+    fn obstacle_to(
+        &self,
+        interface: &str,
+        knob: Knob,
+        _: &Value,
+    ) -> Result<Option<String>, KernelError> {
+        for fault in self.faults_of(knob) {
+            match fault {
+                Fault::MovesOthers => return Ok(Some("it would move others".to_owned())),
+                Fault::MovesUntold(kind) => return Err(error(interface, knob, "look", kind)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     fn limits(&self, _: &str, knob: Knob) -> Limits {
         match knob {
             Knob::Mtu => Limits { min: None, max: Some(MTU_MAX) },
@@ -258,6 +278,13 @@ impl KernelRead for FakeKernel {
             Named::Max => self.limits(interface, knob).max.map(Value::Count),
         };
         known.ok_or_else(|| error(interface, knob, "resolve", KernelErrorKind::Unsupported))
+    }
+
+    fn is_fresh(&self, _: &str, _: Knob, place: Place, value: &Value) -> bool {
+        // The CPUs of its interrupts are all four when the driver asks for them.
+        let all = || (0..4).map(CpuId).collect();
+        let is_new = matches!(place, Place::Interrupt(_)) && *value == Value::Cpus(all());
+        is_new || value.is_fresh()
     }
 
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
@@ -327,6 +354,8 @@ impl KernelWrite for FakeKernel {
                 | Fault::Unreadable(_)
                 | Fault::ReadOnly
                 | Fault::Vanish
+                | Fault::MovesOthers
+                | Fault::MovesUntold(_)
                 | Fault::Rename => {}
             }
         }

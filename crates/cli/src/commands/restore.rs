@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Only this interface; by default all.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
-    /// Print the writes without doing them.
+    /// Print the writes without doing them, or what cannot be put back.
     #[arg(long)]
     dry_run: bool,
     /// Delete one checkpoint without putting anything back, because its interface, namespace or boot is gone. `latput
@@ -90,7 +90,7 @@ impl Args {
 
 /// The outcome for a checkpoint.
 enum RestoreOutcome {
-    WouldChange(Vec<Change>),
+    WouldChange(Vec<Change>, Vec<Foreign>),
     PutBack(Vec<Change>, Vec<Foreign>),
     Gone,
     /// It belongs to another network namespace, and must be restored there.
@@ -147,10 +147,34 @@ fn preview(
     kept: &Checkpoint,
 ) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
-    match transaction::plan_restore(kernel, origin, kept) {
-        Ok(changes) => Ok((interface, RestoreOutcome::WouldChange(changes))),
-        Err(RestoreError::OtherNamespace { .. }) => Ok((interface, RestoreOutcome::Elsewhere)),
-        Err(error) => Err(error.into()),
+    let planned = transaction::plan_restore(kernel, origin, kept);
+    if let Ok(Restored::Done { changes, .. }) = &planned {
+        warn_of_moved(kernel, &interface, changes);
+    }
+    match planned {
+        Ok(Restored::Done { changes, others, .. }) => {
+            Ok((interface, RestoreOutcome::WouldChange(changes, others)))
+        }
+        Ok(Restored::InterfaceGone) => Ok((interface, RestoreOutcome::Gone)),
+        Ok(Restored::NothingToDo) => {
+            Ok((interface, RestoreOutcome::WouldChange(Vec::new(), Vec::new())))
+        }
+        Err(error) => not_put_back(interface, error),
+    }
+}
+
+/// Names what going back moves along and latput could not put back. Going back matters more: the old values are written
+/// anyway.
+fn warn_of_moved(kernel: &LinuxKernel, interface: &str, changes: &[Change]) {
+    for Change { knob, to, .. } in changes.iter().filter(|change| !change.place.is_follower()) {
+        let reason = match kernel.obstacle_to(interface, *knob, to) {
+            Ok(None) => continue,
+            Ok(Some(reason)) => reason,
+            Err(error) => error.reason,
+        };
+        output::remark(&format!(
+            "latput: warning: {interface}: {knob} goes back to {to}: {reason}"
+        ));
     }
 }
 
@@ -161,6 +185,9 @@ fn put_back(
     kept: &Checkpoint,
 ) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
+    if let Ok(Restored::Done { changes, .. }) = transaction::plan_restore(kernel, origin, kept) {
+        warn_of_moved(kernel, &interface, &changes);
+    }
     match transaction::restore(kernel, store, origin, kept) {
         Ok(Restored::Done { changes, others, .. }) => {
             if kept.confirm_by.is_some() {
@@ -172,12 +199,22 @@ fn put_back(
         Ok(Restored::NothingToDo) => {
             Ok((interface, RestoreOutcome::PutBack(Vec::new(), Vec::new())))
         }
-        Err(RestoreError::OtherNamespace { slot, .. }) if Namespace::exists(slot.namespace)? => {
+        Err(error) => not_put_back(interface, error),
+    }
+}
+
+/// The outcome for a checkpoint that is not put back.
+fn not_put_back(
+    interface: String,
+    error: RestoreError,
+) -> Result<(String, RestoreOutcome), CliError> {
+    match error {
+        RestoreError::OtherNamespace { slot, .. } if Namespace::exists(slot.namespace)? => {
             Ok((interface, RestoreOutcome::Elsewhere))
         }
         // The namespace may still exist, held by a descriptor or a mount that this process cannot
         // see.
-        Err(RestoreError::OtherNamespace { slot, .. }) => Err(CliError::new(
+        RestoreError::OtherNamespace { slot, .. } => Err(CliError::new(
             Code::Stranded,
             format!(
                 "{interface} is in network namespace {}, which is not visible from here. Its checkpoint is \
@@ -186,7 +223,7 @@ fn put_back(
                 slot.namespace
             ),
         )),
-        Err(error) => Err(error.into()),
+        error => Err(error.into()),
     }
 }
 
@@ -219,7 +256,7 @@ fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
             .iter()
             .map(|(interface, outcome)| {
                 let (state, changes, others): (_, &[Change], &[Foreign]) = match outcome {
-                    RestoreOutcome::WouldChange(changes) => ("would-change", changes, &[]),
+                    RestoreOutcome::WouldChange(changes, others) => ("would-change", changes, others),
                     RestoreOutcome::PutBack(changes, others) => ("put-back", changes, others),
                     RestoreOutcome::Gone => ("gone", &[], &[]),
                     RestoreOutcome::Elsewhere => ("elsewhere", &[], &[]),
@@ -239,13 +276,12 @@ fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
     }
     for (interface, outcome) in done {
         let text = match outcome {
-            RestoreOutcome::WouldChange(changes) => {
+            RestoreOutcome::WouldChange(changes, others) => {
+                tell_others(interface, others);
                 set::changes_text(interface, changes, "would put back")
             }
             RestoreOutcome::PutBack(changes, others) => {
-                for other in others {
-                    output::remark(&format!("latput: {interface}: {other}; it stays"));
-                }
+                tell_others(interface, others);
                 set::changes_text(interface, changes, "put back")
             }
             RestoreOutcome::Waits(words) => format!("{words}\n"),
@@ -257,6 +293,12 @@ fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
             ),
         };
         output::print_change(&text);
+    }
+}
+
+fn tell_others(interface: &str, others: &[Foreign]) {
+    for other in others {
+        output::remark(&format!("latput: {interface}: {other}; it stays"));
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use latput_experiment::host;
+use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Foreign};
-use latput_linux::LinuxKernel;
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::Nanos;
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
@@ -28,7 +30,7 @@ pub(crate) struct Args {
     /// The number in `latput log`.
     #[arg(value_name = "N")]
     number: Option<u64>,
-    /// Print the exact writes without doing them.
+    /// Print the exact writes without doing them, or what the undo would refuse.
     #[arg(long)]
     dry_run: bool,
     /// Make the change again after this time (1s to 24h) unless `latput confirm` comes first.
@@ -50,7 +52,9 @@ impl Args {
         let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
             let kernel = LinuxKernel::open()?;
-            let (changes, others) = transaction::plan_undo(&kernel, &own);
+            let store = FileCheckpoints::new(&host::checkpoints_dir());
+            let origin = knobs::Context { link_resets, ..checkpoint::context()? };
+            let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, &own)?;
             tell_others(&journal, entry, &others);
             let text = set::changes_text(interface, &changes, "would undo");
             return Ok(tell(context, entry, (&changes, &text), &others, None));

@@ -104,6 +104,76 @@ fn uppers_in_other_namespaces_are_not_moved() {
     assert!(made > 0);
 }
 
+/// The rights of a container that may set its host's interfaces: they open no namespace of another process, and enter none.
+#[test]
+fn namespace_that_cannot_be_entered_is_named() {
+    if needs_root() || needs_program("setpriv") {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    sh(
+        "ip link set v0 mtu 9000; ip netns add away; ip link add up0 link v0 type macvlan; ip link set up0 netns away",
+    );
+    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
+    let before = look();
+    let without = "-sys_admin,-sys_ptrace";
+    let few = ["setpriv", "--bounding-set", without, "--inh-caps", without];
+    let run = |args: &[&str]| Ran::from(pair.place.wrapped(&few, args).output().unwrap());
+    let words = ["cannot look into network namespace", "away", "(enter a network namespace)"];
+    for more in [&[][..], &["--dry-run"], &WAITS] {
+        run(&[&["set", "v0", "mtu=1400"][..], more].concat()).expect(3, &words);
+        assert_eq!(look(), before, "{more:?}");
+    }
+    run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
+    sh("ip -n away link del up0; ip netns del away");
+    // What others run on this machine has namespaces too, which all can be entered.
+    pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
+}
+
+#[test]
+fn dry_run_says_what_the_way_back_says() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
+    let alike = |args: &[&str], code: i32, words: &[&str]| {
+        let dry = pair.run(&[args, &["--dry-run"]].concat());
+        dry.expect(code, words);
+        let done = pair.run(args);
+        assert_eq!((done.code, &done.err), (dry.code, &dry.err), "{args:?}");
+    };
+    let upper = "ip link add up0 link v0 type macvlan; ip link set up0 netns away";
+    let moved =
+        ["the kernel would set up0 (macvlan in network namespace away, mtu 9000) to 1500 too"];
+    sh("ip netns add away");
+    pair.run(&["set", "v0", "mtu=9000"]).expect(0, &["changed"]);
+    sh(upper);
+    assert!(mtu("-n away").contains("9000"));
+    alike(&["undo"], 1, &moved);
+    assert!(mtu("-n away").contains("9000") && mtu("").contains("9000"));
+    sh("ip -n away link del up0");
+    pair.run(&["undo"]).expect(0, &["undid"]);
+    pair.run(&[&["set", "v0", "mtu=9000"][..], &WAITS].concat()).expect(0, &["changed"]);
+    alike(&["undo", "1"], 1, &[]);
+    sh(upper);
+    alike(&["restore"], 0, &[&moved[..], &["latput: warning: v0: mtu goes back to 1500"]].concat());
+    assert!(!mtu("").contains("9000"));
+    sh("ip -n away link del up0");
+    // It was moved away: where it is cannot be told.
+    pair.run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
+    pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
+    alike(&["undo"], 1, &["waits to be confirmed"]);
+    sh("ip link set v0 netns away");
+    alike(&["restore"], 5, &["not in this network namespace", "Its checkpoint is kept"]);
+    sh("ip -n away link set v0 netns $$");
+    pair.run(&["restore", "--dry-run"]).expect(0, &["would put back"]);
+    pair.run(&["restore"]).expect(0, &["put back"]);
+    sh("ip netns del away");
+}
+
 #[test]
 fn refused_feature_is_not_wanted_afterwards() {
     if needs_root() || needs_program("ethtool") {
@@ -258,7 +328,9 @@ fn restore_with_link_down_keeps_the_checkpoint() {
     let before = lab.knobs();
     lab.b(&[&change[..], &WAITS].concat()).expect(0, &["changed"]);
     lab.ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
-    lab.b(&["restore"]).expect(5, &["bring the interface up", "gro-flush-timeout"]);
+    let left = ["bring the interface up", "gro-flush-timeout"];
+    lab.b(&["restore", "--dry-run"]).expect(5, &left);
+    lab.b(&["restore"]).expect(5, &left);
     lab.ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
     lab.b(&["restore"]).expect(0, &[]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);

@@ -1,8 +1,8 @@
 //! Refusals of wanted values before the first write.
 
-use super::outcome::{ApplyError, Change};
+use super::outcome::{ApplyError, Cause, Change};
 use crate::catalogue::Knob;
-use crate::kernel::{Capability, KernelRead};
+use crate::kernel::{Capability, KernelErrorKind, KernelRead};
 use crate::value::Value;
 
 /// Refuses a knob that cannot be set here.
@@ -19,17 +19,24 @@ pub(super) fn check_settable(
     }
 }
 
-/// Refuses a value whose write would move what cannot be put back.
+/// Refuses a value whose write would move what cannot be put back, or of which that cannot be told.
 pub(super) fn check_obstacle(
     kernel: &dyn KernelRead,
     interface: &str,
     change: &Change,
 ) -> Result<(), ApplyError> {
     let Change { knob, ref to, .. } = *change;
-    let obstacle = kernel.obstacle_to(interface, knob, to);
-    obstacle.map_or(Ok(()), |reason| {
-        Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
-    })
+    let refused =
+        |reason| Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason });
+    match kernel.obstacle_to(interface, knob, to) {
+        Ok(None) => Ok(()),
+        Ok(Some(reason)) => refused(reason),
+        Err(error) if error.kind == KernelErrorKind::Permission => {
+            let cause = Box::new(Cause::Kernel(error));
+            Err(ApplyError::Permission { interface: interface.to_owned(), cause })
+        }
+        Err(error) => refused(format!("it cannot be told what it would move: {}", error.reason)),
+    }
 }
 
 /// Refuses what the interface is known not to allow, so that nothing is touched in vain.

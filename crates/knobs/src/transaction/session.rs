@@ -142,7 +142,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub fn is_lost_with_link(&self, change: &Change) -> bool {
         let Change { knob, place, to, .. } = change;
         let first = self.checkpoint.undo.0.get(&(*knob, *place));
-        knob.is_lost_at_open() && (first == Some(to) || to.is_fresh())
+        let is_fresh = || self.kernel.is_fresh(self.interface(), *knob, *place, to);
+        knob.is_lost_at_open() && (first == Some(to) || is_fresh())
     }
 
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
@@ -218,7 +219,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.stage = Stage::Ended;
         let Self { kernel, store, checkpoint, .. } = &mut self;
         let ended = if touched {
-            super::finish(kernel, store, checkpoint, false)
+            let at = kernel.find(&checkpoint.device);
+            super::finish(kernel, store, checkpoint, at)
         } else {
             super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
         };
@@ -410,7 +412,10 @@ impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
         // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
         match stage {
             Stage::Claimed => drop(super::forget(store, checkpoint)),
-            Stage::Saved => drop(super::finish(kernel, store, checkpoint, false)),
+            Stage::Saved => {
+                let at = kernel.find(&checkpoint.device);
+                drop(super::finish(kernel, store, checkpoint, at));
+            }
             Stage::Ended => return,
         }
         self.release_host();

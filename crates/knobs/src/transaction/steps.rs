@@ -178,7 +178,8 @@ pub(super) fn plan(
                 check_settable(kernel, interface, knob)?;
             }
             let is_meant = |change: &&Change| {
-                desired.contains_key(&knob) || target.wanted.0.contains_key(&(knob, change.place))
+                let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
+                !change.place.is_follower() && (desired.contains_key(&knob) || is_wanted)
             };
             for change in changes.iter().filter(is_meant) {
                 check_obstacle(kernel, interface, change)?;
@@ -533,6 +534,16 @@ pub(super) fn put_back_at(
     {
         return left;
     }
+    unreachable(kernel, at, checkpoint, State(of_interface))
+}
+
+/// The outcome for an interface that is not here, and whose own values cannot be put back.
+pub(super) fn unreachable(
+    kernel: &dyn KernelRead,
+    at: Result<Whereabouts, KernelError>,
+    checkpoint: &Checkpoint,
+    of_interface: State,
+) -> PutBack {
     if at == Ok(Whereabouts::Deleted) {
         return PutBack::InterfaceGone;
     }
@@ -544,7 +555,7 @@ pub(super) fn put_back_at(
         let reason = reason.clone();
         Leftover { knob, place, wanted, found: None, reason }
     };
-    let left = of_interface.into_iter().map(leftover).collect();
+    let left = of_interface.0.into_iter().map(leftover).collect();
     PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
 }
 
@@ -671,7 +682,7 @@ fn write_old_values(
     }
 }
 
-fn is_absence(error: &KernelError) -> bool {
+pub(super) fn is_absence(error: &KernelError) -> bool {
     matches!(error.kind, KernelErrorKind::Unsupported | KernelErrorKind::NoInterface)
 }
 
@@ -728,7 +739,7 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
 }
 
 /// The places that are missing while the interface is down: drivers may bring them back with it, with our values.
-fn unknown(
+pub(super) fn unknown(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
@@ -751,7 +762,7 @@ fn unknown(
     gone.iter().filter(|place| may_come_back(place)).filter_map(leftover).collect()
 }
 
-fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
+pub(super) fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
     let mut knobs: BTreeMap<Knob, Vec<(Place, &Value)>> = BTreeMap::new();
     for ((knob, place), value) in &state.0 {
         knobs.entry(*knob).or_default().push((*place, value));

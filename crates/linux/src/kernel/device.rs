@@ -178,6 +178,27 @@ impl LinuxKernel {
         Ok(Value::Cpus(cpus))
     }
 
+    /// Whether these are the CPUs of an interrupt that the driver has just asked for: those online of the kernel's default, of
+    /// the device's own node where it has some there (`irq_setup_affinity`), or the driver's hint.
+    pub(super) fn is_fresh_affinity(&self, interface: &str, rank: u32, cpus: &CpuSet) -> bool {
+        if self.affinity_hint(interface, rank).is_ok_and(|hint| hint == Value::Cpus(cpus.clone())) {
+            return true;
+        }
+        let list =
+            |path: &Path| -> Option<CpuSet> { fs::read_to_string(path).ok()?.trim().parse().ok() };
+        let online = list(&self.sysfs.files.path("devices/system/cpu/online"));
+        let mask = self.proc.read("irq/default_smp_affinity").ok();
+        let mask = mask.and_then(|text| CpuSet::from_hex_mask(&text).ok());
+        let Some((online, mask)) = online.zip(mask) else { return false };
+        let both = |one: &CpuSet, other: &CpuSet| -> CpuSet {
+            one.iter().filter(|cpu| other.contains(*cpu)).collect()
+        };
+        let all = both(&mask, &online);
+        let near = list(&self.sysfs.path(interface, "device/local_cpulist"));
+        let near = near.map(|near| both(&all, &near)).filter(|near| !near.is_empty());
+        *cpus == all || near.as_ref() == Some(cpus)
+    }
+
     fn interrupt_of_rank(&self, interface: &str, rank: u32) -> Result<u32, Failure> {
         let found = self.interrupts(interface)?.into_iter().nth(rank as usize);
         found.ok_or_else(|| Failure::unsupported(format!("there is no interrupt {rank}")))
@@ -286,6 +307,42 @@ mod tests {
         assert_eq!(kernel.interrupt_names(31), ["eth0-rx-0"]);
         let routes = kernel.interrupt_routes("lo").unwrap();
         assert_eq!(routes[1].to_string(), "31 eth0-rx-0: cpus 2-3, effective unreadable");
+    }
+
+    #[test]
+    fn affinity_of_new_interrupts_is_nobodys() {
+        let files = [
+            ("device/msi_irqs/4", "msix"),
+            ("device/local_cpulist", "2-5\n"),
+            (&format!("{ROOT}/irq/4/smp_affinity_list"), "0\n"),
+            (&format!("{ROOT}/irq/4/affinity_hint"), "00000002\n"),
+            (&format!("{ROOT}/irq/default_smp_affinity"), "0f\n"),
+            (&format!("{ROOT}/devices/system/cpu/online"), "0,2-7\n"),
+        ];
+        let (folder, kernel) = old_kernel(&files);
+        let is_fresh = |cpus: &str| {
+            let value = Value::Cpus(cpus.parse().unwrap());
+            kernel.is_fresh("lo", Knob::SmpAffinity, Place::Interrupt(0), &value)
+        };
+        for (cpus, expected) in [
+            ("0,2-3", true),
+            ("2-3", true),
+            ("1", true),
+            ("0-7", false),
+            ("0,2-7", false),
+            ("0", false),
+            ("3", false),
+            ("none", false),
+        ] {
+            assert_eq!(is_fresh(cpus), expected, "{cpus}");
+        }
+        fs::remove_file(folder.path().join("irq/default_smp_affinity")).unwrap();
+        assert!(!is_fresh("0,2-3") && is_fresh("1"), "not known");
+        let of_xps = |cpus: &str| {
+            let value = Value::Cpus(cpus.parse().unwrap());
+            kernel.is_fresh("lo", Knob::XpsCpus, Place::TxQueue(0), &value)
+        };
+        assert!(of_xps("none") && !of_xps("0"));
     }
 
     #[test]

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use latput_knobs::KernelErrorKind;
 use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
 use super::failure::Failure;
 use crate::error::Error;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Unopened};
 use crate::route::{Link, Route};
 
 /// Kinds that a change of the MTU below moves only where it is larger than the new one: `macvlan_device_event`,
@@ -28,8 +29,17 @@ struct UpperElsewhere {
     namespace: String,
 }
 
+/// The result of looking into the other namespaces.
+#[derive(Default)]
+struct Elsewhere {
+    uppers: Vec<UpperElsewhere>,
+    /// The namespaces that were not looked into, and why.
+    unseen: Vec<(String, Failure)>,
+}
+
 impl LinuxKernel {
-    /// Why an MTU cannot be set: it would move interfaces of other namespaces; `None` if it would move none.
+    /// Why an MTU cannot be set: it would move interfaces of other namespaces; `None` if it would move none. A namespace that
+    /// cannot be looked into is an error, because latput could not put back what the MTU moves there.
     pub(super) fn mtu_obstacle(
         &self,
         interface: &str,
@@ -38,9 +48,12 @@ impl LinuxKernel {
         let link = self.route.link(interface)?;
         let below: BTreeSet<u32> =
             self.linked_to(&link)?.iter().map(|it| it.index).chain([link.index]).into_set();
-        let mut moved = uppers_elsewhere(&below)?;
-        moved.retain(|upper| is_moved(&upper.link, mtu));
-        Ok(obstacle(&moved, mtu))
+        let Elsewhere { mut uppers, unseen } = uppers_elsewhere(&below)?;
+        uppers.retain(|upper| is_moved(&upper.link, mtu));
+        match (obstacle(&uppers, mtu), not_looked_into(interface, unseen)) {
+            (None, Some(failure)) => Err(failure),
+            (moved, _) => Ok(moved),
+        }
     }
 }
 
@@ -57,30 +70,77 @@ fn obstacle(moved: &[UpperElsewhere], mtu: Bytes) -> Option<String> {
         let kind = link.kind.as_deref().unwrap_or_default();
         format!("{} ({kind} in network namespace {namespace}, mtu {})", link.name, link.mtu.get())
     };
-    let mut names: Vec<String> = moved.iter().take(NAMED_MOST).map(words).collect();
-    let more = moved.len().saturating_sub(NAMED_MOST);
-    names.extend((more > 0).then(|| format!("{more} more")));
     (!moved.is_empty()).then(|| {
         format!(
             "the kernel would set {} to {} too, and latput could not put that back from here: set it there first",
-            names.join(", "),
+            named(moved, words),
             mtu.get()
         )
     })
 }
 
-/// The interfaces of other namespaces that lie on these. Namespaces that cannot be entered are left out, as is one that ends
-/// meanwhile.
-fn uppers_elsewhere(below: &BTreeSet<u32>) -> Result<Vec<UpperElsewhere>, Error> {
+/// Why it cannot be told what lies on the interface: some namespaces were not looked into. `None` if all were.
+fn not_looked_into(interface: &str, unseen: Vec<(String, Failure)>) -> Option<Failure> {
+    let names = named(&unseen, |(name, _)| name.clone());
+    let is_permission = |failure: &Failure| failure.kind == KernelErrorKind::Permission;
+    let (_, first) = unseen.into_iter().min_by_key(|(_, failure)| !is_permission(failure))?;
+    let remedy = if is_permission(&first) {
+        ". CAP_SYS_ADMIN and CAP_SYS_PTRACE of the first user namespace let latput look"
+    } else {
+        ""
+    };
+    let reason = format!(
+        "cannot look into network namespace {names}: {}. An interface there that lies on {interface} would get its \
+         MTU, and latput could not put that back{remedy}",
+        first.reason
+    );
+    Some(Failure { reason, ..first })
+}
+
+/// The first few by name, and how many more there are.
+fn named<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
+    let mut names: Vec<String> = all.iter().take(NAMED_MOST).map(name).collect();
+    let more = all.len().saturating_sub(NAMED_MOST);
+    names.extend((more > 0).then(|| format!("{more} more")));
+    names.join(", ")
+}
+
+/// The interfaces of other namespaces that lie on these. A namespace that ends meanwhile has none.
+fn uppers_elsewhere(below: &BTreeSet<u32>) -> Result<Elsewhere, Error> {
     let ours = Namespace::current()?;
-    let mut uppers = Vec::new();
+    let mut found = Elsewhere::default();
+    let mut seen = BTreeSet::new();
+    let mut unopened = Vec::new();
     for (name, other) in ours.others()? {
-        let links = other.run_sockets_in(|| links_above(&ours, below));
-        let links = links.and_then(|links| links).unwrap_or_default();
-        uppers
-            .extend(links.into_iter().map(|link| UpperElsewhere { link, namespace: name.clone() }));
+        let other = match other {
+            Ok(other) => other,
+            Err(failed) => {
+                unopened.push((name, failed));
+                continue;
+            }
+        };
+        let look = || Ok((links_above(&ours, below)?, Namespace::current_mark()));
+        match other.run_sockets_in(look).and_then(|looked| looked) {
+            Ok((links, mark)) => {
+                let upper = |link| UpperElsewhere { link, namespace: name.clone() };
+                found.uppers.extend(links.into_iter().map(upper));
+                seen.extend(mark);
+            }
+            Err(error) => found.unseen.push((name, error.into())),
+        }
     }
-    Ok(uppers)
+    found.unseen.extend(never_seen(unopened, seen));
+    Ok(found)
+}
+
+/// Those that were not looked into through another process either, each once.
+fn never_seen(
+    unopened: Vec<(String, Unopened)>,
+    mut seen: BTreeSet<u64>,
+) -> impl Iterator<Item = (String, Failure)> {
+    let is_new =
+        move |(_, failed): &(String, Unopened)| failed.mark.is_none_or(|mark| seen.insert(mark));
+    unopened.into_iter().filter(is_new).map(|(name, failed)| (name, failed.error.into()))
 }
 
 /// The interfaces of the calling thread's namespace that lie on these of another.
@@ -130,5 +190,45 @@ mod tests {
         let said = obstacle(&vec![upper("macvlan", 9000); 5], Bytes::new(1500)).unwrap();
         assert!(said.contains("up0 (macvlan in network namespace blue, mtu 9000), "), "{said}");
         assert!(said.contains(", 2 more to 1500 too"), "{said}");
+    }
+
+    #[test]
+    fn namespaces_seen_through_others_are_left_out() {
+        let of = |name: &str, mark| {
+            let error = Error::system("open x", std::io::Error::from_raw_os_error(libc::EACCES));
+            (name.to_owned(), Unopened { error, mark })
+        };
+        let all = vec![
+            of("seen", Some(7)),
+            of("new", Some(8)),
+            of("again", Some(8)),
+            of("unknown", None),
+            of("unknown too", None),
+        ];
+        let left: Vec<String> =
+            never_seen(all, BTreeSet::from([7])).map(|(name, _)| name).collect();
+        assert_eq!(left, ["new", "unknown", "unknown too"]);
+    }
+
+    #[test]
+    fn namespace_not_looked_into_is_an_error() {
+        assert!(not_looked_into("eth0", Vec::new()).is_none());
+        let unseen = |errno| {
+            let error = Error::system("open x", std::io::Error::from_raw_os_error(errno));
+            ("blue".to_owned(), Failure::from(error))
+        };
+        for (errnos, kind) in [
+            (&[libc::EACCES][..], KernelErrorKind::Permission),
+            (&[libc::EMFILE], KernelErrorKind::Refused),
+            (&[libc::EMFILE, libc::EPERM, libc::EMFILE, libc::EPERM], KernelErrorKind::Permission),
+        ] {
+            let all = errnos.iter().map(|errno| unseen(*errno)).collect();
+            let failure = not_looked_into("eth0", all).unwrap();
+            assert_eq!(failure.kind, kind, "{errnos:?}");
+            let said = failure.reason;
+            assert!(said.contains("blue") && said.contains("(open x)"), "{said}");
+            assert_eq!(said.contains("1 more"), errnos.len() > 3, "{said}");
+            assert_eq!(said.contains("CAP_"), kind == KernelErrorKind::Permission, "{said}");
+        }
     }
 }

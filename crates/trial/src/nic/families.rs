@@ -24,6 +24,11 @@ pub(super) const FAMILIES: &[Family] = &[
         levels: moderation,
     },
     Family {
+        knobs: &[Knob::RxFrames, Knob::AdaptiveRx],
+        why: "how many received packets may wait for their interrupt: latency against CPU time; the driver has no delay",
+        levels: frames,
+    },
+    Family {
         knobs: &[Knob::GroFlushTimeout, Knob::NapiDeferHardIrqs],
         why: "polls by a timer instead of interrupts; the timer does nothing without deferred interrupts",
         levels: deferral,
@@ -64,6 +69,11 @@ pub(super) const FAMILIES: &[Family] = &[
         levels: moderation,
     },
     Family {
+        knobs: &[Knob::TxFrames, Knob::AdaptiveTx],
+        why: "how many sent packets may wait for their completion interrupt; the driver has no delay",
+        levels: frames,
+    },
+    Family {
         knobs: &[Knob::TxRing],
         why: "packets that may wait for the NIC: drops against latency of the queue",
         levels: ring,
@@ -76,6 +86,8 @@ const SHORTEST_DELAY: Nanos = Nanos::from_us(10);
 const LONGEST_DELAY: Nanos = Nanos::from_us(500);
 /// Delays beside today's, where today's is off or a mode.
 const USUAL_DELAYS: [Nanos; 2] = [Nanos::from_us(20), Nanos::from_us(100)];
+/// Numbers of packets beside today's, where today each packet interrupts.
+const USUAL_FRAMES: [u64; 2] = [8, 32];
 /// The factor between a level and today's value.
 const STEP: u64 = 4;
 /// The smallest ring that is worth a trial.
@@ -109,6 +121,31 @@ fn moderation(nic: &Nic, knobs: &[Knob]) -> Vec<Vec<Value>> {
     let mut delays = vec![Nanos::ZERO];
     delays.extend(around(*delay));
     levels.extend(delays.into_iter().map(|delay| level(delay, false)));
+    distinct(levels)
+}
+
+/// Today's number of packets, then what adaptive moderation is not today, then an interrupt for each packet, a quarter and
+/// four times of today. Only where no delay moves with it, as `moderation` has it.
+fn frames(nic: &Nic, knobs: &[Knob]) -> Vec<Vec<Value>> {
+    let delay = if knobs.contains(&Knob::RxFrames) { Knob::RxUsecs } else { Knob::TxUsecs };
+    let today = today(nic, knobs);
+    let (None, Some(Value::Count(now))) = (nic.settable(delay), today.first()) else {
+        return Vec::new();
+    };
+    let level = |count: u64, adaptive: bool| -> Vec<Value> {
+        let value = |today: &Value| match today {
+            Value::Switch(_) => Value::Switch(adaptive),
+            _ => Value::Count(count),
+        };
+        today.iter().map(value).collect()
+    };
+    let mut levels = vec![today.clone()];
+    if let Some(Value::Switch(is_adaptive)) = today.get(1) {
+        levels.push(level(*now, !is_adaptive));
+    }
+    let near = [now / STEP, now.saturating_mul(STEP)];
+    let counts = if *now > 1 { near } else { USUAL_FRAMES };
+    levels.extend([1].into_iter().chain(counts).filter(|it| *it > 0).map(|it| level(it, false)));
     distinct(levels)
 }
 

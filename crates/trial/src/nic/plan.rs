@@ -287,7 +287,12 @@ impl Nic {
 
     /// The knobs of the families that cannot be varied, each with the reason.
     fn left_out(&self) -> Vec<String> {
-        let knobs = FAMILIES.iter().flat_map(|family| family.knobs);
+        let mut knobs: Vec<Knob> = Vec::new();
+        for knob in FAMILIES.iter().flat_map(|family| family.knobs) {
+            if !knobs.contains(knob) {
+                knobs.push(*knob);
+            }
+        }
         let reason = |knob: &Knob| {
             let known = self.knobs.iter().find(|known| known.knob == *knob);
             let why = match known.map(super::NicKnob::today) {
@@ -297,7 +302,7 @@ impl Nic {
             };
             Some(format!("{knob}: {}", line(&why)))
         };
-        knobs.filter_map(reason).collect()
+        knobs.iter().filter_map(reason).collect()
     }
 }
 

@@ -75,6 +75,31 @@ fn levels_are_multiples_around_today_and_off() {
 }
 
 #[test]
+fn single_coalescing_field_is_a_factor() {
+    // virtio-net has packets alone, igc delays alone.
+    let packets = [["23"], ["1"], ["5"], ["92"]];
+    check(&nic(&[(Knob::RxFrames, "23")]), "sut.rx-frames", &packets);
+    check(&nic(&[(Knob::TxFrames, "23")]), "sut.tx-frames", &packets);
+    check(&nic(&[(Knob::RxFrames, "1")]), "sut.rx-frames", &[["1"], ["8"], ["32"]]);
+    check(&nic(&[(Knob::RxFrames, "0")]), "sut.rx-frames", &[["0"], ["1"], ["8"], ["32"]]);
+    let adaptive = nic(&[(Knob::RxFrames, "23"), (Knob::AdaptiveRx, "on")]);
+    let expected = [["23", "on"], ["23", "off"], ["1", "off"], ["5", "off"], ["92", "off"]];
+    check(&adaptive, "sut.rx-frames + sut.adaptive-rx", &expected);
+    let delays = nic(&[(Knob::RxUsecs, "3us"), (Knob::TxUsecs, "3us")]);
+    for name in ["sut.rx-usecs", "sut.tx-usecs"] {
+        check(&delays, name, &[["3us"], ["0us"], ["20us"], ["100us"]]);
+    }
+    // Beside a delay it moves with that.
+    let mut both = nic(&[(Knob::RxUsecs, "40us"), (Knob::RxFrames, "8")]);
+    assert!(!both.plan().unwrap().contains("\"sut.rx-frames"));
+    both.knobs[0].obstacle = Some("n/a".to_owned());
+    let text = both.plan().unwrap();
+    assert_eq!(text.matches("\"sut.rx-frames\" = [").count(), 1, "{text}");
+    assert_eq!(text.matches("# - rx-usecs: n/a\n").count(), 1, "{text}");
+    assert_eq!(text.matches("# - tx-frames: ").count(), 1, "{text}");
+}
+
+#[test]
 fn queues_and_cpus_decide_on_steering() {
     let mut one_queue = nic(&[(Knob::RpsCpus, "none"), (Knob::SmpAffinity, "0-3")]);
     check(&one_queue, "sut.rps-cpus", &[["none"], ["0-3"]]);
