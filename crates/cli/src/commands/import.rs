@@ -11,7 +11,7 @@ use latput_linux::process::unix_ms;
 use latput_model::Summary;
 use latput_report::{LARGEST_REPORT, read_report};
 use latput_trial::figures::Parser;
-use latput_trial::{Results, Row};
+use latput_trial::{Observation, Results, Row};
 
 use crate::commands::report;
 use crate::context::{Context, keep_only_files};
@@ -136,13 +136,10 @@ fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, Cl
         }
         let workloads = &results.workloads;
         let is_known = |row: &Row| {
+            let kept = as_kept(&row.observation);
             earlier.rows.iter().any(|other| {
                 other.started_unix_ms == row.started_unix_ms
-                    && is_same_content(
-                        &other.observation,
-                        &row.observation,
-                        row.started_unix_ms > 0,
-                    )
+                    && is_same_content(&other.observation, &kept, row.started_unix_ms > 0)
                     && earlier.workloads.get(other.workload) == workloads.get(row.workload)
             })
         };
@@ -150,6 +147,13 @@ fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, Cl
     }
     results.planned_trials = results.rows.len() as u64;
     Ok(before - results.rows.len())
+}
+
+/// The observation as a results file gives it back: its JSON is read with an error in the last binary digit of some
+/// figures.
+fn as_kept(observation: &Observation) -> Observation {
+    let text = serde_json::to_string(observation);
+    text.and_then(|text| serde_json::from_str(&text)).unwrap_or_else(|_| observation.clone())
 }
 
 /// Stores the results as a finished run; returns its number.

@@ -212,6 +212,23 @@ fn import_of_partly_broken_files_is_partial() {
 }
 
 #[test]
+fn tests_imported_before_are_not_added_again() {
+    let place = Place::new();
+    // Figures with all their digits, some of which JSON gives back with another last one.
+    let files: Vec<String> = (1..=40).map(|number| format!("{number}.json")).collect();
+    for (number, file) in (1..).zip(&files) {
+        let text = IPERF3.replace("1795304069", &(1_795_304_069 + number).to_string());
+        let share = 30.0 * f64::from(number).sin().abs();
+        let text = text.replace("53.7", &share.to_string());
+        place.write(file, &text.replace("51.8", &(share * 1.7).to_string()));
+    }
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let import = [&["import", "iperf3", "-o", "many.db"], files.as_slice()].concat();
+    place.run(&import).expect(0, &["run 1 of many.db"]);
+    place.run(&import).expect(0, &["40 tests are in many.db already"]);
+}
+
+#[test]
 fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
     let place = Place::new();
     place.write("a.json", IPERF3);
