@@ -378,9 +378,14 @@ impl ResultsDb {
         let run = run.map_or_else(|| self.newest(), Ok)?;
         let found =
             self.db.query_row("SELECT plan FROM run WHERE id = ?1", [run], |row| row.get(0));
-        self.sql(found.optional())?.ok_or_else(|| {
-            self.error(format!("it has no run {run}: leave out --run for the newest"))
-        })
+        self.sql(found.optional())?.ok_or_else(|| self.no_run(run))
+    }
+
+    fn no_run(&self, run: i64) -> Error {
+        match self.newest() {
+            Ok(newest) => self.error(format!("it has no run {run}: its newest is {newest}")),
+            Err(error) => error,
+        }
     }
 
     /// Starts a run; `header` is the results without rows.
@@ -525,7 +530,7 @@ impl ResultsDb {
                 .optional(),
         )?;
         let Some(header) = header else {
-            return Err(self.error(format!("it has no run {run}: leave out --run for the newest")));
+            return Err(self.no_run(run));
         };
         let mut results: Results = self.read_json("header", &header)?;
         results.rows.clear();

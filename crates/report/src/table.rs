@@ -346,10 +346,9 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     }
     parts.push("round-trip times are medians over trials, other figures are means".to_owned());
     parts.push(format!("± half the {}", view.confidence()));
-    parts.push(format!(
-        "CPU and demand (CPU time per transaction or KB) are the SUT's, {}",
-        cpu_sources(view.results)
-    ));
+    parts.extend(cpu_sources(view.results).map(|source| {
+        format!("CPU and demand (CPU time per transaction or KB) are the SUT's, {source}")
+    }));
     parts.extend(view.cost_of_counting());
     wrapped(&format!("{lead}{}", parts.join("; ")), "", screen.columns)
 }

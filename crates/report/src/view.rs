@@ -400,11 +400,12 @@ pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
     cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
 }
 
-/// The source of CPU time in words. If one host used clock ticks, that is named first.
-pub(crate) fn cpu_sources(results: &Results) -> &'static str {
-    let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
+/// The source of CPU time in words; `None` where no host's was counted. If one host used clock ticks, that is named first.
+pub(crate) fn cpu_sources(results: &Results) -> Option<&'static str> {
+    let mut hosts = results.rows.iter().flat_map(|row| &row.observation.hosts).peekable();
+    hosts.peek()?;
     let has = |source| hosts.clone().any(|host| host.accounting.source == source);
-    if has(CpuSource::Ticks) {
+    Some(if has(CpuSource::Ticks) {
         "counted by clock ticks, which miss short busy times"
     } else if has(CpuSource::Idle) {
         "from exact idle time"
@@ -414,7 +415,7 @@ pub(crate) fn cpu_sources(results: &Results) -> &'static str {
         "traced"
     } else {
         "known of a simulated host"
-    }
+    })
 }
 
 #[cfg(test)]

@@ -159,7 +159,10 @@ fn as_kept(observation: &Observation) -> Observation {
 /// Stores the results as a finished run; returns its number.
 fn keep(results: &Results, results_db: &mut ResultsDb) -> Result<i64, CliError> {
     let header = Results { rows: Vec::new(), ..results.clone() };
-    let run = results_db.begin(&results.name, &results.testbed, unix_ms(), &header)?;
+    // The time of the tests, by which `latput history` sorts; not all files tell it.
+    let times = results.rows.iter().map(|row| row.started_unix_ms).filter(|time| *time > 0);
+    let started = times.min().unwrap_or_else(unix_ms);
+    let run = results_db.begin(&results.name, &results.testbed, started, &header)?;
     for row in &results.rows {
         results_db.append(run, &header, row)?;
     }

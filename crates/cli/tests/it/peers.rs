@@ -167,11 +167,16 @@ fn files_of_other_programs_become_results() {
     place
         .run(&["import", "iperf3", "a.json", "b.json", "-o", "old.db"])
         .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 reports it", "run 1 of old.db"]);
+    // Sorted by the time of the tests, which was before this one.
+    let history = ["history", "old.db", "--metric", "throughput_bps"];
+    place.run(&history).expect(0, &["2026-11-21 23:34:29"]);
+    assert!(!place.run(&["report", "old.db"]).out.contains("simulated host"));
     place.write("rr.txt", NETPERF);
     place
         .run(&["import", "netperf", "rr.txt", "-o", "old.db"])
         .expect(0, &["19.0", "550", "26.3", "run 2 of old.db"]);
     place.run(&["report", "old.db", "--run", "1"]).expect(0, &["8.00", "Gbit/s"]);
+    place.run(&["report", "old.db", "--run", "7"]).expect(1, &["no run 7: its newest is 2"]);
     let csv = place.run(&["report", "old.db", "--run", "2", "--format", "csv"]);
     csv.expect(0, &["550000"]);
     assert!(csv.out.contains(",,"), "what was not told is empty: {}", csv.out);

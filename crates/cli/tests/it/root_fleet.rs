@@ -651,7 +651,8 @@ fn what_a_run_recommends_is_verified_and_set() {
         8,
         &["the wanted values are setting `mtu=9000`", "mtu is 1500, wanted 9000", "3 drifted"],
     );
-    of("apply", &["--soak", "0s"]).expect(0, &["confirmed    3 hosts"]);
+    of("apply", &["--soak", "0s"])
+        .expect(0, &["r.db is a simulation (`sim:server-10g`): no host", "confirmed    3 hosts"]);
     for host in ["h1", "h2", "h3"] {
         let args = ["-n", host, "-o", "link", "show", "eth0"];
         let said = Ran::from(Command::new("ip").args(args).output().unwrap()).out;

@@ -64,10 +64,10 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
 fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
     let differences =
         "ratios to the first setting, paired within blocks; the interval is on their logarithms";
+    let source = cpu_sources(view.results).map_or_else(String::new, |source| format!(", {source}"));
     let busy = format!(
-        "user + system + irq + softirq of all CPUs of a host, {}. Stolen time is left out. Kernel threads \
-         count as system",
-        cpu_sources(view.results)
+        "user + system + irq + softirq of all CPUs of a host{source}. Stolen time is left out. Kernel threads \
+         count as system"
     );
     let demand = "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput; netperf's \
                   own figure, from clock ticks, is `sut_netperf_demand_us`";

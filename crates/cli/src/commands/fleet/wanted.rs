@@ -12,6 +12,7 @@ use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::exit::CliError;
 use crate::output;
+use crate::targets::SIMULATED;
 
 /// The wanted values, where they are not those of the inventory.
 #[derive(Debug, clap::Args)]
@@ -115,6 +116,12 @@ impl WantedArgs {
             "latput: the wanted values are setting `{}` of {file}",
             labelled.label
         ));
+        if results.testbed.starts_with(SIMULATED) {
+            output::remark(&format!(
+                "latput: {file} is a simulation (`{}`): no host was measured",
+                results.testbed
+            ));
+        }
         let host = results.hosts.iter().find(|host| host.role == role);
         let fact = host.and_then(|host| host.facts.iter().find(|(name, _)| name == DRIVER));
         Ok(FleetWish { setting, driver: fact.map(|(_, driver)| driver.clone()) })
