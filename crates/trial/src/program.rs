@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use latput_units::{CpuSet, Nanos};
+use latput_units::{CpuSet, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::Figures;
+use crate::figures::{Figures, Parser};
 
 mod placeholder;
 mod words;
@@ -242,12 +242,15 @@ impl Program {
             }
         }
         if self.figures.is_empty() {
+            let name = self.name();
+            let near = spelling::nearest(name, Parser::ALL.iter().map(|parser| parser.name()));
+            let hint =
+                near.map_or_else(String::new, |near| format!("did you mean `{near}`? Else "));
             let problem = format!(
-                "latput does not know the output of `{}`: say which figures to read in it, by `metrics` in a \
-                 plan, or `--metric`",
-                self.name()
+                "latput does not know the output of `{name}`: {hint}say which figures to read in it, by `metrics` in \
+                 a plan, or `--metric`"
             );
-            return Err(("metrics", problem));
+            return Err(("command", problem));
         }
         match server.and_then(|server| server.ready.as_ref()) {
             Some(ReadyWhen::Tcp(0)) => {
@@ -288,7 +291,6 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Parser;
 
     #[test]
     fn what_has_no_value_is_refused_with_its_field() {
@@ -299,7 +301,10 @@ mod tests {
             figures: Figures { parser: Parser::of_command(words), ..Figures::default() },
             ..Program::plain(command(words))
         };
-        assert_eq!(plain(&["./mine"]).check(None).unwrap_err().0, "metrics");
+        let (field, problem) = plain(&["./mine"]).check(None).unwrap_err();
+        assert!(field == "command" && !problem.contains("did you mean"), "{problem}");
+        let (_, problem) = plain(&["wrkk"]).check(None).unwrap_err();
+        assert!(problem.contains("did you mean `wrk`?"), "{problem}");
         let program = plain(&["wrk", "http://{sut}:{port}/"]);
         assert!(program.check(None).unwrap_err().1.contains("ready"));
         let server = ServerProgram {
