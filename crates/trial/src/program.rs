@@ -301,7 +301,7 @@ mod tests {
             figures: Figures { parser: Parser::of_command(words), ..Figures::default() },
             ..Program::plain(command(words))
         };
-        let (field, problem) = plain(&["./mine"]).check(None).unwrap_err();
+        let (field, problem) = plain(&["./our-own-load"]).check(None).unwrap_err();
         assert!(field == "command" && !problem.contains("did you mean"), "{problem}");
         let (_, problem) = plain(&["wrkk"]).check(None).unwrap_err();
         assert!(problem.contains("did you mean `wrk`?"), "{problem}");
