@@ -4,6 +4,7 @@ mod confirm;
 mod crew;
 mod done;
 mod finish;
+mod guard_command;
 mod hosts;
 mod journal;
 mod kept;

@@ -57,6 +57,8 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
         (&["apply", "--canary", "0"], &["a number of hosts, a share such as 10%"]),
         (&["apply", "--soak", "5min"], &["2 stages need up to", "Use `--confirm-within"]),
         (&["apply", "--guard", ""], &["--guard ``: it names no program"]),
+        (&["apply", "--guard", "nosuchprogram {host}"], &["no program `nosuchprogram`"]),
+        (&["apply", "--guard", "sh -c {hst}"], &["did you mean `{host}`?"]),
         (&["verify", "--parallel", "0"], &["from 1 to 200"]),
     ] {
         place.run(&[&["fleet"], args].concat()).expect(2, words);

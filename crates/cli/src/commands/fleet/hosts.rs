@@ -20,6 +20,7 @@ use latput_units::{IntoSet, Nanos};
 use rustix::io::Errno;
 
 use super::crew::{HostSlot, WAITED_FOR_MOST};
+use super::guard_command;
 use super::wanted::FleetWish;
 use crate::commands::ask::{AskEnding, Waiting, ask, ended_in_words};
 use crate::context::Context;
@@ -246,24 +247,15 @@ fn permitted(members: &[Member], rights: &FleetRights<'_>) -> Permitted {
         way: member.way.clone(),
         name: Some(member.host.interface.clone()),
     };
-    let guards = members
-        .iter()
-        .flat_map(|member| rights.guards.iter().map(|words| guard_of(words, &member.host)));
+    let guards = members.iter().flat_map(|member| {
+        rights.guards.iter().map(|words| guard_command::of_host(words, &member.host))
+    });
     Permitted {
         interfaces: members.iter().map(interface).into_set(),
         changes: rights.changes,
         guards: guards.into_set(),
         ..Permitted::default()
     }
-}
-
-/// The words of a guard for a host.
-pub(super) fn guard_of(words: &[String], host: &FleetHost) -> Vec<String> {
-    let of_host = |word: &String| {
-        let word = word.replace("{host}", &host.name);
-        word.replace("{interface}", &host.interface).replace("{target}", &host.reach)
-    };
-    words.iter().map(of_host).collect()
 }
 
 type Listed = Result<Vec<ListedHost>, InventoryError>;

@@ -17,14 +17,13 @@ use latput_fleet::{Answered, Guards, StageStep, judge, stages};
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_trial::program::split;
 use latput_units::Nanos;
 
 use self::change::{HostChange, SettingEnded};
 use super::crew::{self, HostSlot};
 use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
 use super::wanted::WantedArgs;
-use super::{finish, look, table};
+use super::{finish, guard_command, look, table};
 use crate::commands::change as local_change;
 use crate::context::Context;
 use crate::exit::CliError;
@@ -164,10 +163,11 @@ pub(super) struct Rollout<'a> {
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         self.check_times()?;
-        let words = |line: &String| {
-            split(line).map_err(|error| CliError::usage(format!("--guard `{line}`: {error}")))
-        };
-        let commands = self.guard.iter().map(words).collect::<Result<Vec<_>, _>>()?;
+        let commands: Vec<_> = self
+            .guard
+            .iter()
+            .map(|line| guard_command::words_of(line))
+            .collect::<Result<_, _>>()?;
         self.wanted.check()?;
         let files = UsedFiles::of(self.wanted.results(), []);
         let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };

@@ -7,7 +7,8 @@ use latput_fleet::Answered;
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, judge};
 
-use super::super::hosts::{InPlace, Until, guard_of, last_line};
+use super::super::guard_command;
+use super::super::hosts::{InPlace, Until, last_line};
 use super::super::look;
 use super::{INTERRUPTED, Rollout, RolloutHost, first_of};
 use crate::commands::ask::{AskEnding, ask, ended_in_words};
@@ -104,7 +105,7 @@ impl Rollout<'_> {
         part: &RolloutHost,
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
-        let words = guard_of(words, &part.member.host);
+        let words = guard_command::of_host(words, &part.member.host);
         let shown = latput_report::printable(&words.join(" "));
         let within = self.fleet.timeout;
         let start = || Process::start_guard(&words);
