@@ -37,7 +37,7 @@ pub(super) fn of_host(words: &[String], host: &FleetHost) -> Vec<String> {
     words.iter().map(filled).collect()
 }
 
-/// A name in braces that is near to a placeholder and is none. Others are the program's own.
+/// A name in braces that is near to a placeholder. Others belong to the program.
 fn misspelt(word: &str) -> Option<(&str, &'static str)> {
     let in_braces = word.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     in_braces.filter(|name| !PLACEHOLDERS.contains(name)).find_map(|name| {
