@@ -86,7 +86,7 @@ impl Namespace {
             .st_ino)
     }
 
-    /// What tells the calling thread's from every other of this boot, also from one that gets its inode number
+    /// Returns the number that tells the calling thread's from every other of this boot, also from one that gets its inode number
     /// later: the kernel counts them. `None` before Linux 5.14.
     pub fn current_cookie() -> Option<u64> {
         let socket = rustix::net::socket_with(
@@ -111,8 +111,8 @@ impl Namespace {
         (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
     }
 
-    /// What tells the calling thread's namespace from every other also where only a process in it is seen: the number of a
-    /// file that procfs makes for each namespace, and that everybody may look at.
+    /// Returns a number that tells the calling thread's namespace from every other also where only a process in it is seen:
+    /// that of a file that procfs makes for each namespace, and that everybody may look at.
     pub fn current_mark() -> Option<u64> {
         mark_of(Path::new("/proc/thread-self/net/dev"))
     }

@@ -1,5 +1,6 @@
 //! `latput import`: converts reports and other programs' files to a results file.
 
+use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -136,7 +137,7 @@ fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, Cl
         }
         let workloads = &results.workloads;
         let is_known = |row: &Row| {
-            let kept = as_kept(&row.observation);
+            let kept = LazyCell::new(|| as_kept(&row.observation));
             earlier.rows.iter().any(|other| {
                 other.started_unix_ms == row.started_unix_ms
                     && is_same_content(&other.observation, &kept, row.started_unix_ms > 0)

@@ -386,7 +386,7 @@ struct ReadByGoal {
 }
 
 impl ReadByGoal {
-    /// `may_have` says whether a workload may have this metric: any may be named by a goal that names none.
+    /// Looks up what a goal reads. `may_have` says whether a workload may have this metric: any may be named by a goal that names none.
     fn of(
         goal: Option<&str>,
         workloads: &[Workload],

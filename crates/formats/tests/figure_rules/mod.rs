@@ -8,7 +8,7 @@ use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
 use latput_trial::{Metric, Row, Workload};
 use latput_units::{IntoMap, Nanos};
 
-/// What reads an output.
+/// The reader of an output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     /// A parser of a program's output.

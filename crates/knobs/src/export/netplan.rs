@@ -65,7 +65,7 @@ impl NetplanDeviceType {
         }
     }
 
-    /// That of an interface by its kind, as `ip -d link` and the kernel's `DEVTYPE` name it; `ethernet` is hardware.
+    /// Returns the device type of an interface by its kind, as `ip -d link` and the kernel's `DEVTYPE` name it; `ethernet` is hardware.
     ///
     /// A veth has none: containers have theirs below `ethernets`, and netplan its own below `virtual-ethernets`.
     pub fn of_kind(kind: &str) -> Option<Self> {

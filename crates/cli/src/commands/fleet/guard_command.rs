@@ -9,7 +9,7 @@ use latput_units::spelling;
 
 use crate::exit::CliError;
 
-/// What stands for a part of the host.
+/// The names that stand for a part of the host, in braces.
 const PLACEHOLDERS: [&str; 3] = ["host", "interface", "target"];
 
 /// The words of `--guard`. Refuses one that could never hold, before any host is changed: a program that is not there, and
@@ -30,9 +30,10 @@ pub(super) fn words_of(line: &str) -> Result<Vec<String>, CliError> {
 
 /// The words of a guard for a host.
 pub(super) fn of_host(words: &[String], host: &FleetHost) -> Vec<String> {
+    let values = [&host.name, &host.interface, &host.reach];
     let filled = |word: &String| {
-        let word = word.replace("{host}", &host.name);
-        word.replace("{interface}", &host.interface).replace("{target}", &host.reach)
+        let parts = PLACEHOLDERS.iter().zip(values);
+        parts.fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
     };
     words.iter().map(filled).collect()
 }
