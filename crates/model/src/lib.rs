@@ -35,8 +35,9 @@ pub use labels::ShortLabels;
 pub use pairs::{PairsSummary, PairsVerdict};
 pub use predicted::{Prediction, predicted};
 pub use recommend::{
-    EarlyAnswer, Eliminated, Headline, LARGEST_MISSED, Looks, SmallestEffect, banned, early_answer,
-    eliminated, objective_center, objective_ratio, objective_scatter, recommendation,
+    EarlyAnswer, Eliminated, Headline, LARGEST_MISSED, Looks, ObjectiveChange, SettingVerdict,
+    SmallestEffect, banned, early_answer, eliminated, objective_center, objective_ratio,
+    objective_scatter, recommendation,
 };
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

@@ -22,6 +22,7 @@ use crate::goal::{Bound, Goal, Optimize};
 use crate::labels::ShortLabels;
 use crate::runs::Runs;
 
+mod change;
 mod comparison;
 mod condition;
 mod elimination;
@@ -31,6 +32,7 @@ mod reason;
 mod recommendation;
 pub(crate) mod smallest;
 
+pub use self::change::{ObjectiveChange, SettingVerdict};
 pub use self::recommendation::{Headline, ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, Logs, corrected};
 use condition::Kept;
@@ -65,6 +67,8 @@ pub(crate) fn recommend(
             reason: Fitness::reason(),
             headline,
             smallest,
+            objective: judge.objective_column(),
+            changes: Vec::new(),
         });
     }
     Ok(Recommendation {
@@ -81,6 +85,8 @@ pub(crate) fn recommend(
         reason: judge.reason(&kept, &verdict),
         headline,
         smallest,
+        objective: judge.objective_column(),
+        changes: judge.changes(&kept),
     })
 }
 

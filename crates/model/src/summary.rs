@@ -100,7 +100,7 @@ impl Summary {
                 None => recommend(results, &runs, &goal),
                 Some((fresh, settings)) => {
                     let judged = recommend(&fresh, &Runs::of(&fresh), &goal)?;
-                    Ok(Recommendation { setting: settings[judged.setting], ..judged })
+                    Ok(judged.with_settings(&settings))
                 }
             })
             .map_err(|why| {

@@ -16,20 +16,6 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
-/// A ratio as a change with its sign: `-41%`, `+4.8%`, `x3.10` for large ones.
-pub(crate) fn signed(ratio: f64) -> String {
-    let percent = (ratio - 1.0) * 100.0;
-    if ratio >= 3.0 {
-        format!("x{}", number(ratio))
-    } else if percent.abs() < 0.05 {
-        "0%".to_owned()
-    } else if percent.abs() < 9.95 {
-        format!("{percent:+.1}%")
-    } else {
-        format!("{percent:+.0}%")
-    }
-}
-
 /// A paired ratio's interval: `interval 4.2% lower to 1.1% higher at 99%`, and where both ends are
 /// on one side `interval 16.3 to 7.3% lower at 99%`.
 pub(crate) fn interval(ratio: &Estimate) -> String {
@@ -70,12 +56,6 @@ mod tests {
         let shares = [0.99, 0.9975, 0.999_975, 0.025, 0.0, 1.0, 1.4];
         let expected = ["99%", "99.75%", "99.9975%", "2.5%", "0%", "100%", "140%"];
         assert_eq!(shares.map(percent), expected);
-    }
-
-    #[test]
-    fn signed_changes_have_two_digits() {
-        let texts = [0.588, 0.84, 1.0004, 1.048, 1.308, 16.9].map(signed);
-        assert_eq!(texts, ["-41%", "-16%", "0%", "+4.8%", "+31%", "x16.9"]);
     }
 
     #[test]

@@ -331,6 +331,10 @@ pub struct RunHost {
     pub sampling_cpu_ns: u64,
     /// CPU time of tracing in the window; null where nothing was traced in it, or the kernel does not count.
     pub tracing_cpu_ns: Option<u64>,
+    /// Length of the span beside the window in which CPU time was traced, by which `cpu_ratio` is divided; null where there was
+    /// none.
+    #[serde(default)]
+    pub traced_beside_ns: Option<u64>,
     /// Packets in.
     pub rx_packets_count: u64,
     /// Packets out.
@@ -452,12 +456,32 @@ pub struct Recommendation {
     /// The smallest effects that this run could have proven: of the objective, then of each limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub smallest_effects: Vec<SmallestEffect>,
+    /// The objective under every setting but the first, as the answer weighs it; empty where the hosts were not quiet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ObjectiveChange>,
     /// How to apply it, take it back and keep it over a reboot; empty if it changes nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<NextStep>,
     /// The command lines that apply it. `IFACE` stands for the reader's interface if the measured
     /// one was the lab's.
     pub commands: Vec<String>,
+}
+
+/// The objective of one setting over the first setting's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectiveChange {
+    /// Index into `settings`.
+    pub setting: usize,
+    /// The ratio in each workload of the objective, by the workload's name: the geometric mean over the blocks that have both,
+    /// without outliers.
+    pub by_workload_ratio: BTreeMap<String, f64>,
+    /// The ratio that decides, over all workloads, with the interval at the confidence of the decision; `null` where the
+    /// settings cannot be compared.
+    pub ratio: Option<Estimate>,
+    /// `proven better`, `proven worse`, `no difference shown`, `proven short of a limit of the goal`, `banned for breaking a
+    /// guard` or `figures are missing`.
+    pub verdict: String,
 }
 
 /// The smallest effect that four of five runs with as many blocks and as much noise prove.
@@ -600,6 +624,7 @@ impl<R> Document<R> {
                 against_first_ratio: advice.against_first.as_ref().and_then(estimate),
                 reason: advice.reason.clone(),
                 smallest_effects: advice.smallest.iter().map(smallest_effect).collect(),
+                changes: advice.changes.iter().map(|it| objective_change(results, it)).collect(),
                 next: next_steps(&view),
                 commands: view.recommended_commands().into_iter().map(|c| c.line).collect(),
             }),
@@ -609,6 +634,17 @@ impl<R> Document<R> {
             notes: results.notes.clone(),
             findings: results.findings.iter().map(finding).collect(),
         }
+    }
+}
+
+fn objective_change(results: &Results, change: &latput_model::ObjectiveChange) -> ObjectiveChange {
+    let name = |workload: usize| results.workloads[workload].name.clone();
+    let ratios = change.by_workload.iter().filter(|(_, ratio)| ratio.is_finite());
+    ObjectiveChange {
+        setting: change.setting,
+        by_workload_ratio: ratios.map(|(workload, ratio)| (name(*workload), *ratio)).into_map(),
+        ratio: change.ratio.as_ref().and_then(estimate),
+        verdict: change.verdict.words().to_owned(),
     }
 }
 

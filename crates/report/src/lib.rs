@@ -20,6 +20,7 @@ pub mod screen;
 mod share;
 pub mod table;
 
+mod changes;
 mod chart;
 mod compared;
 mod effects;

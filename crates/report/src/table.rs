@@ -9,6 +9,7 @@ use latput_model::{Cell, Headline, Summary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
+use crate::changes;
 use crate::effects;
 use crate::format;
 use crate::lines::{cut, hanging, width, wrapped};
@@ -378,6 +379,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
             let _ = writeln!(text, "  {name:<7}{}", printable(&line.text()));
         }
     }
+    text += &changes::section(view, screen);
     text.push('\n');
     text
 }

@@ -86,6 +86,28 @@ fn paired(results: &Results, load: &str, label: &str, metric: Metric) -> Option<
     (!kept.is_empty()).then(|| (kept.iter().sum::<f64>() / kept.len() as f64).exp())
 }
 
+/// Computes the changes of a goal for a tail again, and counts them.
+fn recomputed_changes(results: &Results, summary: &Summary) -> usize {
+    let advice = summary.recommendation.as_ref();
+    let changes = advice.filter(|advice| advice.goal.starts_with("minimize latency_ns_p99"));
+    let mut counted = 0;
+    for change in changes.iter().flat_map(|advice| &advice.changes) {
+        let Some(ratio) = &change.ratio else { continue };
+        let label = results.settings[change.setting].label.strip_prefix("t=").unwrap();
+        let mut product = 1.0;
+        for (&workload, shown) in &change.by_workload {
+            let name = &results.workloads[workload].name;
+            let again = paired(results, name, label, Metric::LatencyNsP99).unwrap();
+            assert!((shown / again - 1.0).abs() < 1e-9, "{name} {label}: {shown} {again}");
+            product *= again;
+            counted += 1;
+        }
+        let mean = product.powf(1.0 / change.by_workload.len() as f64);
+        assert!((ratio.value / mean - 1.0).abs() < 1e-9, "{label}: {ratio:?} {mean}");
+    }
+    counted
+}
+
 #[test]
 fn a_change_is_made_of_the_figures_beside_it() {
     // More are tried with PROPTEST_CASES.
@@ -97,6 +119,7 @@ fn a_change_is_made_of_the_figures_beside_it() {
         let results = made(&case);
         let summary = Summary::of(&results);
         let mut found = counts.get();
+        found.changes += recomputed_changes(&results, &summary);
         let page = html(&results, &summary, None);
         for text in [
             terminal(&results, &summary, SCREEN),
@@ -128,14 +151,18 @@ fn a_change_is_made_of_the_figures_beside_it() {
     if let Err(error) = checked {
         panic!("{error}");
     }
-    let Counts { sentences, rows, verdicts, cells } = counts.get();
+    let Counts { sentences, rows, verdicts, cells, changes } = counts.get();
     println!(
         "{sentences} sentences, {rows} rows, {verdicts} verdicts and {cells} cells were computed again"
     );
     let least = cases as usize;
     assert!(
-        sentences > least && rows > 30 * least && verdicts > 30 * least && cells > least,
-        "{sentences} {rows} {verdicts} {cells}"
+        sentences > least
+            && rows > 30 * least
+            && verdicts > 30 * least
+            && cells > least
+            && changes > least,
+        "{sentences} {rows} {verdicts} {cells} {changes}"
     );
 }
 
@@ -145,4 +172,5 @@ struct Counts {
     rows: usize,
     verdicts: usize,
     cells: usize,
+    changes: usize,
 }

@@ -68,6 +68,27 @@ pub fn percent(share: f64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A ratio as a change with its sign and two digits: `-41%`, `+4.8%`, and `x3.10` for large ones.
+pub fn signed_change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if ratio >= 3.0 {
+        format!("x{}", number(ratio))
+    } else if percent.abs() < 0.05 {
+        "0%".to_owned()
+    } else if percent.abs() < 9.95 {
+        format!("{percent:+.1}%")
+    } else {
+        format!("{percent:+.0}%")
+    }
+}
+
+/// The interval of a ratio as changes: `-16 to +31%`, `+80% to x3.10`.
+pub fn signed_interval(low: f64, high: f64) -> String {
+    let (low, high) = (signed_change(low), signed_change(high));
+    let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
+    format!("{low} to {high}")
+}
+
 /// A time in seconds since 1970 as `2026-11-24 02:30:00 UTC`.
 ///
 /// The civil date is that of the proleptic Gregorian calendar, by the days of its 400-year cycle.
@@ -152,5 +173,13 @@ mod tests {
         let shares = [0.99, 0.9687, 0.025, 0.999_975, 0.0, 1.0, 1.4];
         let texts = ["99%", "96.87%", "2.5%", "99.9975%", "0%", "100%", "140%"];
         assert_eq!(shares.map(percent), texts);
+    }
+
+    #[test]
+    fn signed_changes_have_two_digits() {
+        let texts = [0.588, 0.84, 1.0004, 1.048, 1.308, 16.9].map(signed_change);
+        assert_eq!(texts, ["-41%", "-16%", "0%", "+4.8%", "+31%", "x16.9"]);
+        assert_eq!(signed_interval(0.84, 1.308), "-16 to +31%");
+        assert_eq!(signed_interval(1.8, 3.1), "+80% to x3.10");
     }
 }

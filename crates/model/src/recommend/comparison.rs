@@ -68,12 +68,22 @@ impl Logs {
         if let Some(center) = self.center() {
             return center.ratio(confidence);
         }
-        let mean = |part: &BTreeMap<u32, f64>| {
-            let logs: Vec<f64> = part.values().copied().collect();
-            Some(paired::ratio_of_logs(&logs, AVERAGE, confidence)?.value.ln())
-        };
-        let means: Option<Vec<f64>> = self.parts.iter().map(mean).collect();
+        let means: Option<Vec<f64>> = self.averages().collect();
         Some(Estimate::single(means?.iter().sum::<f64>().exp()))
+    }
+
+    /// The ratio in each workload. Their geometric mean is the value of [`Self::ratio`].
+    pub(super) fn ratios(&self) -> Vec<Option<f64>> {
+        let workloads = self.parts.len() as f64;
+        self.averages().map(|average| Some((average? * workloads).exp())).collect()
+    }
+
+    /// The average logarithm of each workload; `None` without a block.
+    fn averages(&self) -> impl Iterator<Item = Option<f64>> {
+        self.parts.iter().map(|part| {
+            let logs: Vec<f64> = part.values().copied().collect();
+            Some(paired::ratio_of_logs(&logs, AVERAGE, 0.5)?.value.ln())
+        })
     }
 }
 

@@ -5,27 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::condition::Kept;
 use super::recommendation::{Headline, ProvenBy};
 use super::smallest::LARGEST_MISSED;
-use super::{Comparison, Judge, SmallestEffect, Verdict};
+use super::{Judge, SettingVerdict, SmallestEffect, Verdict};
 use crate::words;
 
 impl Judge<'_> {
     /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
     pub(super) fn why_all_are_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Option<String> {
-        let (banned, ratios) = (super::banned(self.results), self.objective_ratios());
-        let is_worse = |comparison: &Comparison| {
-            !comparison.proven && comparison.ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0))
-        };
-        let is_short = |limit: &Kept<'_>| limit.broken && limit.value.is_some();
-        let why = |setting: usize| {
-            if banned.contains(&setting) {
-                Some("banned for breaking a guard")
-            } else if ratios.get(&setting).is_some_and(is_worse) {
-                Some("proven worse")
-            } else {
-                kept[&setting].iter().any(is_short).then_some("proven short of a limit of the goal")
-            }
-        };
-        let all: BTreeSet<&str> = self.others().map(why).collect::<Option<_>>()?;
+        let verdicts: Vec<SettingVerdict> =
+            self.changes(kept).into_iter().map(|change| change.verdict).collect();
+        if !verdicts.iter().all(|verdict| verdict.is_out()) {
+            return None;
+        }
+        let all: BTreeSet<&str> = verdicts.into_iter().map(SettingVerdict::words).collect();
         let all: Vec<&str> = all.into_iter().collect();
         (!all.is_empty()).then(|| format!("every other setting is {}", all.join(", or ")))
     }

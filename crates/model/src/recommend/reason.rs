@@ -1,12 +1,12 @@
 //! The reason for a recommendation, in two or three sentences with figures and intervals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use latput_stats::contrast::middle;
 use latput_stats::{Contrast, Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::{self, PreferredDirection, Scale};
-use latput_units::IntoSet;
+use latput_units::text;
 
 use super::ProvenBy;
 use super::comparison::corrected;
@@ -83,28 +83,15 @@ impl Judge<'_> {
         let Some(ratio) = &ratios[&nearest].ratio else {
             return format!("Closest: {label}. No pair of figures to compare.");
         };
-        let change = words::signed(ratio.value);
+        let change = text::signed_change(ratio.value);
         if ratio.method == Method::Single {
             return format!("Closest: {label}. {name} {change} in one block, without an interval.");
         }
-        let (low, high) = (words::signed(ratio.low), words::signed(ratio.high));
-        let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
+        let interval = text::signed_interval(ratio.low, ratio.high);
         if ratio.excludes(1.0) {
-            return format!("Closest: {label}. {name} {change}, {low} to {high}: proven worse.");
+            return format!("Closest: {label}. {name} {change}, {interval}: proven worse.");
         }
-        format!(
-            "Closest: {label}. {name} {change}, anywhere from {low} to {high}: no difference shown."
-        )
-    }
-
-    /// The objective as tables name it: `p99`, or the goal's names where it is made of several figures.
-    fn objective_column(&self) -> String {
-        let metrics: BTreeSet<Metric> =
-            self.objective.iter().flatten().map(|(_, metric)| *metric).into_set();
-        match (self.objective.as_slice(), metrics.first()) {
-            ([_], Some(metric)) if metrics.len() == 1 => metric.column().to_owned(),
-            _ => self.objective_name(),
-        }
+        format!("Closest: {label}. {name} {change}, anywhere from {interval}: no difference shown.")
     }
 
     /// The first setting's broken conditions, and the improvement of `to` in each.

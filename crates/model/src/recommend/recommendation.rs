@@ -2,6 +2,7 @@
 
 use latput_stats::Estimate;
 
+use super::change::ObjectiveChange;
 use super::smallest::SmallestEffect;
 
 /// A recommendation with its reason.
@@ -23,9 +24,23 @@ pub struct Recommendation {
     /// The smallest effects that this run could have proven: of the objective, then of each limit;
     /// empty where no setting shares two blocks with the first one.
     pub smallest: Vec<SmallestEffect>,
+    /// The objective as tables name it: `p99`.
+    pub objective: String,
+    /// The change of the objective under every setting but the first, as the answer weighs it. Empty where the hosts
+    /// were not quiet.
+    pub changes: Vec<ObjectiveChange>,
 }
 
 impl Recommendation {
+    /// Replaces each index of a setting by the one in `indices`, for a recommendation made from some of the settings.
+    pub(crate) fn with_settings(mut self, indices: &[usize]) -> Self {
+        self.setting = indices[self.setting];
+        for change in &mut self.changes {
+            change.setting = indices[change.setting];
+        }
+        self
+    }
+
     /// Whether it is proven better than the first setting.
     pub const fn is_proven(&self) -> bool {
         self.proven_by.is_some()

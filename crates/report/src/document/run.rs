@@ -119,6 +119,7 @@ fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHos
             service_demand_us: demand(host),
             sampling_cpu_ns: host.sampling_cpu.as_ns(),
             tracing_cpu_ns: host.tracing_cpu.map(Nanos::as_ns),
+            traced_beside_ns: host.accounting.traced.map(Nanos::as_ns),
             rx_packets_count: host.interface.rx_packets,
             tx_packets_count: host.interface.tx_packets,
             rx_dropped_count: host.interface.rx_dropped,

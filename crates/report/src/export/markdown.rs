@@ -5,6 +5,7 @@ use std::fmt::Write;
 use latput_model::Summary;
 use latput_trial::Results;
 
+use crate::changes::{Changes, changes};
 use crate::effects::{TITLE, effects, sentence as sentence_of};
 use crate::format;
 use crate::next;
@@ -68,7 +69,18 @@ fn recommendation(view: &View<'_>) -> String {
         }
     }
     text.push('\n');
-    text
+    text + &changes_table(view)
+}
+
+fn changes_table(view: &View<'_>) -> String {
+    let Some(Changes { caption, header, rows }) = changes(view) else { return String::new() };
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rule = format!("|---|{}---|\n", "---:|".repeat(header.len() - 2));
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    format!("{}\n\n{}{rule}{rows}\n", escaped(&caption), line(&header))
 }
 
 fn workload_table(view: &View<'_>, idx: usize) -> String {

@@ -12,6 +12,7 @@ use super::method::method;
 use super::prose::{Pieces, code_and_prose};
 use super::tables::{self, Table};
 use super::trade_offs::{TradeOffs, trade_offs};
+use crate::changes::{Changes, changes};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::series::series;
@@ -71,9 +72,18 @@ struct RecommendationPanel {
     sentence: Pieces,
     goal: Option<Pieces>,
     reason: Vec<Pieces>,
+    changes: Option<ChangesTable>,
     commands: Vec<(String, String)>,
     is_lab: bool,
     next: Vec<NextStep>,
+}
+
+/// The change of the objective under each setting.
+#[derive(Debug, Serialize)]
+struct ChangesTable {
+    caption: Pieces,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
 }
 
 /// A line under the recommendation.
@@ -230,10 +240,16 @@ fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
             .flat_map(|advice| &advice.reason)
             .map(|sentence| code_and_prose(sentence))
             .collect(),
+        changes: changes(view).map(changes_table),
         commands,
         is_lab: view.is_lab(),
         next: next.into_iter().map(step).collect(),
     })
+}
+
+fn changes_table(changes: Changes) -> ChangesTable {
+    let Changes { caption, header, rows } = changes;
+    ChangesTable { caption: code_and_prose(&caption), header, rows }
 }
 
 fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
