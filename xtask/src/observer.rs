@@ -1,8 +1,12 @@
 //! `cargo xtask bench-observer`: how much latput's own measuring slows what it measures.
 //!
-//! The same trial runs with all BPF programs switched off (`LATPUT_BPF=off`), as latput measures today, and with CPU time
-//! traced in the window (`LATPUT_BPF=window`), in an order drawn anew in each round. Rates and demands are compared within
-//! a round. Demand is netperf's, by the ticks of `/proc/stat`: all three have it by the same clock.
+//! On the lab and on two hosts, slices of one run with and without a traced span before them take turns
+//! (`LATPUT_BPF=turns`): each is compared with its neighbour of the same setting, in the same connections. Demand is by the
+//! kernel's record of idle time in both.
+//!
+//! On loopback, where no setting can take turns, the same trial runs with all BPF programs switched off
+//! (`LATPUT_BPF=off`), as latput measures today, and with CPU time traced in the window (`LATPUT_BPF=window`), in an order
+//! drawn anew in each round. Demand is netperf's, by the ticks of `/proc/stat`: all three have it by the same clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,8 +14,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use latput_stats::{Estimate, paired};
+use latput_stats::paired::Average;
+use latput_stats::{Contrast, Estimate};
 use latput_units::Rng;
+use serde_json::Value;
 
 use crate::goal::Verdict;
 use crate::workspace::Workspace;
@@ -67,10 +73,10 @@ enum Place {
 /// How thoroughly.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Rounds; in each, every trial runs once in each way.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    /// Rounds; in each, every trial runs once in each way. Of slices, as many windows for each of two settings.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     rounds: u32,
-    /// Seconds of one trial's window.
+    /// Seconds of one window, or of slices that make up one.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// The order of trials.
@@ -84,11 +90,13 @@ pub struct Options {
     on: Vec<Place>,
 }
 
-/// Rate, and demand of either end by netperf's definition.
+/// Rate, and demand of either end.
 type Figures = [f64; 3];
 const FIGURES: [&str; 3] = ["rate", "demand of generator", "demand of SUT"];
 /// Figures by place and workload, round by round, in each way.
-type Cells = BTreeMap<(Place, usize), Vec<BTreeMap<Watched, Figures>>>;
+type Cells = BTreeMap<(Place, usize), Rounds>;
+/// What is compared with each other.
+type Rounds = Vec<BTreeMap<Watched, Figures>>;
 
 /// Measures, prints the table, fails where a goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -104,19 +112,16 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!workloads.is_empty(), "there is no workload of these names");
     let mut rng = Rng::from_seed(options.seed);
     let mut cells = Cells::new();
-    for round in 1..=options.rounds {
-        for &place in &places {
-            for &workload in &workloads {
-                let mut ways = Watched::ALL;
-                rng.shuffle(&mut ways);
-                let mut seen = BTreeMap::new();
-                for way in ways {
-                    seen.insert(way, bench.trial(place, workload, way, options.seconds)?);
-                }
-                cells.entry((place, workload)).or_default().push(seen);
-            }
+    for &place in &places {
+        for &workload in &workloads {
+            let seen = if place == Place::Loopback {
+                bench.trials(workload, options, &mut rng)?
+            } else {
+                bench.slices(place, workload, options)?
+            };
+            println!("{}: {} compared", cell_name(place, workload), seen.len());
+            cells.insert((place, workload), seen);
         }
-        println!("round {round} of {} done", options.rounds);
     }
     let (table, missed) = table(&cells);
     println!("{table}");
@@ -138,28 +143,53 @@ impl Bench {
         Ok(Self { latput, folder })
     }
 
-    fn trial(&self, place: Place, workload: usize, way: Watched, seconds: u32) -> Result<Figures> {
-        let results = self.folder.join("results.db");
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let plan = format!(
-            "schema = 1\nname = \"observer\"\n[[workload]]\n{}\n[method]\ndesign = \"blocks\"\n\
-             repetitions = {{ min = 1, max = 1 }}\nwarmup = \"300ms\"\nduration = \"{seconds}s\"\n",
-            WORKLOADS[workload].1
-        );
+    /// Every round of a workload on loopback.
+    fn trials(&self, workload: usize, options: &Options, rng: &mut Rng) -> Result<Rounds> {
+        let mut rounds = Rounds::new();
+        for _ in 0..options.rounds {
+            let mut ways = Watched::ALL;
+            rng.shuffle(&mut ways);
+            let mut seen = BTreeMap::new();
+            for way in ways {
+                seen.insert(way, self.trial(workload, way, options.seconds)?);
+            }
+            rounds.push(seen);
+        }
+        Ok(rounds)
+    }
+
+    fn trial(&self, workload: usize, way: Watched, seconds: u32) -> Result<Figures> {
+        let method = "design = \"blocks\"\nrepetitions = { min = 1, max = 1 }";
+        self.run(Place::Loopback, &plan("", workload, method, seconds), way.variable())?;
+        figures(&self.latput(&["report", "results.db", "--format", "csv"], way.variable())?)
+    }
+
+    /// The pairs of slices of one run. A timer without deferred interrupts does nothing, so both settings are alike.
+    fn slices(&self, place: Place, workload: usize, options: &Options) -> Result<Rounds> {
+        let factors = "[factors]\n\"gro-flush-timeout\" = [\"0us\", \"1us\"]\n";
+        let rounds = options.rounds;
+        let method =
+            format!("design = \"slices\"\nrepetitions = {{ min = {rounds}, max = {rounds} }}");
+        self.run(place, &plan(factors, workload, &method, options.seconds), "turns")?;
+        let document = self.latput(&["report", "results.db", "--format", "json"], "turns")?;
+        pairs(&serde_json::from_str(&document).context("the report is no JSON")?)
+    }
+
+    fn run(&self, place: Place, plan: &str, switch: &str) -> Result<()> {
+        let _unless_there_is_none = std::fs::remove_file(self.folder.join("results.db"));
         std::fs::write(self.folder.join("plan.toml"), plan).context("cannot write the plan")?;
         let on = match place {
             Place::Lab => "lab",
             Place::Loopback => "loopback",
             Place::Hosts => "hosts.toml",
         };
-        let run = ["run", "plan.toml", "--on", on, "-o", "results.db"];
-        self.latput(&run, way)?;
-        figures(&self.latput(&["report", "results.db", "--format", "csv"], way)?)
+        let run = ["run", "plan.toml", "--on", on, "-o", "results.db", "--as-it-is"];
+        self.latput(&run, switch).map(drop)
     }
 
-    fn latput(&self, args: &[&str], way: Watched) -> Result<String> {
+    fn latput(&self, args: &[&str], switch: &str) -> Result<String> {
         let mut command = Command::new(&self.latput);
-        command.args(args).env("LATPUT_BPF", way.variable()).current_dir(&self.folder);
+        command.args(args).env("LATPUT_BPF", switch).current_dir(&self.folder);
         let output = command.stdin(Stdio::null()).output().context("cannot start latput")?;
         let told = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "latput {args:?} ended with {}: {told}", output.status);
@@ -182,6 +212,61 @@ fn figures(csv: &str) -> Result<Figures> {
         anyhow::bail!("the report has not all figures: {found:?}")
     };
     Ok([rate, generator, sut])
+}
+
+fn plan(factors: &str, workload: usize, method: &str, seconds: u32) -> String {
+    format!(
+        "schema = 1\nname = \"observer\"\n{factors}[[workload]]\n{}\n[method]\n{method}\nwarmup = \"300ms\"\n\
+         duration = \"{seconds}s\"\n",
+        WORKLOADS[workload].1
+    )
+}
+
+/// The neighbours among the slices of each setting of which one had a traced span before it, and the other had none. No
+/// slice is in two pairs.
+fn pairs(document: &Value) -> Result<Rounds> {
+    let runs = document["runs"].as_array().context("the report has no runs")?;
+    let mut by_setting: BTreeMap<u64, BTreeMap<u64, (Watched, Figures)>> = BTreeMap::new();
+    for run in runs {
+        let number = |name: &str| run[name].as_u64().context("a run without its place");
+        let slices = by_setting.entry(number("setting")?).or_default();
+        if let Some(figures) = figures_of_slice(run) {
+            slices.insert(number("block")?, (watched(run), figures));
+        }
+    }
+    let mut found = Rounds::new();
+    for slices in by_setting.values() {
+        let mut slices = slices.iter().peekable();
+        while let Some((block, (way, figures))) = slices.next() {
+            let is_pair =
+                |next: &&(&u64, &(Watched, Figures))| *next.0 == block + 1 && next.1.0 != *way;
+            if let Some((_, (other, others))) = slices.peek().filter(is_pair) {
+                found.push(BTreeMap::from([(*way, *figures), (*other, *others)]));
+                slices.next();
+            }
+        }
+    }
+    ensure!(!found.is_empty(), "no slice had a span before it, or all had");
+    Ok(found)
+}
+
+/// Whether either end was traced before a slice.
+fn watched(run: &Value) -> Watched {
+    let hosts = run["hosts"].as_array();
+    let is_traced = hosts.iter().copied().flatten().any(|host| host["traced_beside_ns"].is_u64());
+    if is_traced { Watched::Beside } else { Watched::Off }
+}
+
+fn figures_of_slice(run: &Value) -> Option<Figures> {
+    let metrics = &run["metrics"];
+    let rate = metrics["transactions_per_s"].as_f64().or(metrics["throughput_bps"].as_f64())?;
+    let demand = |end: &str| metrics[format!("{end}_service_demand_us")].as_f64();
+    let found = [rate, demand("generator")?, demand("sut")?];
+    found.iter().all(|figure| *figure > 0.0).then_some(found)
+}
+
+fn cell_name(place: Place, workload: usize) -> String {
+    format!("{:<10} {:<10}", format!("{place:?}").to_lowercase(), WORKLOADS[workload].0)
 }
 
 fn testbed() -> String {
@@ -254,17 +339,17 @@ fn table(cells: &Cells) -> (String, u32) {
                 let pair = |seen: &BTreeMap<Watched, Figures>| {
                     Some((seen.get(&Watched::Off)?[idx], seen.get(&way)?[idx]))
                 };
-                paired::ratio(&rounds.iter().filter_map(pair).collect::<Vec<_>>(), CONFIDENCE)
+                let pairs: Vec<(f64, f64)> = rounds.iter().filter_map(pair).collect();
+                Some(Contrast::paired(&pairs, Average::Trimmed, CONFIDENCE)?.ratio().clone())
             };
             let [beside, window] = [Watched::Beside, Watched::Window].map(ratio);
             let verdict = beside.as_ref().map_or(Verdict::Open, judge);
             missed += u32::from(verdict == Verdict::Missed);
             open += u32::from(verdict == Verdict::Open);
-            let place = format!("{place:?}").to_lowercase();
             let _ = writeln!(
                 text,
-                "{place:<10} {:<10} {figure:<20} {:>26} {:>26}   {verdict:?}",
-                WORKLOADS[*workload].0,
+                "{} {figure:<20} {:>26} {:>26}   {verdict:?}",
+                cell_name(*place, *workload),
                 words(beside.as_ref()),
                 words(window.as_ref())
             );
@@ -285,13 +370,15 @@ fn judge(ratio: &Estimate) -> Verdict {
 
 fn words(ratio: Option<&Estimate>) -> String {
     ratio.map_or_else(
-        || "unknown".to_owned(),
+        || "-".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -312,6 +399,25 @@ mod tests {
         assert_eq!(table(&cells(0.97, 1e-4)).1, 3, "all three figures");
         let (text, missed) = table(&cells(0.99, 0.02));
         assert!(missed == 0 && text.contains("Open") && text.contains("0.850"), "{text}");
+    }
+
+    #[test]
+    fn neighbours_of_one_setting_are_paired() {
+        let run = |setting: u64, block: u64, is_traced: bool, rate: f64| {
+            let traced = is_traced.then_some(16_000_000_u64);
+            json!({ "setting": setting, "block": block, "hosts": [{ "traced_beside_ns": traced }],
+                "metrics": { "transactions_per_s": rate, "generator_service_demand_us": 2.0, "sut_service_demand_us": 3.0 } })
+        };
+        let traced = [true, false, false, true, true, false];
+        let blocks = (0..).zip(traced).map(|(block, it)| run(0, block, it, 10.0 + block as f64));
+        // The third of the other setting is missing, so its second has no neighbour that differs.
+        let others = [run(1, 0, true, 1.0), run(1, 1, true, 1.0), run(1, 3, false, 1.0)];
+        let document = json!({ "runs": blocks.chain(others).collect::<Vec<_>>() });
+        let found = pairs(&document).unwrap();
+        let rates: Vec<(f64, f64)> =
+            found.iter().map(|it| (it[&Watched::Off][0], it[&Watched::Beside][0])).collect();
+        assert_eq!(rates, [(11.0, 10.0), (12.0, 13.0), (15.0, 14.0)]);
+        assert!(pairs(&json!({ "runs": [run(0, 0, true, 1.0)] })).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting};
+use latput_linux::traces_in_turns;
 use latput_load::{Key, ReceiverOutcome, Slices, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
@@ -210,7 +211,8 @@ impl<'a> Order<'a> {
             usual
         } else {
             // A round has each setting once, so these are the first slices of all settings.
-            let long_cuts = u32::try_from(settings.len()).unwrap_or(count);
+            let first_round = u32::try_from(settings.len()).unwrap_or(count);
+            let long_cuts = if traces_in_turns() { count } else { first_round };
             Slices { long_cuts, long_cut: stint.cut + TRACED, ..usual }
         };
         Self { slices, settings, places }

@@ -18,8 +18,8 @@ use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::others::ProcessTimes;
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Traced, Watch,
-    checkpoint, lab, process, surroundings,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Watch, checkpoint,
+    lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
 use latput_trial::Surroundings;
@@ -30,6 +30,7 @@ use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use self::beside::Beside;
+use self::traced::Spans;
 pub(crate) use self::traced::TRACED;
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
@@ -376,7 +377,7 @@ impl HostSession {
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
-        let mut traced: Vec<Option<Traced>> = vec![None; turns.settings.len()];
+        let mut spans = Spans::new(turns);
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut_of(idx));
@@ -387,10 +388,8 @@ impl HostSession {
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
-            // Once: detaching can outlast the cut on a busy CPU, and the slice is lost then. Nor is the span there, as it was
-            // late to begin; a busy CPU has little idle time that the two definitions could differ in.
-            if idx < turns.slices.long_cuts && traced[turn].is_none() {
-                traced[turn] = self.trace_before_slice(slice.start(), stop)?;
+            if spans.is_wanted(idx, turn) {
+                spans.keep(idx, turn, self.trace_before_slice(slice.start(), stop)?);
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
@@ -410,12 +409,7 @@ impl HostSession {
             changes.push(change);
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
-        // The span of a setting stands for all its slices here, so that their totals have one definition.
-        for (slice, &turn) in seen.iter_mut().zip(&turns.order) {
-            if let Some(traced) = &traced[turn] {
-                traced.divide(slice);
-            }
-        }
+        spans.divide(&mut seen, &turns.order);
         let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());

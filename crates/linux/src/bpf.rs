@@ -38,8 +38,8 @@ const PROG_TYPE_TRACING: u32 = 26;
 /// `BPF_TRACE_RAW_TP` of `enum bpf_attach_type`.
 const ATTACH_RAW_TRACEPOINT: u32 = 23;
 
-/// The environment variable that switches all BPF programs off (`off`), or has CPU time traced in the windows as well
-/// (`window`): to see what they cost.
+/// The environment variable that switches all BPF programs off (`off`), has CPU time traced in the windows as well
+/// (`window`), or before every other pair of slices (`turns`): to see what they cost.
 const SWITCH: &str = "LATPUT_BPF";
 
 /// The kernel's list (include/linux/license.h) has not ours, and lets only those on it read its structures.
@@ -52,6 +52,11 @@ fn require(what: &str) -> Result<(), Error> {
         return Err(Error::Other(format!("{what} works on little-endian machines only")));
     }
     Capability::Bpf.require(what)
+}
+
+/// Whether the environment asks for slices with and without a traced span before them, in turns.
+pub fn traces_in_turns() -> bool {
+    std::env::var_os(SWITCH).is_some_and(|set| set == "turns")
 }
 
 /// Fails where the environment switches `what` off by `value`.

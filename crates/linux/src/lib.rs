@@ -46,7 +46,7 @@ mod sysfs;
 mod user;
 
 pub use armed_signal::{ArmedSignal, continue_when_left, is_left};
-pub use bpf::{NapiTracer, RttSamples, RttTracer};
+pub use bpf::{NapiTracer, RttSamples, RttTracer, traces_in_turns};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
 pub use counters::{

@@ -4,13 +4,15 @@
 //! Tracing slows what is measured. So it is done in a short span before a window, in the same traffic under the same
 //! setting, and what busy time consists of there is taken for the window.
 
-use latput_linux::{Traced, process};
-use latput_load::Stop;
-use latput_trial::observation::Role;
+use std::collections::BTreeMap;
+
+use latput_linux::{Traced, process, traces_in_turns};
+use latput_load::{Slices, Stop};
+use latput_trial::observation::{HostObservation, Role};
 use latput_units::{Clock, Nanos};
 
 use super::{GLANCE_EVERY, HostSession, chain, sleep_until};
-use crate::protocol::{Failure, failed};
+use crate::protocol::{Failure, Turns, failed};
 
 /// Length of one end's span before a slice.
 const TURN: Nanos = Nanos::from_ms(16);
@@ -100,6 +102,66 @@ impl HostSession {
         let count = self.sampler.count_run_time()?;
         sleep_until(last_at, GLANCE_EVERY, || stop.is_raised());
         count.end()
+    }
+}
+
+/// The traced spans before the slices of a stint.
+pub(super) struct Spans {
+    slices: Slices,
+    /// The slices of a round: each setting has one.
+    settings: u32,
+    /// Of each setting: its span stands for all its slices, so that their totals have one definition.
+    by_setting: Vec<Option<Traced>>,
+    /// Of the slices that have one, where slices with and without one take turns, to be compared.
+    by_slice: Option<BTreeMap<u32, Traced>>,
+}
+
+impl Spans {
+    pub(super) fn new(turns: &Turns) -> Self {
+        Self {
+            slices: turns.slices,
+            settings: u32::try_from(turns.settings.len()).unwrap_or(u32::MAX).max(1),
+            by_setting: vec![None; turns.settings.len()],
+            by_slice: traces_in_turns().then(BTreeMap::new),
+        }
+    }
+
+    /// Whether to trace before a slice. Once for each setting: detaching can outlast the cut on a busy CPU, and the slice
+    /// is lost then. Nor is the span there, as it was late to begin; a busy CPU has little idle time that the two
+    /// definitions could differ in.
+    pub(super) fn is_wanted(&self, slice: u32, setting: usize) -> bool {
+        match self.by_slice {
+            // With, without, without, with: what drifts evenly is in both alike.
+            Some(_) => matches!(slice / self.settings % 4, 0 | 3),
+            None => slice < self.slices.long_cuts && self.by_setting[setting].is_none(),
+        }
+    }
+
+    pub(super) fn keep(&mut self, slice: u32, setting: usize, span: Option<Traced>) {
+        match (&mut self.by_slice, span) {
+            (Some(by_slice), Some(span)) => drop(by_slice.insert(slice, span)),
+            (Some(_), None) => {}
+            (None, span) => self.by_setting[setting] = span,
+        }
+    }
+
+    /// Divides each slice as its setting's span was; `order` has the settings of the slices. Slices that are to be compared
+    /// are marked only.
+    pub(super) fn divide(&self, seen: &mut [HostObservation], order: &[usize]) {
+        for ((idx, slice), &setting) in (0..).zip(seen).zip(order) {
+            match &self.by_slice {
+                Some(by_slice) => {
+                    if let Some(span) = by_slice.get(&idx) {
+                        span.mark(slice);
+                    }
+                }
+                None => {
+                    if let Some(span) = &self.by_setting[setting] {
+                        span.divide(slice);
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Traced {
                 own.time = by_trace(&spans, &own.time);
             }
         }
-        seen.accounting.traced = Some(self.window);
+        self.mark(seen);
         let (whole, span) = match (seen.interface.rx_packets, self.rx_packets) {
             (packets, in_span) if packets > 0 && in_span > 0 => (packets, in_span),
             _ => (seen.window.as_ns(), self.window.as_ns()),
@@ -98,6 +98,13 @@ impl Traced {
             packets: scale(napi.packets),
             empty_polls: scale(napi.empty_polls),
         });
+    }
+}
+
+impl Traced {
+    /// Notes that there was a span beside the window, and leaves its figures as they are.
+    pub const fn mark(&self, seen: &mut HostObservation) {
+        seen.accounting.traced = Some(self.window);
     }
 }
 
