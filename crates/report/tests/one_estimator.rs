@@ -93,11 +93,12 @@ fn recomputed_changes(results: &Results, summary: &Summary) -> usize {
     let mut counted = 0;
     for change in changes.iter().flat_map(|advice| &advice.changes) {
         let Some(ratio) = &change.ratio else { continue };
-        let label = results.settings[change.setting].label.strip_prefix("t=").unwrap();
+        let label =
+            results.settings[change.setting].label.strip_prefix("t=").expect("a label of `made`");
         let mut product = 1.0;
         for (&workload, shown) in &change.by_workload {
             let name = &results.workloads[workload].name;
-            let again = paired(results, name, label, Metric::LatencyNsP99).unwrap();
+            let again = paired(results, name, label, Metric::LatencyNsP99).expect("both were run");
             assert!((shown / again - 1.0).abs() < 1e-9, "{name} {label}: {shown} {again}");
             product *= again;
             counted += 1;
