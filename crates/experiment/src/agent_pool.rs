@@ -23,7 +23,7 @@ use crate::clock::ClockOffset;
 use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
-use crate::host::{LINK_WITHIN, TRACED, chain};
+use crate::host::{LINK_WITHIN, TRACED_ROUNDS, TURN, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
@@ -211,9 +211,10 @@ impl<'a> Order<'a> {
             usual
         } else {
             // A round has each setting once, so these are the first slices of all settings.
-            let first_round = u32::try_from(settings.len()).unwrap_or(count);
-            let long_cuts = if traces_in_turns() { count } else { first_round };
-            Slices { long_cuts, long_cut: stint.cut + TRACED, ..usual }
+            let round = u32::try_from(settings.len()).unwrap_or(count);
+            let first = round.saturating_mul(TRACED_ROUNDS).min(count);
+            let long_cuts = if traces_in_turns() { count } else { first };
+            Slices { long_cuts, long_cut: stint.cut + TURN, ..usual }
         };
         Self { slices, settings, places }
     }

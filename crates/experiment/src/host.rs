@@ -31,7 +31,7 @@ use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
 use self::beside::Beside;
 use self::traced::Spans;
-pub(crate) use self::traced::TRACED;
+pub(crate) use self::traced::{TRACED_ROUNDS, TURN};
 use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
@@ -377,7 +377,7 @@ impl HostSession {
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
-        let mut spans = Spans::new(turns);
+        let mut spans = Spans::new(turns, self.is_first());
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut_of(idx));

@@ -68,3 +68,47 @@ fn untraced_window_reports_no_tracing_cost() {
         }
     }
 }
+
+/// Two settings that do the same, in slices.
+const SLICES: &str = r#"
+schema = 1
+name = "turns"
+[factors]
+"gro-flush-timeout" = ["0us", "1us"]
+[[workload]]
+kind = "tcp_rr"
+[method]
+design = "slices"
+repetitions = { min = 2, max = 2 }
+warmup = "200ms"
+duration = "500ms"
+"#;
+
+#[test]
+fn ends_trace_before_different_slices() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    std::fs::write(place.path("plan.toml"), SLICES).unwrap();
+    // The switch that compares slices with a span before them with their neighbours.
+    let run = ["run", "plan.toml", "--on", "lab", "-o", "r.db", "--as-it-is"];
+    place.run_with(("LATPUT_BPF", "turns"), &run).expect(0, &[]);
+    let report = place.report("r.db");
+    let (mut traced, mut plain) = (0, 0);
+    for run in report["runs"].as_array().unwrap() {
+        let hosts = run["hosts"].as_array().unwrap();
+        if hosts.iter().any(|host| host["cpu_source"] != "record") {
+            eprintln!("skipped: the kernel's record of idle time cannot be read here");
+            return;
+        }
+        match hosts.iter().filter(|host| host["traced_beside_ns"].is_u64()).count() {
+            0 => plain += 1,
+            1 => traced += 1,
+            _ => panic!("both ends traced before one slice: {run}"),
+        }
+    }
+    println!("{traced} slices with a span before them, {plain} without");
+    assert!(traced > 0 && plain > 0, "{traced} {plain}");
+}

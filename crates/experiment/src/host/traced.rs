@@ -14,17 +14,20 @@ use latput_units::{Clock, Nanos};
 use super::{GLANCE_EVERY, HostSession, chain, sleep_until};
 use crate::protocol::{Failure, Turns, failed};
 
-/// Length of one end's span before a slice.
-const TURN: Nanos = Nanos::from_ms(16);
+/// Length of an end's span before a slice, with attaching and detaching.
+pub(crate) const TURN: Nanos = Nanos::from_ms(24);
 /// Longest span before a window.
 const LONGEST_TURN: Nanos = Nanos::from_ms(60);
 /// Time to detach what traces, and to reach the pace without it.
-const DETACH: Nanos = Nanos::from_ms(4);
+const DETACH: Nanos = Nanos::from_ms(6);
+/// Time between the spans of two ends: they may be on one kernel. There each link that is attached soon after another was
+/// detached, or detached while another is left, waits for a grace period of RCU of 8 to 16 ms (`tracepoint_add_func` and
+/// `tracepoint_remove_func`, kernel/tracepoint.c), and reaches into the traffic behind it.
+const APART: Nanos = Nanos::from_ms(40);
 /// Time of traffic before the spans of a window.
 const SETTLE: Nanos = Nanos::from_ms(50);
-
-/// The end of a slice's long cut in which its ends trace. They take turns, since two on one kernel would slow each other.
-pub(crate) const TRACED: Nanos = Nanos::from_ms(32);
+/// The rounds of a stint that have a span before their slices: one for the system under test, one for all others.
+pub(crate) const TRACED_ROUNDS: u32 = 2;
 
 impl HostSession {
     /// Traces before a window that starts at `start`, if there is time for it.
@@ -35,10 +38,15 @@ impl HostSession {
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
         let left = start.saturating_sub(process::OsClock.now());
-        match turn(left, length) {
-            Some(turn) => self.trace_before(start, turn, stop),
-            None => Ok(None),
-        }
+        let Some(turn) = turn(left, length) else { return Ok(None) };
+        let after = if self.is_first() { turn + APART } else { Nanos::ZERO };
+        let end = start.saturating_sub(after);
+        self.trace(end.saturating_sub(turn), end, stop)
+    }
+
+    /// Whether this end traces before the others do.
+    pub(super) fn is_first(&self) -> bool {
+        self.open.role == Role::Sut
     }
 
     /// Traces in the end of a slice's long cut.
@@ -47,25 +55,13 @@ impl HostSession {
         start: Nanos,
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
-        self.trace_before(start, TURN, stop)
+        self.trace(start.saturating_sub(TURN), start, stop)
     }
 
     /// Traces from now on, for as long as before a slice.
     pub(super) fn trace_now(&mut self, stop: &Stop) -> Result<Option<Traced>, Failure> {
         let now = process::OsClock.now();
         self.trace(now, now + TURN, stop)
-    }
-
-    /// Traces in this end's one of the two turns before `end`.
-    fn trace_before(
-        &mut self,
-        end: Nanos,
-        turn: Nanos,
-        stop: &Stop,
-    ) -> Result<Option<Traced>, Failure> {
-        let after = if self.open.role == Role::Sut { turn } else { Nanos::ZERO };
-        let end = end.saturating_sub(after);
-        self.trace(end.saturating_sub(turn), end, stop)
     }
 
     /// `None` where it cannot be traced, needs not be, or took too long to begin.
@@ -110,6 +106,8 @@ pub(super) struct Spans {
     slices: Slices,
     /// The slices of a round: each setting has one.
     settings: u32,
+    /// Whether this end has the first of two rounds with spans, or the second.
+    is_first: bool,
     /// Of each setting: its span stands for all its slices, so that their totals have one definition.
     by_setting: Vec<Option<Traced>>,
     /// Of the slices that have one, where slices with and without one take turns, to be compared.
@@ -117,24 +115,28 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    pub(super) fn new(turns: &Turns) -> Self {
+    pub(super) fn new(turns: &Turns, is_first: bool) -> Self {
         Self {
             slices: turns.slices,
             settings: u32::try_from(turns.settings.len()).unwrap_or(u32::MAX).max(1),
+            is_first,
             by_setting: vec![None; turns.settings.len()],
             by_slice: traces_in_turns().then(BTreeMap::new),
         }
     }
 
-    /// Whether to trace before a slice. Once for each setting: detaching can outlast the cut on a busy CPU, and the slice
-    /// is lost then. Nor is the span there, as it was late to begin; a busy CPU has little idle time that the two
-    /// definitions could differ in.
+    /// Whether to trace before a slice: once for each setting, and never in the same cut as another end.
     pub(super) fn is_wanted(&self, slice: u32, setting: usize) -> bool {
-        match self.by_slice {
+        let round = slice / self.settings;
+        let is_own = match (&self.by_slice, self.is_first) {
             // With, without, without, with: what drifts evenly is in both alike.
-            Some(_) => matches!(slice / self.settings % 4, 0 | 3),
-            None => slice < self.slices.long_cuts && self.by_setting[setting].is_none(),
-        }
+            (Some(_), true) => round % 4 == 0,
+            (Some(_), false) => round % 4 == 3,
+            (None, is_first) => {
+                (round % TRACED_ROUNDS == 0) == is_first && self.by_setting[setting].is_none()
+            }
+        };
+        is_own && slice < self.slices.long_cuts
     }
 
     pub(super) fn keep(&mut self, slice: u32, setting: usize, span: Option<Traced>) {
@@ -168,7 +170,8 @@ impl Spans {
 /// Length of each of the two turns before a window of `length` that begins in `left`: a tenth of it, if there is time.
 fn turn(left: Nanos, length: Nanos) -> Option<Nanos> {
     let wanted = Nanos::from_ns(length.as_ns() / 20).clamp(TURN, LONGEST_TURN);
-    let turn = wanted.min(Nanos::from_ns(left.saturating_sub(SETTLE).as_ns() / 2));
+    let room = left.saturating_sub(SETTLE + APART);
+    let turn = wanted.min(Nanos::from_ns(room.as_ns() / 2));
     (turn >= TURN).then_some(turn)
 }
 
@@ -182,8 +185,7 @@ mod tests {
         assert_eq!(turn(500, 1_000), Some(Nanos::from_ms(50)));
         assert_eq!(turn(500, 60_000), Some(LONGEST_TURN));
         assert_eq!(turn(500, 100), Some(TURN), "no shorter than is worth it");
-        assert_eq!(turn(100, 1_000), Some(Nanos::from_ms(25)));
-        assert_eq!(turn(60, 1_000), None, "there is no time");
-        assert_eq!(TRACED, TURN + TURN, "of a slice");
+        assert_eq!(turn(140, 1_000), Some(Nanos::from_ms(25)));
+        assert_eq!(turn(100, 1_000), None, "there is no time");
     }
 }
