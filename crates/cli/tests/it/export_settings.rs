@@ -128,11 +128,12 @@ fn read_by_ansible(place: &Place, text: &str) -> serde_json::Value {
     serde_json::from_slice(&read.stdout).unwrap()
 }
 
-const SET: [&str; 9] = [
+const SET: [&str; 10] = [
     "mtu=9000",
     "rx-ring=512",
     "gro=off",
     "tso=on",
+    "pause-autoneg=off",
     "pause-rx=off",
     "adaptive-rx=off",
     "rx-usecs=50us",
@@ -171,7 +172,7 @@ fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
         "name": "no", "type": "ethernet", "state": "up", "mtu": 9000,
         "ethtool": {
             "ring": { "rx": 512 },
-            "pause": { "rx": false },
+            "pause": { "autoneg": false, "rx": false },
             "feature": { "rx-gro": false, "tx-tcp-segmentation": true, "tx-tcp6-segmentation": true },
             "coalesce": { "adaptive-rx": false, "rx-usecs": 50 },
         },

@@ -7,7 +7,7 @@ use std::process::Command;
 use latput_testkit::{isolate, needs_root};
 
 use crate::two_hosts::ip;
-use crate::{Place, needs_program};
+use crate::{Place, needs_program, tell};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
 pub(crate) fn prepare() -> Option<Place> {
@@ -115,13 +115,18 @@ fn fleet_verifies_what_is_kept() {
 #[test]
 fn nmstate_and_ansible_export_have_type() {
     let Some(place) = prepare_interfaces() else { return };
-    for (name, kind) in [("br7", "bridge"), ("dummy7", "dummy"), ("vrf7", "vrf table 7")] {
-        let words: Vec<&str> =
-            ["link", "add", name, "type"].into_iter().chain(kind.split(' ')).collect();
-        ip(&words);
-    }
-    ip(&["link", "add", "link", "nic7", "name", "vlan7", "type", "vlan", "id", "7"]);
-    ip(&["link", "add", "mac7", "link", "nic7", "type", "macvlan"]);
+    let make = |words: &str| {
+        let made =
+            Command::new("ip").args(["link", "add"]).args(words.split(' ')).output().unwrap();
+        if !made.status.success() {
+            tell(&format!("skipped: this kernel makes no {words}"));
+        }
+    };
+    make("br7 type bridge");
+    make("dummy7 type dummy");
+    make("vrf7 type vrf table 7");
+    make("link nic7 name vlan7 type vlan id 7");
+    make("mac7 link nic7 type macvlan");
     for (interface, nmstate, ansible) in [
         ("nic7", "veth", "ethernet"),
         ("br7", "linux-bridge", "bridge"),
@@ -131,6 +136,9 @@ fn nmstate_and_ansible_export_have_type() {
         ("vrf7", "vrf", ""),
         ("lo", "loopback", ""),
     ] {
+        if !fs::exists(format!("/sys/class/net/{interface}")).unwrap() {
+            continue;
+        }
         for (format, wanted) in [("nmstate", nmstate), ("ansible", ansible)] {
             let ran = place.run(&["export-settings", interface, "mtu=1400", "--format", format]);
             if wanted.is_empty() {

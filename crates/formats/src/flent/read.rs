@@ -138,7 +138,7 @@ impl SeriesKind {
         if starts(&["cpu_stats_", "netstat_", "qdisc_stats_", "wifi_stats_"]) {
             return Self::Counters;
         }
-        if ["sum", "avg", "fairness", "totals"].contains(&last) {
+        if ["sum", "total", "totals", "avg", "fairness"].contains(&last) {
             return Self::Derived;
         }
         match name {

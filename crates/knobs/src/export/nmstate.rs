@@ -4,7 +4,18 @@ use std::fmt::Write as _;
 
 use super::{Format, Match, Target, Words, nested, networkmanager, number};
 use crate::catalogue::Knob;
+use crate::setting::Setting;
 use crate::value::Value;
+
+/// Coalescing parameters that nmstate 2.2 reads and does not give to NetworkManager.
+const NOT_PASSED_ON: [&str; 5] =
+    ["stats-block-usecs", "sample-interval", "tx-usecs-irq", "tx-usecs-low", "tx-usecs-high"];
+
+/// Whether nmstate loses a knob beside the others: the direction of pause frames counts where their negotiation is off only.
+pub(super) fn is_lost(knob: Knob, setting: &Setting) -> bool {
+    let is_direction = matches!(knob, Knob::PauseRx | Knob::PauseTx);
+    is_direction && setting.get(&Knob::PauseAutoneg) != Some(&Value::Switch(false))
+}
 
 /// The lines of one knob; `None` if there is no property for it, or the kind of the interface is not known.
 pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
@@ -31,7 +42,7 @@ pub(super) fn lines(knob: Knob, value: &Value) -> Option<Words> {
                 Value::Switch(on) => on.to_string(),
                 _ => number(knob, value)?.to_string(),
             };
-            let is_known = matches!(table, "coalesce" | "ring");
+            let is_known = matches!(table, "coalesce" | "ring") && !NOT_PASSED_ON.contains(&name);
             if is_known { one(table, format!("{name}: {value}")) } else { None }
         }
     }

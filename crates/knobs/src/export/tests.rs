@@ -441,7 +441,9 @@ fn nmstate_and_ansible_have_properties_below_ethtool() {
         ("cqe-mode-rx=on", "", ""),
         ("tx-aggr-max-frames=8", "", ""),
         ("combined-channels=4", "", ""),
-        ("pause-rx=on", "pause:|rx: true", ""),
+        ("pause-autoneg=on", "pause:|autoneg: true", ""),
+        ("pause-rx=on", "", ""),
+        ("sample-interval=2s", "", "coalesce:|sample_interval: 2"),
         ("gro=off", "feature:|rx-gro: false", "features:|gro: false"),
         (
             "tso=on",

@@ -345,11 +345,15 @@ impl<'a> Writing<'a> {
                 kept.push(Kept { after: None, ..old.clone() });
             }
         }
+        // A folder that was made for another interface goes with the last of them.
+        let of_others = Record::all(root)?.into_iter().flat_map(|record| record.folders);
+        let of_others: Vec<String> = of_others.collect();
         for kept in kept.iter().filter(|kept| kept.after.is_some()) {
             let above: Vec<&Path> = Path::new(&kept.file).ancestors().skip(1).collect();
             for folder in above.into_iter().rev() {
                 let name = folder.display().to_string();
-                if !root.has(&name) && !folders.contains(&name) {
+                let is_new = !root.has(&name) || of_others.contains(&name);
+                if is_new && !folders.contains(&name) {
                     folders.push(name);
                 }
             }
