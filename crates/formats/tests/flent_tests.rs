@@ -25,9 +25,9 @@ struct FlentTest {
 impl FlentTest {
     fn new(line: &'static str) -> Self {
         let mut fields = line.split('\t');
-        let mut test = Self { name: fields.next().unwrap(), ..Self::default() };
+        let mut test = Self { name: fields.next().expect("a name"), ..Self::default() };
         for field in fields {
-            let (set, runner) = field.rsplit_once('=').unwrap();
+            let (set, runner) = field.rsplit_once('=').expect("a runner");
             let (start, last) = set.rsplit_once("1..").unwrap_or((set, ""));
             let names = match last.parse::<usize>() {
                 Ok(last) => (1..=last).map(|number| format!("{start}{number}")).collect(),

@@ -138,7 +138,9 @@ proptest! {
                     let (option, words) = words(knob, value);
                     expected.entry(option).or_default().push(words);
                 }
-                expected.values_mut().for_each(|words| words.sort());
+                for words in expected.values_mut() {
+                    words.sort();
+                }
                 let found: BTreeMap<&str, Vec<String>> =
                     read[*interface].iter().map(|(option, words)| (option.as_str(), in_pairs(words))).collect();
                 prop_assert_eq!(found, expected, "{} in {:?}", interface, read);
