@@ -23,7 +23,9 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let mut build = cargo();
-    build.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(workspace.root.join(NMSTATE));
+    build
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(workspace.root.join(NMSTATE));
     build.env("CARGO_TARGET_DIR", workspace.target.join("nmstate"));
     ensure!(build.status()?.success(), "nmstate cannot be built");
     let output = Command::new("python3")
