@@ -16,6 +16,7 @@ pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod hosts;
 pub(crate) mod import;
+mod interface_type;
 mod journal;
 pub(crate) mod keep;
 pub(crate) mod lab;

@@ -7,6 +7,7 @@ mod ansible;
 mod cloud_init;
 mod commands;
 mod elsewhere;
+mod kind;
 mod netplan;
 mod networkmanager;
 mod nmstate;
@@ -23,7 +24,7 @@ use crate::setting::Setting;
 use crate::value::Value;
 
 pub use elsewhere::Elsewhere;
-pub use netplan::{NetplanDeviceType, netplan_lines};
+pub use netplan::NetplanDeviceType;
 
 /// The configuration system that a setting is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,10 @@ pub struct Target {
     link_policies: Option<Vec<String>>,
     /// The entry of netplan's files that it belongs to, where that is known.
     netplan_entry: Option<NetplanEntry>,
+    /// Its kind, where that is known.
+    kind: Option<String>,
+    /// The type of the profile that NetworkManager has for it, where that is known.
+    profile_type: Option<String>,
 }
 
 /// Where netplan's files have an interface, or would have it.
@@ -120,8 +125,7 @@ impl Target {
         }
         let (what, text, allowed) = match &matched {
             Match::Name => {
-                let interface = interface.to_owned();
-                return Ok(Self { interface, matched, link_policies: None, netplan_entry: None });
+                return Ok(Self::matching(interface, matched));
             }
             Match::Mac(mac) => ("the address", mac, ":"),
             Match::Path(path) => ("the path", path, ":._-"),
@@ -130,8 +134,35 @@ impl Target {
         if !is_plain(text, allowed) {
             return Err(TargetError::new(what, text, "match the interface by its name"));
         }
-        let interface = interface.to_owned();
-        Ok(Self { interface, matched, link_policies: None, netplan_entry: None })
+        Ok(Self::matching(interface, matched))
+    }
+
+    fn matching(interface: &str, matched: Match) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            matched,
+            link_policies: None,
+            netplan_entry: None,
+            kind: None,
+            profile_type: None,
+        }
+    }
+
+    /// The same where the interface's kind is known, as `ip -d link` and the kernel's `DEVTYPE` name it. Without it nothing is
+    /// written for nmstate and Ansible, which need the type of an interface.
+    pub fn of_kind(self, kind: &str) -> Self {
+        Self { kind: Some(kind.to_owned()), ..self }
+    }
+
+    /// The same for a profile of this `connection.type` that exists: any version of NetworkManager may read it, so that it
+    /// gets no property of newer ones.
+    pub fn in_profile(self, connection_type: &str) -> Self {
+        Self { profile_type: Some(connection_type.to_owned()), ..self }
+    }
+
+    /// The interface's type in a format that names it; `None` if its kind is not known, or has none there.
+    fn type_in(&self, format: Format) -> Option<&'static str> {
+        format.type_of(self.kind.as_deref()?)
     }
 
     /// The same where the .link file that is in force now is known: its text, or `None` where there is none. A file
@@ -191,13 +222,15 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     for (knob, value) in setting {
         let written = match format {
             Format::SystemdLink => systemd::words(*knob, value),
-            Format::NetworkManager => networkmanager::words(*knob, value),
+            Format::NetworkManager if networkmanager::is_refused(*knob, setting) => None,
+            Format::Nmstate if nmstate::is_lost(*knob, setting) => None,
+            Format::NetworkManager => networkmanager::words(*knob, value, target),
             Format::Netplan => netplan::words(*knob, value, target),
             Format::Tuned => tuned::words(*knob, value),
             Format::Udev => udev::words(*knob, value, target),
             Format::Ethtool => commands::words(*knob, value, target),
-            Format::Nmstate => nmstate::words(*knob, value),
-            Format::Ansible => ansible::words(*knob, value),
+            Format::Nmstate => nmstate::words(*knob, value, target),
+            Format::Ansible => ansible::words(*knob, value, target),
             Format::CloudInit => cloud_init::words(*knob, value, target),
         };
         match written {
@@ -233,6 +266,27 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     let origin: String = origin.chars().map(|c| if is_printable(&c) { c } else { ' ' }).collect();
     let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
     Exported { text, file, elsewhere, is_empty: words.is_empty() }
+}
+
+/// The lines of a setting in a format that names types, for an entry that a person must find: those that some type has, each
+/// with the keys that it is below.
+pub fn lines_by_hand(format: Format, setting: &Setting) -> Vec<String> {
+    let of_knob = |(knob, value): (&Knob, &Value)| -> Words {
+        match format {
+            Format::Netplan => {
+                netplan::lines(*knob, value).into_iter().map(|it| ("", it)).collect()
+            }
+            Format::Nmstate if nmstate::is_lost(*knob, setting) => Words::new(),
+            Format::Nmstate => nmstate::lines(*knob, value).unwrap_or_default(),
+            Format::Ansible => ansible::lines(*knob, value).unwrap_or_default(),
+            _ => Words::new(),
+        }
+    };
+    let words = setting.iter().flat_map(of_knob);
+    let below = |(section, line): (&str, String)| {
+        if section.is_empty() { line } else { format!("ethtool.{section}.{line}") }
+    };
+    words.map(below).collect()
 }
 
 /// One line of a configuration: in which section it goes, and what it says.

@@ -15,7 +15,7 @@ use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::netplan::MeasuredInterface;
+use crate::commands::interface_type::{self, MeantInterface};
 use crate::commands::proven::proven;
 use crate::commands::report::setting_of;
 use crate::commands::{change, netplan};
@@ -34,6 +34,7 @@ Examples:
   latput export-settings eth0 rx-usecs=50us adaptive-rx=off --format networkmanager
   latput export-settings eth0 rx-usecs gro rps-cpus --format systemd-link
   latput export-settings eth0 rx-usecs=50us gro=on --format ansible -o eth0.yml
+  latput export-settings bond0 mtu=9000 --kind bond --format nmstate    of an interface of another host
   latput export-settings eth0 --format ethtool -o restore-eth0.sh
 
 For a results file, the recommended setting is written, if one is proven better than today's. For an
@@ -52,6 +53,10 @@ pub(crate) struct Args {
     format: ExportFormat,
     #[command(flatten)]
     of: SourceArgs,
+    /// The kind of an interface of another host, as `ip -d link` there names it (`bond`, `vlan`); `ethernet` for hardware.
+    /// For netplan, nmstate and ansible. By default that of the results, or of this host.
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -162,6 +167,10 @@ pub(super) struct Wanted {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+        let format = self.format.format();
+        if self.kind.is_some() && !format.names_types() {
+            return Err(CliError::usage(format!("--kind: {format} names no type of an interface")));
+        }
         // netplan's files are root's alone: they are read before the rights are given up.
         let is_netplan = self.format == ExportFormat::Netplan;
         let netplan_files = is_netplan.then(|| {
@@ -170,16 +179,20 @@ impl Args {
         });
         keep_only_files(&UsedFiles::of([Path::new(&self.source)], self.output.as_deref()))?;
         let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
-        let format = self.format.format();
         if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
         }
-        let mut target = self.of.target(&wanted.interface)?;
-        if let Some(files) = netplan_files {
-            let (fingerprint, kind) = (wanted.measured.as_deref(), wanted.kind.as_deref());
-            let measured = MeasuredInterface { fingerprint, kind };
-            target = netplan::in_entry(target, files, &wanted.setting, measured)?;
-        }
+        let meant = MeantInterface {
+            fingerprint: wanted.measured.as_deref(),
+            measured_kind: wanted.kind.as_deref(),
+            given_kind: self.kind.as_deref(),
+        };
+        let is_here = meant.is_here(&wanted.interface);
+        let target = self.of.target(&wanted.interface, is_here)?;
+        let target = match netplan_files {
+            Some(files) => netplan::in_entry(target, files, &wanted.setting, meant)?,
+            None => interface_type::with_kind(target, format, &wanted.setting, meant)?,
+        };
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
         let exported = export::export(format, &target, &wanted.setting, &origin);
         self.tell(context, &target, &exported)
@@ -301,9 +314,10 @@ impl SourceArgs {
         not_empty(Wanted { interface, setting, origin, measured: None, kind: None })
     }
 
-    /// How a configuration knows the interface.
-    pub(super) fn target(&self, interface: &str) -> Result<Target, CliError> {
-        let identity = Identity::of(interface).unwrap_or_default();
+    /// How a configuration knows the interface. An interface of another host is not that of this name here.
+    pub(super) fn target(&self, interface: &str, is_here: bool) -> Result<Target, CliError> {
+        let here = if is_here { Identity::of(interface) } else { None };
+        let identity = here.unwrap_or_default();
         let lacks = |what: &str| {
             let message = format!(
                 "this host does not know the {what} of {interface}: run this on its own host, or give --match \

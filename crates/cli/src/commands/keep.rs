@@ -7,6 +7,8 @@ mod files;
 mod keyfile;
 mod outranked;
 mod profile;
+mod tuned;
+mod udev_files;
 mod unit;
 pub(crate) mod wanted;
 mod watch;
@@ -15,7 +17,7 @@ use std::io::{BufRead, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_knobs::export;
+use latput_knobs::export::{self, Target};
 use latput_linux::{RootFolder, confine};
 
 use crate::commands::export_settings::{
@@ -27,7 +29,7 @@ use crate::exit::{CliError, Code};
 use crate::output;
 
 use self::choose::Choice;
-use self::files::{Record, Writing};
+use self::files::{Contents, Record, Writing};
 
 /// Most that is read of values, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
@@ -133,25 +135,12 @@ impl Args {
             change::must_be_measured(&interface, &measured)?;
         }
         let displaced = choose::displaced_link(root, &interface);
-        let target = self.of.target(&interface)?.in_place_of(displaced.as_deref());
+        let target = self.of.target(&interface, true)?.in_place_of(displaced.as_deref());
         let Choice { mut format, mut why } = match self.format {
             Some(format) => Choice { format, why: "as --format says".to_owned() },
             None => choose::format(root, &interface)?,
         };
-        let target = if format == ExportFormat::Netplan {
-            let files = netplan::Definitions::read(root)?;
-            let entry = files.entry_of(&interface).ok_or_else(|| {
-                CliError::usage(format!(
-                    "no netplan file has {interface}, and its device type is not known. netplan would take the \
-                     interface over or refuse all files. Use --format systemd-link or --format udev"
-                ))
-            })?;
-            target
-                .in_netplan_entry(entry.entry)
-                .map_err(|error| CliError::usage(error.to_string()))?
-        } else {
-            target
-        };
+        let target = placed(target, root, format, &interface)?;
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);
         }
@@ -167,7 +156,12 @@ impl Args {
             exported = export::export(format.format(), &target, &setting, &origin);
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
+        must_count(root, &interface, &files)?;
         let record = Record::read(root, &interface)?;
+        let active = match &record {
+            Some(record) => active_after(root, record, &files)?,
+            None => None,
+        };
         let kept = files::kept_values(&setting, &exported, &interface, &files);
         let writing = Writing::plan(root, &interface, record, files)?.keeping(kept);
         output::remark(&format!("latput: {}: {why}", format.format()));
@@ -175,6 +169,7 @@ impl Args {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
         }
         self.carry_out(context, &writing, "keep")?;
+        self.tell_active(active);
         if writing.changes() && !self.dry_run {
             tell_when(root, format, &writing);
         }
@@ -196,10 +191,14 @@ impl Args {
     }
 
     fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
-        for record in self.records(root)? {
+        let records = self.records(root)?;
+        let removed: Vec<String> = records.iter().map(|record| record.interface.clone()).collect();
+        for record in records {
             let interface = record.interface.clone();
+            let active = active_without(root, &record, &removed)?;
             let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;
+            self.tell_active(active);
             let affinity = unit::affinity(&interface);
             if !self.dry_run && unit::is_enabled(root, &affinity) {
                 output::remark(&format!(
@@ -211,6 +210,15 @@ impl Args {
             watch::remove(root)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says which profiles of TuneD are to be activated where one of latput that is active goes.
+    fn tell_active(&self, remaining: Option<String>) {
+        if let Some(remaining) = remaining.filter(|_| !self.dry_run) {
+            output::remark(&format!(
+                "latput: the profile that is active in TuneD is gone: tuned-adm profile {remaining}"
+            ));
+        }
     }
 
     /// Shows the difference, asks and writes.
@@ -256,11 +264,103 @@ impl Args {
     }
 }
 
+/// Fails where another file counts before one of `files` at every boot.
+fn must_count(root: &RootFolder, interface: &str, files: &Contents) -> Result<(), CliError> {
+    for (file, text, _) in files {
+        if let Some(winner) = outranked::winner(root, interface, file, text) {
+            let message = format!(
+                "nothing was written, for {file} would not count: {winner}. Change it there"
+            );
+            return Err(CliError::new(Code::Failed, message));
+        }
+    }
+    Ok(())
+}
+
+/// The same as [`active_without`], where other files take the place of those of a record.
+fn active_after(
+    root: &RootFolder,
+    record: &Record,
+    files: &Contents,
+) -> Result<Option<String>, CliError> {
+    let profiles = tuned::files(&record.interface);
+    if files.iter().any(|(file, ..)| profiles.contains(file)) {
+        return Ok(None);
+    }
+    active_without(root, record, std::slice::from_ref(&record.interface))
+}
+
+/// The active profiles of TuneD without that of a record that goes; `None` where it is not active. Fails where the profile of
+/// an interface that is not `removed` includes it: TuneD could load neither.
+fn active_without(
+    root: &RootFolder,
+    record: &Record,
+    removed: &[String],
+) -> Result<Option<String>, CliError> {
+    let interface = &record.interface;
+    if !tuned::files(interface).iter().any(|file| record.has_file(file)) {
+        return Ok(None);
+    }
+    if let Some(other) = tuned::includer(root, interface, removed) {
+        let message = format!(
+            "nothing was written: TuneD's profile {other} includes that of {interface}. Remove both, or take it out of \
+             `include` there"
+        );
+        return Err(CliError::new(Code::Failed, message));
+    }
+    Ok(tuned::without(root, interface))
+}
+
+/// The target with what the program that reads the format says of the interface already.
+fn placed(
+    target: Target,
+    root: &RootFolder,
+    format: ExportFormat,
+    interface: &str,
+) -> Result<Target, CliError> {
+    match format {
+        ExportFormat::Netplan => {
+            let found = netplan::Definitions::read(root)?.entry_of(interface).ok_or_else(|| {
+                CliError::usage(format!(
+                    "no netplan file has {interface}, and its device type is not known. netplan would take the \
+                     interface over or refuse all files. Use --format systemd-link or --format udev"
+                ))
+            })?;
+            if let Some(others) = found.others {
+                let message = format!(
+                    "{} is of other interfaces too ({others}): give {interface} an entry of its own, or use --format udev",
+                    found.file
+                );
+                return Err(CliError::new(Code::Failed, message));
+            }
+            let placed = target.in_netplan_entry(found.entry);
+            placed.map_err(|error| CliError::usage(error.to_string()))
+        }
+        ExportFormat::NetworkManager => {
+            let profile = profile::of_interface(root, interface)?;
+            let of = |profile: profile::NetworkProfile| {
+                target.clone().in_profile(&profile.connection_type)
+            };
+            Ok(profile.map_or(target.clone(), of))
+        }
+        ExportFormat::SystemdLink => match choose::other_link(root, interface)? {
+            Some(why) => Err(CliError::new(
+                Code::Failed,
+                format!(
+                    "{why}. Only one .link file counts, and that of latput would take its place: use --format udev"
+                ),
+            )),
+            None => Ok(target),
+        },
+        _ => Ok(target),
+    }
+}
+
 /// Says when what was written takes effect, and what is to be done for it.
 fn tell_when(root: &RootFolder, format: ExportFormat, writing: &Writing<'_>) {
     let interface = writing.interface();
     let when = if root.path() == Path::new("/") {
-        format!("to make it take effect: {}", choose::reload(format, interface))
+        format!("to make it take effect: {}", choose::reload(root, format, interface))
     } else {
         "it takes effect when this image boots".to_owned()
     };

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use latput_knobs::Setting;
-use latput_knobs::export::{NetplanDeviceType, NetplanEntry, Target, netplan_lines};
+use latput_knobs::export::{Format, NetplanDeviceType, NetplanEntry, Target, lines_by_hand};
+use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
-use latput_linux::{Identity, RootFolder, facts};
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::commands::change;
+use crate::commands::interface_type::{MeantInterface, unknown_type};
 use crate::exit::{CliError, Code};
 
 /// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
@@ -24,6 +24,9 @@ struct Definition {
     file: String,
     set_name: Option<String>,
     has_match: bool,
+    has_driver: bool,
+    /// Whether it has keys that netplan writes into a .link file.
+    has_link_keys: bool,
     matched_name: Option<String>,
     matched_address: Option<String>,
 }
@@ -40,6 +43,10 @@ pub(super) struct Definitions {
 pub(super) struct FoundEntry {
     pub(super) entry: NetplanEntry,
     pub(super) file: String,
+    /// The `match` by which it is of other interfaces too.
+    pub(super) others: Option<String>,
+    /// Whether netplan makes a .link file of it, which names the interface.
+    pub(super) has_link: bool,
 }
 
 impl Definitions {
@@ -77,61 +84,37 @@ impl Definitions {
         let mut all = self.by_id.iter();
         let (id, found) = all.find(|(id, it)| it.is_of(id, interface, address))?;
         let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
-        Some(FoundEntry { entry, file: found.file.clone() })
+        let others = found.matched_name.clone().filter(|it| it.contains(['*', '?', '[']));
+        let others = others.filter(|_| found.set_name.is_none() && found.matched_address.is_none());
+        let has_link = found.has_link_keys;
+        Some(FoundEntry { entry, file: found.file.clone(), others, has_link })
     }
 }
 
-/// The interface that results have: its [fingerprint](change::fingerprint), and its kind where its host told that.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MeasuredInterface<'a> {
-    pub(super) fingerprint: Option<&'a str>,
-    pub(super) kind: Option<&'a str>,
-}
-
-/// The target with the entry that netplan has for the interface, or would have by its kind. Kind and files are of this
-/// host if it has the interface that is meant, and else the kind is that of the results.
+/// The target with the entry that netplan has for the interface, or would have by its kind. The files are those of this
+/// host, if it has the interface that is meant.
 pub(super) fn in_entry(
     target: Target,
     files: Result<Definitions, CliError>,
     setting: &Setting,
-    measured: MeasuredInterface<'_>,
+    meant: MeantInterface<'_>,
 ) -> Result<Target, CliError> {
-    let lines = netplan_lines(setting);
+    let lines = lines_by_hand(Format::Netplan, setting);
     if lines.is_empty() {
         return Ok(target); // nothing is written for netplan
     }
     let interface = target.interface();
-    let is_measured = |it: &str| change::fingerprint(&facts::collect(interface)) == it;
-    let is_here = measured.fingerprint.is_none_or(is_measured);
-    let found = if is_here { files?.entry_of(interface) } else { None };
+    let found = if meant.is_here(interface) { files?.entry_of(interface) } else { None };
     let entry = if let Some(found) = found {
         found.entry
     } else {
-        let here = if is_here { Identity::of(interface) } else { None };
-        let kind = here.and_then(|it| it.kind).or_else(|| measured.kind.map(str::to_owned));
+        let kind = meant.kind_of(interface);
         let device_type = kind.as_deref().and_then(NetplanDeviceType::of_kind);
-        let device_type =
-            device_type.ok_or_else(|| unknown_type(interface, kind.as_deref(), &lines))?;
+        let device_type = device_type
+            .ok_or_else(|| unknown_type(Format::Netplan, interface, kind.as_deref(), &lines))?;
         NetplanEntry { device_type, id: interface.to_owned(), is_found: false }
     };
     target.in_netplan_entry(entry).map_err(|error| CliError::usage(error.to_string()))
-}
-
-fn unknown_type(interface: &str, kind: Option<&str>, lines: &[String]) -> CliError {
-    let why = match kind {
-        None => "neither this host nor the results tell its kind".to_owned(),
-        Some("veth") => {
-            "a veth is below `ethernets` in a container, and below `virtual-ethernets` where netplan makes it"
-                .to_owned()
-        }
-        Some(kind) => format!("netplan has none for the kind `{kind}`"),
-    };
-    CliError::usage(format!(
-        "netplan's device type of {interface} is not known: {why}. Below another type than its own it loses the \
-         interface at the next boot. Run this on the interface's own host, use --format udev, or add to its entry by \
-         hand (offloads below `ethernets` and `wifis` only): {}",
-        lines.join("; ")
-    ))
 }
 
 impl Definition {
@@ -141,6 +124,8 @@ impl Definition {
             file: String::new(),
             set_name: None,
             has_match: false,
+            has_driver: false,
+            has_link_keys: false,
             matched_name: None,
             matched_address: None,
         }
@@ -157,9 +142,12 @@ impl Definition {
         if !self.has_match {
             return id == interface;
         }
-        let has_name = self.matched_name.as_deref().is_some_and(|it| is_like(interface, it));
-        let mine = self.matched_address.as_deref().zip(address);
-        has_name || mine.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+        // All that `match` has must fit; an address that nobody knows fits none.
+        let has_name = self.matched_name.as_deref().is_none_or(|it| is_like(interface, it));
+        let own = |it: &str| address.is_some_and(|own| own.eq_ignore_ascii_case(it));
+        let has_address = self.matched_address.as_deref().is_none_or(own);
+        let is_told = self.matched_name.is_some() || self.matched_address.is_some();
+        is_told && has_name && has_address && !self.has_driver
     }
 }
 
@@ -218,9 +206,9 @@ fn read(
         for device_type in NetplanDeviceType::ALL {
             let Some(entries) = document["network"][device_type.key()].as_hash() else { continue };
             for (id, said) in entries {
-                let Some(id) = id.as_str() else { continue };
+                let Some(id) = scalar(id) else { continue };
                 let new = || Definition::new(device_type);
-                let definition = definitions.entry(id.to_owned()).or_insert_with(new);
+                let definition = definitions.entry(id).or_insert_with(new);
                 definition.add(said);
                 file.clone_into(&mut definition.file);
             }
@@ -229,19 +217,34 @@ fn read(
     Ok(())
 }
 
+/// A scalar as netplan reads it, which takes all for text.
+fn scalar(value: &Yaml) -> Option<String> {
+    match value {
+        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
+        Yaml::Integer(number) => Some(number.to_string()),
+        Yaml::Boolean(is_true) => Some(is_true.to_string()),
+        _ => None,
+    }
+}
+
 impl Definition {
     fn add(&mut self, said: &Yaml) {
         if said["mode"].as_str() == Some("vxlan") && self.device_type == NetplanDeviceType::Tunnels
         {
             self.device_type = NetplanDeviceType::Vxlans;
         }
-        let text = |value: &Yaml| value.as_str().map(str::to_owned);
-        self.set_name = text(&said["set-name"]).or(self.set_name.take());
+        let keys = said.as_hash().into_iter().flat_map(|it| it.keys()).filter_map(Yaml::as_str);
+        let is_of_link = |key: &str| {
+            ["mtu", "wakeonlan", "set-name"].contains(&key) || key.ends_with("-offload")
+        };
+        self.has_link_keys |= keys.into_iter().any(is_of_link);
+        self.set_name = scalar(&said["set-name"]).or(self.set_name.take());
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;
-            self.matched_name = text(&matched["name"]).or(self.matched_name.take());
-            self.matched_address = text(&matched["macaddress"]).or(self.matched_address.take());
+            self.has_driver |= !matched["driver"].is_badvalue();
+            self.matched_name = scalar(&matched["name"]).or(self.matched_name.take());
+            self.matched_address = scalar(&matched["macaddress"]).or(self.matched_address.take());
         }
     }
 }
@@ -312,10 +315,11 @@ mod tests {
     fn exported(kind: Option<&str>) -> Result<String, CliError> {
         let setting = [parse_assignment("mtu=1400").unwrap(), parse_assignment("gro=off").unwrap()];
         let setting = setting.into_iter().collect();
-        let measured = MeasuredInterface { fingerprint: Some("other/0000:02:00.0"), kind };
+        let fingerprint = Some("other/0000:02:00.0");
+        let meant = MeantInterface { fingerprint, measured_kind: kind, given_kind: None };
         let target = Target::new("nic7", Match::Name).unwrap();
         let unread = Err(CliError::usage("the files of this host say nothing of another"));
-        let target = in_entry(target, unread, &setting, measured)?;
+        let target = in_entry(target, unread, &setting, meant)?;
         let text = export(Format::Netplan, &target, &setting, "").text;
         Ok(text
             .lines()

@@ -88,9 +88,32 @@ fn values_are_written_for_an_interface_that_need_not_be_here() {
     assert!(kept.contains("      tcp6-segmentation-offload: false\n"), "{kept}");
     // netplan loses an interface below another device type than its own.
     export(&["eth7", "mtu=1400", "--format", "netplan"])
-        .expect(2, &["device type of eth7 is not known", "add to its entry by hand", "mtu: 1400"]);
+        .expect(2, &["type of eth7 for netplan(5) is not known", "by hand", "mtu: 1400"]);
     export(&["eth7", "tso=off", "--format", "netplan", "--match", "mac"])
         .expect(2, &["the permanent address of eth7"]);
+}
+
+/// A bond that was written as an Ethernet interface lost the host's network.
+#[test]
+fn type_of_another_host_is_asked() {
+    let place = Place::new();
+    let export = |format: &str, words: &[&str]| {
+        let args = ["export-settings", "bond7", "mtu=1400", "rx-usecs=50us", "--format", format];
+        place.run(&[&args, words].concat())
+    };
+    for (format, bond, line) in [
+        ("nmstate", "    type: bond\n", "ethtool.coalesce.rx-usecs: 50"),
+        ("ansible", "    type: bond\n", "ethtool.coalesce.rx_usecs: 50"),
+        ("netplan", "  bonds:\n    bond7:\n", "mtu: 1400"),
+    ] {
+        export(format, &[]).expect(2, &["neither this host", "--kind", "by hand", line]);
+        export(format, &["--kind", "bond"]).expect(0, &[bond]);
+        export(format, &["--kind", "wwan7"]).expect(2, &["has none for the kind `wwan7`", line]);
+    }
+    export("udev", &["--kind", "bond"]).expect(2, &["udev(7) names no type"]);
+    // Without a word in the format there is nothing to be wrong about.
+    let none = ["export-settings", "bond7", "rps-cpus=0", "--format", "nmstate"];
+    place.run(&none).expect(0, &["nmstate can express none"]);
 }
 
 /// What Ansible's own reader of YAML makes of a text, as variables of a host.
@@ -105,11 +128,12 @@ fn read_by_ansible(place: &Place, text: &str) -> serde_json::Value {
     serde_json::from_slice(&read.stdout).unwrap()
 }
 
-const SET: [&str; 9] = [
+const SET: [&str; 10] = [
     "mtu=9000",
     "rx-ring=512",
     "gro=off",
     "tso=on",
+    "pause-autoneg=off",
     "pause-rx=off",
     "adaptive-rx=off",
     "rx-usecs=50us",
@@ -124,7 +148,8 @@ fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
     }
     let place = Place::new();
     let export = |format: &str| {
-        place.run(&[&["export-settings", "no"][..], &SET, &["--format", format]].concat())
+        let kind = ["--kind", "ethernet"];
+        place.run(&[&["export-settings", "no"][..], &SET, &kind, &["--format", format]].concat())
     };
     let ran = export("ansible");
     ran.expect(
@@ -147,7 +172,7 @@ fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
         "name": "no", "type": "ethernet", "state": "up", "mtu": 9000,
         "ethtool": {
             "ring": { "rx": 512 },
-            "pause": { "rx": false },
+            "pause": { "autoneg": false, "rx": false },
             "feature": { "rx-gro": false, "tx-tcp-segmentation": true, "tx-tcp6-segmentation": true },
             "coalesce": { "adaptive-rx": false, "rx-usecs": 50 },
         },

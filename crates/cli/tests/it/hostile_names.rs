@@ -106,7 +106,7 @@ fn plans_testbeds_imports_and_arguments_print_none() {
     let flent = serde_json::json!({
         "version": 4,
         "metadata": { "TITLE": HOSTILE, "NAME": HOSTILE },
-        "raw_values": { HOSTILE: [], "TCP upload": [{ "t": 0.0, "val": 1.0 }, { "t": 1.0, "val": 2.0 }] },
+        "raw_values": { (format!("TCP upload {HOSTILE}")): [], "TCP upload": [{ "t": 0.0, "val": 1.0 }, { "t": 1.0, "val": 2.0 }] },
     });
     place.write("x.flent", &flent.to_string());
     check(&place, &["import", "flent", "x.flent", "-o", "flent.db"], &[0]);

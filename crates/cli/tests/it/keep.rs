@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::{Place, needs_program, tell};
 
 /// Everything below a folder: type, permissions, owner and bytes of each file.
-fn tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
+pub(crate) fn tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -29,7 +29,7 @@ fn tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
 }
 
 /// A host's folder with these files, `/var/lib` among its folders.
-fn host(files: &[(&str, &str)]) -> Place {
+pub(crate) fn host(files: &[(&str, &str)]) -> Place {
     let place = Place::new();
     fs::create_dir_all(place.path("root/var/lib")).unwrap();
     for (name, text) in files {
@@ -633,6 +633,77 @@ fn image_check_names_the_file_that_wins() {
             .unwrap();
         checked(&place, 0);
     }
+}
+
+/// What would have no effect, or one on other interfaces, is refused with the file that is to be changed.
+#[test]
+fn file_that_would_not_count_is_refused() {
+    let set_name =
+        "network:\n  ethernets:\n    id0:\n      match: {name: \"eth*\"}\n      set-name: nic7\n";
+    let shared =
+        "network:\n  ethernets:\n    all:\n      match: {name: \"nic*\"}\n      mtu: 1400\n";
+    let later = "network: {ethernets: {nic7: {mtu: 1400}}}\n";
+    let netplan = "etc/netplan/50-cloud.yaml";
+    for (files, args, why) in [
+        (
+            vec![(netplan, NETPLAN), ("etc/netplan/99-mine.yaml", later)],
+            &["mtu=9000"][..],
+            "99-mine.yaml sorts later",
+        ),
+        (
+            vec![("etc/sysctl.d/99-mine.conf", "net.core.busy_poll=0\n")],
+            &["busy-poll=50us"],
+            "99-mine.conf sorts later",
+        ),
+        (
+            vec![(
+                "etc/systemd/network/05-mine.network",
+                "[Match]\nName=nic*\n[Link]\nMTUBytes=1400\n",
+            )],
+            &["mtu=9000"],
+            "05-mine.network sets `MTUBytes=1400` afterwards",
+        ),
+        (
+            vec![(
+                "etc/systemd/network/20-mine.link",
+                "[Match]\nOriginalName=nic7\n[Link]\nName=lan\n",
+            )],
+            &["mtu=9000", "--format", "systemd-link"],
+            "20-mine.link names nic7 already",
+        ),
+        (
+            vec![(netplan, set_name)],
+            &["mtu=9000", "--format", "systemd-link"],
+            "netplan makes a .link file",
+        ),
+        (
+            vec![(netplan, shared)],
+            &["mtu=9000", "--format", "netplan"],
+            "is of other interfaces too (nic*)",
+        ),
+    ] {
+        let place = host(&files);
+        let before = tree(&place.path("root"));
+        let keep = [&["keep", "nic7"], args, &["--root", "root", "--yes"]].concat();
+        place.run(&keep).expect(1, &[why]);
+        assert_eq!(tree(&place.path("root")), before, "{args:?}");
+    }
+    // By itself `keep` takes a udev rule there.
+    for file in
+        [(netplan, shared), ("etc/systemd/network/20-mine.link", "[Match]\nOriginalName=nic*\n")]
+    {
+        let place = host(&[file]);
+        place
+            .run(&["keep", "nic7", "gro=off", "--root", "root", "--yes"])
+            .expect(0, &["only one .link file counts"]);
+        assert!(place.path("root/etc/udev/rules.d/90-latput-nic7.rules").is_file());
+    }
+    // Equal values, and files of other interfaces, take nothing away.
+    let place = host(&[
+        ("etc/systemd/network/05-mine.network", "[Match]\nName=eth*\n[Link]\nMTUBytes=1400\n"),
+        ("etc/systemd/network/06-mine.network", "[Match]\nName=nic7\n[Link]\nMTUBytes=9000\n"),
+    ]);
+    place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]).expect(0, &[]);
 }
 
 /// A record of an earlier latput has no values; the same `keep` again records them.

@@ -7,10 +7,10 @@ use std::process::Command;
 use latput_testkit::{isolate, needs_root};
 
 use crate::two_hosts::ip;
-use crate::{Place, needs_program};
+use crate::{Place, needs_program, tell};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
-fn prepare() -> Option<Place> {
+pub(crate) fn prepare() -> Option<Place> {
     let place = prepare_interfaces()?;
     hide_folders();
     Some(place)
@@ -72,6 +72,82 @@ fn check_compares_with_the_kernel() {
     // Without the interface no value can be read.
     ip(&["link", "del", "nic7"]);
     place.run(&["keep", "--check"]).expect(6, &["cannot be read"]);
+}
+
+/// What a host of a fleet keeps, as it compares that itself.
+#[test]
+fn fleet_verifies_what_is_kept() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    isolate();
+    ip(&["netns", "add", "h1"]);
+    ip(&["link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", "h1"]);
+    ip(&["-n", "h1", "link", "set", "eth0", "up"]);
+    hide_folders();
+    let place = Place::new();
+    let inventory = "schema = 1\n[group.web]\nhosts = [\"netns://h1\"]\ninterface = \"eth0\"\nsettings = { mtu = 1400 }\n";
+    place.write("inventory.toml", inventory);
+    fs::create_dir(place.path("bin")).unwrap();
+    std::os::unix::fs::symlink(crate::latput(), place.path("bin/latput")).unwrap();
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", place.path("bin").display());
+    let fleet = |words: &[&str]| {
+        let words = [&["fleet"], words, &["-i", "inventory.toml"]].concat();
+        place.run_with(("PATH", &path), &words)
+    };
+    let verify = || fleet(&["verify", "--kept"]);
+    verify().expect(6, &["nothing is kept"]);
+    fleet(&["apply", "--soak", "0s"]).expect(0, &[]);
+    fleet(&["keep"]).expect(0, &["10-latput-eth0.link"]);
+    verify().expect(0, &["same"]);
+    ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1300"]);
+    verify().expect(8, &["different", "mtu is 1300, kept is 1400"]);
+    ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1400"]);
+    fs::remove_file("/etc/systemd/network/10-latput-eth0.link").unwrap();
+    verify().expect(8, &["10-latput-eth0.link: it is not there any more"]);
+    fleet(&["keep"]).expect(0, &[]);
+    verify().expect(0, &["same"]);
+    fleet(&["keep", "--remove"]).expect(0, &[]);
+    verify().expect(6, &["nothing is kept"]);
+}
+
+/// The kernel's kind is the type in both, and what neither knows is refused.
+#[test]
+fn nmstate_and_ansible_export_have_type() {
+    let Some(place) = prepare_interfaces() else { return };
+    let make = |words: &str| {
+        let made =
+            Command::new("ip").args(["link", "add"]).args(words.split(' ')).output().unwrap();
+        if !made.status.success() {
+            tell(&format!("skipped: this kernel makes no {words}"));
+        }
+    };
+    make("br7 type bridge");
+    make("dummy7 type dummy");
+    make("vrf7 type vrf table 7");
+    make("link nic7 name vlan7 type vlan id 7");
+    make("mac7 link nic7 type macvlan");
+    for (interface, nmstate, ansible) in [
+        ("nic7", "veth", "ethernet"),
+        ("br7", "linux-bridge", "bridge"),
+        ("dummy7", "dummy", "dummy"),
+        ("vlan7", "vlan", "vlan"),
+        ("mac7", "mac-vlan", "macvlan"),
+        ("vrf7", "vrf", ""),
+        ("lo", "loopback", ""),
+    ] {
+        if !fs::exists(format!("/sys/class/net/{interface}")).unwrap() {
+            continue;
+        }
+        for (format, wanted) in [("nmstate", nmstate), ("ansible", ansible)] {
+            let ran = place.run(&["export-settings", interface, "mtu=1400", "--format", format]);
+            if wanted.is_empty() {
+                ran.expect(2, &["has none for the kind", "by hand", "mtu: 1400"]);
+            } else {
+                ran.expect(0, &[&format!("\n    type: {wanted}\n    state: up\n    mtu: 1400\n")]);
+            }
+        }
+    }
 }
 
 /// netplan itself reads what was written for a bridge of the kernel, beside the file that makes it.

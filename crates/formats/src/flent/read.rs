@@ -54,19 +54,21 @@ fn test(document: &Value) -> Result<Test, ReadError> {
     for name in document["results"].as_object().into_iter().flatten().map(|(name, _)| name) {
         series.entry(name).or_default();
     }
-    let flows = |prefix: &str| -> Vec<FlowSeries<'_>> {
-        let is_flow = |name: &str| {
-            name.starts_with(prefix)
-                && !["sum", "avg", "fairness"].iter().any(|end| name.ends_with(end))
-        };
-        let named = series.iter().filter(|(name, _)| is_flow(name));
+    // The known series would be a part of the load only.
+    let others = series.keys().copied().filter(|name| SeriesKind::of(name) == SeriesKind::Other);
+    let others: Vec<&str> = others.collect();
+    if !others.is_empty() {
+        return Err(unknown(metadata, others.into_iter()).into());
+    }
+    let flows = |kind: SeriesKind| -> Vec<FlowSeries<'_>> {
+        let named = series.iter().filter(|(name, _)| SeriesKind::of(name) == kind);
         named.map(|(name, points)| FlowSeries { name, points }).collect()
     };
     let moved = |flows: &[FlowSeries<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
-    let [up, down, udp] = ["TCP upload", "TCP download", "UDP upload"]
-        .map(|prefix| Some(flows(prefix)).filter(|flows| moved(flows)).unwrap_or_default());
+    let [up, down, udp] = [SeriesKind::TcpUpload, SeriesKind::TcpDownload, SeriesKind::UdpUpload]
+        .map(|kind| Some(flows(kind)).filter(|flows| moved(flows)).unwrap_or_default());
     let ping = series.get(PING).filter(|points| !points.is_empty());
-    let all_pings = series.keys().filter(|name| name.starts_with("Ping (ms)")).count();
+    let all_pings = flows(SeriesKind::Ping).len();
     let mut notes = vec!["flent names no size of sends: latput's default is shown".to_owned()];
     if all_pings > usize::from(ping.is_some()) {
         notes.push(format!("of flent's pings only `{PING}` is imported"));
@@ -112,6 +114,41 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         probe(ping, &mut observation);
     }
     finish(metadata, workload, observation, notes).checked()
+}
+
+/// What the series of a test is of, by its name: flent's tests give it no other mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SeriesKind {
+    TcpUpload,
+    TcpDownload,
+    UdpUpload,
+    Ping,
+    /// Computed of the others.
+    Derived,
+    /// Counters of a host.
+    Counters,
+    /// Load of another kind, or what nobody knows.
+    Other,
+}
+
+impl SeriesKind {
+    fn of(name: &str) -> Self {
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let last = name.rsplit(' ').next().unwrap_or_default();
+        if starts(&["cpu_stats_", "netstat_", "qdisc_stats_", "wifi_stats_"]) {
+            return Self::Counters;
+        }
+        if ["sum", "total", "totals", "avg", "fairness"].contains(&last) {
+            return Self::Derived;
+        }
+        match name {
+            _ if starts(&["TCP upload"]) => Self::TcpUpload,
+            _ if starts(&["TCP download"]) => Self::TcpDownload,
+            _ if starts(&["UDP upload"]) => Self::UdpUpload,
+            _ if starts(&["Ping (ms)"]) => Self::Ping,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// A flow's series.
@@ -298,9 +335,11 @@ mod tests {
         assert_eq!(one(&FILE.replace("upload", "download")).workload.traffic.kind(), "tcp_maerts");
         let both = one(&FILE.replace("upload::2", "download::1"));
         assert_eq!(both.workload.traffic.kind(), "tcp_bidir");
-        let ping = one(&FILE.replace("TCP upload", "Something"));
+        let ping = one(&FILE.replace("TCP upload", "qdisc_stats_eth0"));
         assert_eq!(ping.workload.name, "ping rate_hz=5");
         assert_eq!(ping.observation.traffic.transactions, Some(2));
+        let burst = FILE.replace("TCP upload::2", "Burst 0");
+        check_refused(&burst, "does not know the series of this `tcp_nup` test: Burst 0");
     }
 
     #[test]

@@ -2,12 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::{Match, Target, Words, commands, nested, networkmanager, number};
+use super::{Format, Match, Target, Words, commands, nested, networkmanager, number};
 use crate::catalogue::Knob;
 use crate::value::Value;
 
-/// The lines of one knob; `None` if the role has no variable for it.
-pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+/// The lines of one knob; `None` if the role has no variable for it, or the kind of the interface is not known.
+pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
+    target.type_in(Format::Ansible)?;
+    lines(knob, value)
+}
+
+/// The lines of one knob of any interface.
+pub(super) fn lines(knob: Knob, value: &Value) -> Option<Words> {
     let (table, name) = match knob {
         Knob::Mtu => ("", "mtu"),
         // The role knows a list of offloads, without these.
@@ -28,21 +34,25 @@ pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
 pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
     let name = target.interface();
     let file = format!("host_vars/HOST/latput-{name}.yml");
+    let type_name = target.type_in(Format::Ansible).unwrap_or_default();
+    let is_ethernet = type_name == "ethernet";
+    let lost = if is_ethernet {
+        "its addresses are those of this entry, by DHCP"
+    } else {
+        "the role makes it anew without its addresses, ports and other options"
+    };
     let mut body = format!(
         "# Variables of the role `network` of linux-system-roles: keep them as {file} or in\n\
          # group_vars. The role writes a whole profile: put the lines into the entry that the interface has\n\
-         # already, else its addresses are those of this entry, by DHCP. `name` is that of the profile\n\
+         # already, else {lost}. `name` is that of the profile\n\
          # (`nmcli -g GENERAL.CONNECTION device show {name}`).\n\
          network_connections:\n  - name: \"{name}\"\n"
     );
-    match &target.matched {
-        Match::Mac(mac) => {
-            let _ = writeln!(body, "    mac: \"{mac}\"");
-        }
-        _ => {
-            let _ = writeln!(body, "    interface_name: \"{name}\"");
-        }
-    }
-    let _ = write!(body, "    type: ethernet\n    state: up\n{}", nested(words, 4));
+    let _ = match &target.matched {
+        // The role takes the address of hardware only.
+        Match::Mac(mac) if is_ethernet => writeln!(body, "    mac: \"{mac}\""),
+        _ => writeln!(body, "    interface_name: \"{name}\""),
+    };
+    let _ = write!(body, "    type: {type_name}\n    state: up\n{}", nested(words, 4));
     (file, body)
 }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::{Match, Target, Words};
 use crate::catalogue::Knob;
-use crate::setting::Setting;
 use crate::value::Value;
 
 /// A device type of netplan(5): the key below `network` that has the entry of an interface.
@@ -65,26 +64,6 @@ impl NetplanDeviceType {
         }
     }
 
-    /// Returns the device type of an interface by its kind, as `ip -d link` and the kernel's `DEVTYPE` name it; `ethernet` is hardware.
-    ///
-    /// A veth has none: containers have theirs below `ethernets`, and netplan its own below `virtual-ethernets`.
-    pub fn of_kind(kind: &str) -> Option<Self> {
-        Some(match kind {
-            "ethernet" | "loopback" => Self::Ethernets,
-            "wlan" => Self::Wifis,
-            "wwan" => Self::Modems,
-            "bond" => Self::Bonds,
-            "bridge" => Self::Bridges,
-            "vlan" => Self::Vlans,
-            "vrf" => Self::Vrfs,
-            "dummy" => Self::DummyDevices,
-            "gre" | "gretap" | "ip6gre" | "ip6gretap" | "ip6tnl" | "ipip" | "sit" | "vti"
-            | "vti6" | "wireguard" => Self::Tunnels,
-            "vxlan" => Self::Vxlans,
-            _ => return None,
-        })
-    }
-
     /// netplan refuses all files for a key that the type does not have. It takes offloads of modems, and writes none.
     const fn has_offloads(self) -> bool {
         matches!(self, Self::Ethernets | Self::Wifis)
@@ -104,12 +83,8 @@ pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words>
     (has_key && !lines.is_empty()).then(|| lines.into_iter().map(|line| ("", line)).collect())
 }
 
-/// The lines of a setting that some device type has, for an entry that a person must find.
-pub fn netplan_lines(setting: &Setting) -> Vec<String> {
-    setting.iter().flat_map(|(knob, value)| lines(*knob, value)).collect()
-}
-
-fn lines(knob: Knob, value: &Value) -> Vec<String> {
+/// The lines of a knob that some device type has.
+pub(super) fn lines(knob: Knob, value: &Value) -> Vec<String> {
     match (knob, value) {
         (Knob::Mtu, Value::Count(bytes)) => vec![format!("mtu: {bytes}")],
         (_, Value::Switch(on)) => {

@@ -2,16 +2,48 @@
 
 use std::fmt::Write as _;
 
-use super::{Target, Words, number, sections};
+use super::{Format, Target, Words, number, sections};
 use crate::catalogue::Knob;
 use crate::qdisc::{Parameter, Qdisc};
+use crate::setting::Setting;
 use crate::spec::Group;
 use crate::value::Value;
 
-/// The lines of one knob; `None` if there is no property for it.
-pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+/// The first words of properties that not every NetworkManager reads, with its version that does first.
+const NEWER: [(&str, &str); 3] =
+    [("channels-", "1.46"), ("eee-", "1.46"), ("tx-queue-length", "1.44")];
+
+/// The lines of one knob; `None` if there is no property for it, or not in each version that may read a known profile.
+pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
+    let words = of_any_version(knob, value, target)?;
+    let is_newer =
+        |(_, line): &(&str, String)| NEWER.iter().any(|(start, _)| line.starts_with(start));
+    let is_known_profile = target.profile_type.is_some();
+    (!is_known_profile || !words.iter().any(is_newer)).then_some(words)
+}
+
+/// Whether NetworkManager refuses the whole profile for this knob: the direction of pause frames beside their negotiation.
+pub(super) fn is_refused(knob: Knob, setting: &Setting) -> bool {
+    let is_direction = matches!(knob, Knob::PauseRx | Knob::PauseTx);
+    is_direction && setting.get(&Knob::PauseAutoneg) == Some(&Value::Switch(true))
+}
+
+/// The section that has the MTU: that of the profile's type, and that of Ethernet for all types without one.
+fn mtu_section(target: &Target) -> &'static str {
+    let of_kind = target.type_in(Format::NetworkManager);
+    match target.profile_type.as_deref().or(of_kind) {
+        Some("wifi") => "wifi",
+        Some("gsm") => "gsm",
+        Some("infiniband") => "infiniband",
+        Some("ip-tunnel") => "ip-tunnel",
+        Some("wireguard") => "wireguard",
+        _ => "ethernet",
+    }
+}
+
+fn of_any_version(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
     let (section, line) = match (knob, value) {
-        (Knob::Mtu, Value::Count(bytes)) => ("ethernet", format!("mtu={bytes}")),
+        (Knob::Mtu, Value::Count(bytes)) => (mtu_section(target), format!("mtu={bytes}")),
         (Knob::Txqueuelen, Value::Count(packets)) => ("link", format!("tx-queue-length={packets}")),
         (Knob::Qdisc, Value::Qdisc(qdisc)) => ("tc", format!("qdisc.root={}", discipline(qdisc)?)),
         (_, Value::Switch(on)) => {
@@ -107,8 +139,7 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
          # `nmcli -g GENERAL.CONNECTION device show {name}` names it. Where it has a section\n\
          # already, add the lines. Then `nmcli connection reload` and `nmcli connection up NAME`.\n"
     );
-    let newer = [("channels-", "1.46"), ("eee-", "1.46"), ("tx-queue-length", "1.44")];
-    for (start, version) in newer {
+    for (start, version) in NEWER {
         if words.iter().any(|(_, line)| line.starts_with(start)) {
             let _ = writeln!(body, "# `{start}` needs NetworkManager {version} or newer.");
         }

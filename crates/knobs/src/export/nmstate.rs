@@ -2,12 +2,29 @@
 
 use std::fmt::Write as _;
 
-use super::{Match, Target, Words, nested, networkmanager, number};
+use super::{Format, Match, Target, Words, nested, networkmanager, number};
 use crate::catalogue::Knob;
+use crate::setting::Setting;
 use crate::value::Value;
 
-/// The lines of one knob; `None` if there is no property for it.
-pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+/// Coalescing parameters that nmstate 2.2 reads and does not give to NetworkManager.
+const NOT_PASSED_ON: [&str; 5] =
+    ["stats-block-usecs", "sample-interval", "tx-usecs-irq", "tx-usecs-low", "tx-usecs-high"];
+
+/// Whether nmstate loses a knob beside the others: the direction of pause frames counts where their negotiation is off only.
+pub(super) fn is_lost(knob: Knob, setting: &Setting) -> bool {
+    let is_direction = matches!(knob, Knob::PauseRx | Knob::PauseTx);
+    is_direction && setting.get(&Knob::PauseAutoneg) != Some(&Value::Switch(false))
+}
+
+/// The lines of one knob; `None` if there is no property for it, or the kind of the interface is not known.
+pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
+    target.type_in(Format::Nmstate)?;
+    lines(knob, value)
+}
+
+/// The lines of one knob of any interface.
+pub(super) fn lines(knob: Knob, value: &Value) -> Option<Words> {
     let one = |section, line| Some(vec![(section, line)]);
     match (knob, value) {
         (Knob::Mtu, Value::Count(bytes)) => one("", format!("mtu: {bytes}")),
@@ -25,7 +42,7 @@ pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
                 Value::Switch(on) => on.to_string(),
                 _ => number(knob, value)?.to_string(),
             };
-            let is_known = matches!(table, "coalesce" | "ring");
+            let is_known = matches!(table, "coalesce" | "ring") && !NOT_PASSED_ON.contains(&name);
             if is_known { one(table, format!("{name}: {value}")) } else { None }
         }
     }
@@ -61,9 +78,14 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
          # the next boot, and NetworkManager's profile keeps it. What is not named stays as it is.\n\
          interfaces:\n  - name: \"{name}\"\n"
     );
-    if let Match::Mac(mac) = &target.matched {
-        let _ = write!(body, "    identifier: mac-address\n    mac-address: \"{mac}\"\n");
+    let type_name = target.type_in(Format::Nmstate).unwrap_or_default();
+    match &target.matched {
+        // Of others the address is not the device's own.
+        Match::Mac(mac) if type_name == "ethernet" => {
+            let _ = write!(body, "    identifier: mac-address\n    mac-address: \"{mac}\"\n");
+        }
+        _ => {}
     }
-    let _ = write!(body, "    type: ethernet\n    state: up\n{}", nested(words, 4));
+    let _ = write!(body, "    type: {type_name}\n    state: up\n{}", nested(words, 4));
     (file, body)
 }

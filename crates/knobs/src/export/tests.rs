@@ -3,6 +3,8 @@
 use super::*;
 use crate::catalogue::Knob;
 
+mod types;
+
 const FORMATS: [Format; 9] = [
     Format::SystemdLink,
     Format::NetworkManager,
@@ -436,12 +438,13 @@ fn nmstate_and_ansible_have_properties_below_ethtool() {
         ("tx-ring=max", "", ""),
         ("rx-usecs=50us", "coalesce:|rx-usecs: 50", "coalesce:|rx_usecs: 50"),
         ("tx-frames-irq=5", "coalesce:|tx-frames-irq: 5", "coalesce:|tx_frames_irq: 5"),
-        ("sample-interval=2s", "sample-interval: 2", "sample_interval: 2"),
         ("adaptive-rx=off", "coalesce:|adaptive-rx: false", "coalesce:|adaptive_rx: false"),
         ("cqe-mode-rx=on", "", ""),
         ("tx-aggr-max-frames=8", "", ""),
         ("combined-channels=4", "", ""),
-        ("pause-rx=on", "pause:|rx: true", ""),
+        ("pause-autoneg=on", "pause:|autoneg: true", ""),
+        ("pause-rx=on", "", ""),
+        ("sample-interval=2s", "", "coalesce:|sample_interval: 2"),
         ("gro=off", "feature:|rx-gro: false", "features:|gro: false"),
         (
             "tso=on",
@@ -639,7 +642,7 @@ fn eth0() -> Target {
 
 fn in_entry(target: Target, device_type: NetplanDeviceType) -> Target {
     let entry = NetplanEntry { device_type, id: "eth0".to_owned(), is_found: false };
-    target.in_netplan_entry(entry).unwrap()
+    target.in_netplan_entry(entry).unwrap().of_kind("ethernet")
 }
 
 /// As `netplan generate` 0.106 takes them.
@@ -672,7 +675,7 @@ fn unknown_netplan_entry_gets_nothing() {
     let setting = setting(&["mtu=1400"]);
     let exported = export(Format::Netplan, &target, &setting, "");
     assert!(exported.is_empty && exported.elsewhere.len() == 1, "{exported:?}");
-    assert_eq!(netplan_lines(&setting), ["mtu: 1400"]);
+    assert_eq!(lines_by_hand(Format::Netplan, &setting), ["mtu: 1400"]);
 }
 
 fn parse(assignment: &str) -> (Knob, Value) {

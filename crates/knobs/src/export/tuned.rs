@@ -60,6 +60,8 @@ pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
     }
 }
 
+/// TuneD merges sections of one name, also those of a profile that another includes: each interface has its own. It gives a
+/// device to the first section that takes it, by priority: an included `[net]` takes all.
 pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
     let name = target.interface();
     let file = format!("/etc/tuned/latput-{name}/tuned.conf");
@@ -67,7 +69,7 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
         "# Keep as {file}, name the profile of now as `include` below (`tuned-adm active`\n\
          # shows it), then `tuned-adm profile latput-{name}`.\n\
          [main]\nsummary=settings of {name}\n#include=PROFILE\n\n\
-         [latput]\ntype=net\ndevices={name}\n"
+         [latput-{name}]\ntype=net\ndevices={name}\npriority=-1\n"
     );
     for (option, words) in sections(words) {
         let _ = writeln!(body, "{option}={}", words.join(" "));

@@ -7,7 +7,8 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{files, profile};
+use super::udev_files::{DEFAULT_LINKS, LINK_FOLDERS, applied_link, has_extension, matches_name};
+use super::{profile, tuned};
 use crate::commands::export_settings::ExportFormat;
 use crate::commands::netplan;
 use crate::exit::CliError;
@@ -17,17 +18,6 @@ pub(super) struct Choice {
     pub(super) format: ExportFormat,
     pub(super) why: String,
 }
-
-/// Where systemd looks for .link files, the first before the others.
-pub(super) const LINK_FOLDERS: [&str; 4] = [
-    "/etc/systemd/network",
-    "/run/systemd/network",
-    "/usr/lib/systemd/network",
-    "/lib/systemd/network",
-];
-/// .link files that come with systemd and configure nothing of their own.
-const DEFAULT_LINKS: [&str; 3] =
-    ["99-default.link", "73-usb-net-by-mac.link", "98-default-mac-none.link"];
 
 /// The format of the program that manages `interface` on the host below `root`.
 pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
@@ -39,19 +29,19 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
         let why = format!("NetworkManager manages {interface} by {}", profile.path);
         return choice(ExportFormat::NetworkManager, why);
     }
-    if let Some(found) = netplan::Definitions::read(root)?.entry_of(interface) {
+    let found = netplan::Definitions::read(root)?.entry_of(interface);
+    if let Some(found) = &found
+        && found.others.is_none()
+    {
         return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
     }
-    let profile = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
-    if !profile.trim().is_empty() {
-        let why = format!("TuneD is active with profile {}", profile.trim());
+    let active = tuned::active(root);
+    if !active.is_empty() {
+        let why = format!("TuneD is active with profile {}", active.join(" "));
         return choice(ExportFormat::Tuned, why);
     }
-    if root.path() == Path::new("/")
-        && let Some(link) = link_file(interface)
-    {
-        let why = format!("{link} names {interface} already, and only one .link file counts");
-        return choice(ExportFormat::Udev, why);
+    if let Some(why) = other_link(root, interface)? {
+        return choice(ExportFormat::Udev, format!("{why}, and only one .link file counts"));
     }
     let why = "no other program manages the interface, and udev reads .link files everywhere";
     choice(ExportFormat::SystemdLink, why.to_owned())
@@ -77,6 +67,36 @@ fn link_file(interface: &str) -> Option<String> {
     is_other.then_some(file)
 }
 
+/// Whose .link file a file of ours would take the place of, other than those that come with systemd; `None` if none is known.
+pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<String>, CliError> {
+    let names = |file: &str| format!("{file} names {interface} already");
+    if root.path() == Path::new("/")
+        && let Some(file) = link_file(interface)
+    {
+        return Ok(Some(names(&file)));
+    }
+    // netplan writes its own at boot, behind ours in the order of names.
+    if let Some(found) = netplan::Definitions::read(root)?.entry_of(interface)
+        && found.has_link
+    {
+        return Ok(Some(format!("netplan makes a .link file of {}", found.file)));
+    }
+    for folder in LINK_FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            let is_other = !DEFAULT_LINKS.contains(&name.as_str()) && !name.contains("latput");
+            if !is_other || !has_extension(&name, "link") {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            if matches_name(&text, "OriginalName", interface) {
+                return Ok(Some(names(&path)));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// The text of the .link file that a file of ours would take the place of; `None` if there is none.
 pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<String> {
     if root.path() == Path::new("/") {
@@ -88,21 +108,14 @@ pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<Strin
     files.iter().find(|file| root.has(file)).and_then(|file| root.look_at(file, TEXT_BYTES_MOST))
 }
 
-/// The .link file that udev has applied: `ID_NET_LINK_FILE` of its database.
-pub(super) fn applied_link(index: u32) -> Option<String> {
-    let database = fs::read_to_string(format!("/run/udev/data/n{index}")).ok()?;
-    let mut lines = database.lines();
-    lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
-}
-
 /// The command that makes the files of a format take effect.
-pub(super) fn reload(format: ExportFormat, interface: &str) -> String {
+pub(super) fn reload(root: &RootFolder, format: ExportFormat, interface: &str) -> String {
     match format {
         ExportFormat::NetworkManager => {
             format!("nmcli connection reload && nmcli device reapply {interface}")
         }
         ExportFormat::Netplan => "netplan apply".to_owned(),
-        ExportFormat::Tuned => format!("tuned-adm profile latput-{interface}"),
+        ExportFormat::Tuned => format!("tuned-adm profile {}", tuned::to_activate(root, interface)),
         _ => format!(
             "udevadm control --reload && udevadm trigger --action=add /sys/class/net/{interface}"
         ),

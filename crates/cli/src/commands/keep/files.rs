@@ -12,7 +12,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use serde::{Deserialize, Serialize};
 
-use super::{diff, keyfile, profile, unit};
+use super::{diff, keyfile, profile, tuned, unit};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, Code};
 
@@ -29,8 +29,6 @@ const SECRET: u32 = 0o600;
 /// Folders that everybody may enter, and those of the records.
 const OPEN: u32 = 0o755;
 const CLOSED: u32 = 0o700;
-/// TuneD's own word for what is active.
-pub(super) const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 
 /// The files to write, by their name on the host, with their text and permissions.
 pub(super) type Contents = Vec<(String, String, u32)>;
@@ -93,21 +91,27 @@ pub(super) fn contents(
                 return Err(failed(why));
             }
             let text = read(root, &found.path)?.unwrap_or_default();
-            files.push((found.path, keyfile::merged(&text, &exported.text), SECRET));
+            let text = keyfile::merged(&text, &exported.text);
+            if let Some(why) = keyfile::why_refused(&text) {
+                let path = &found.path;
+                return Err(failed(format!(
+                    "NetworkManager would refuse {path}: {why}. Change one there"
+                )));
+            }
+            files.push((found.path, text, SECRET));
         }
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
-            let active = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
-            // A profile must not include itself. Those of other interfaces stay in force by being included.
-            let own = format!("latput-{interface}");
-            let active: Vec<&str> = active.split_whitespace().filter(|name| *name != own).collect();
-            let include = format!("include={}", active.join(","));
-            let text = if active.is_empty() {
+            // The profiles of before, and those of other interfaces, stay in force by being included.
+            let included = tuned::included(root, interface);
+            let text = if included.is_empty() {
                 exported.text.clone()
             } else {
-                exported.text.replace("#include=PROFILE", &include)
+                exported
+                    .text
+                    .replace("#include=PROFILE", &format!("include={}", included.join(",")))
             };
-            files.push((tuned_file(root, interface), text, PUBLIC));
+            files.push((tuned::file(root, interface), text, PUBLIC));
         }
         _ => files.push((exported.file.clone(), exported.text.clone(), PUBLIC)),
     }
@@ -144,28 +148,6 @@ pub(super) fn contents(
     Ok((files, unkept))
 }
 
-/// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
-pub(super) const TUNED_FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
-const TUNED_CONFIG: &str = "/etc/tuned/tuned-main.conf";
-
-/// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
-/// `profile_dirs`, else the one that is there.
-fn tuned_file(root: &RootFolder, interface: &str) -> String {
-    let config = root.look_at(TUNED_CONFIG, TEXT_BYTES_MOST).unwrap_or_default();
-    let values = config.lines().filter_map(|line| line.split_once('='));
-    let mut folders = values.rev().filter(|(key, _)| key.trim() == "profile_dirs");
-    let last = folders.next().and_then(|(_, value)| value.split([',', ';']).next_back());
-    let last = last.map(str::trim);
-    let known = TUNED_FOLDERS.into_iter().find(|folder| Some(*folder) == last);
-    let [old, new] = TUNED_FOLDERS;
-    let folder = known.unwrap_or(if root.has(new) { new } else { old });
-    tuned_profile(folder, interface)
-}
-
-fn tuned_profile(folder: &str, interface: &str) -> String {
-    format!("{folder}/latput-{interface}/tuned.conf")
-}
-
 /// The file of the host's own knobs that were set with an interface.
 fn sysctl_file(interface: &str) -> String {
     format!("/etc/sysctl.d/90-latput-{interface}.conf")
@@ -180,7 +162,7 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
         [ExportFormat::SystemdLink, ExportFormat::Netplan, ExportFormat::Tuned, ExportFormat::Udev];
     let file_of =
         |format: ExportFormat| export::export(format.format(), &target, &Setting::new(), "").file;
-    let mut tuned_files = TUNED_FOLDERS.map(|folder| tuned_profile(folder, interface)).into_iter();
+    let mut tuned_files = tuned::files(interface).into_iter();
     profile.is_some_and(is_profile)
         || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
@@ -220,6 +202,16 @@ struct Kept {
     before: Option<FileVersion>,
     /// `None`: it is to be as it was before.
     after: Option<FileVersion>,
+}
+
+impl Kept {
+    /// Whether a profile of NetworkManager, which others edit too, still has what was written into it.
+    fn is_in(&self, now: &FileVersion) -> bool {
+        let (Some(before), Some(after)) = (&self.before, &self.after) else { return false };
+        let is_profile = self.file.starts_with(profile::PROFILES);
+        let is_read = now.owner() == after.owner();
+        is_profile && is_read && keyfile::has_edit(&before.text, &after.text, &now.text)
+    }
 }
 
 /// A file's text, owner and permissions.
@@ -271,12 +263,17 @@ impl Record {
             let Some(after) = &kept.after else { continue };
             let now = match version(root, &kept.file)? {
                 None => FileNow::Missing,
-                Some(now) if now == *after => FileNow::Whole,
+                Some(now) if now == *after || kept.is_in(&now) => FileNow::Whole,
                 Some(_) => FileNow::Changed,
             };
             found.push((kept.file.as_str(), after.text.as_str(), now));
         }
         Ok(found)
+    }
+
+    /// Whether this file is among those that were written.
+    pub(super) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|kept| kept.file == name)
     }
 
     /// Every record, by interface.
@@ -348,11 +345,15 @@ impl<'a> Writing<'a> {
                 kept.push(Kept { after: None, ..old.clone() });
             }
         }
+        // A folder that was made for another interface goes with the last of them.
+        let of_others = Record::all(root)?.into_iter().flat_map(|record| record.folders);
+        let of_others: Vec<String> = of_others.collect();
         for kept in kept.iter().filter(|kept| kept.after.is_some()) {
             let above: Vec<&Path> = Path::new(&kept.file).ancestors().skip(1).collect();
             for folder in above.into_iter().rev() {
                 let name = folder.display().to_string();
-                if !root.has(&name) && !folders.contains(&name) {
+                let is_new = !root.has(&name) || of_others.contains(&name);
+                if is_new && !folders.contains(&name) {
                     folders.push(name);
                 }
             }

@@ -22,15 +22,27 @@ impl<'a> KeyfileLine<'a> {
             return Self::Other;
         }
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let new_name = OLD_NAMES.into_iter().find(|(old, _)| *old == name);
-            return Self::Section {
-                name: new_name.map_or(name, |(_, new)| new),
-                is_old: new_name.is_some(),
-            };
+            let new_name = section_name(name);
+            return Self::Section { name: new_name, is_old: new_name != name };
         }
         let pair = line.split_once('=');
         pair.map_or(Self::Other, |(key, value)| Self::Pair(key.trim(), value.trim()))
     }
+}
+
+/// The name of a section or a type of profile, where it may have its old name.
+pub(super) fn section_name(name: &str) -> &str {
+    let known = OLD_NAMES.into_iter().find(|(old, _)| *old == name);
+    known.map_or(name, |(_, new)| new)
+}
+
+/// The reason why NetworkManager refuses the whole profile, of those that an edit can bring; `None` if there is none.
+pub(super) fn why_refused(keyfile: &str) -> Option<String> {
+    let pause = |key: &str| value(keyfile, "ethtool", key);
+    let is_negotiated = pause("pause-autoneg").is_some_and(|it| !matches!(it, "false" | "0"));
+    let direction = ["pause-rx", "pause-tx"].into_iter().find(|key| pause(key).is_some());
+    let direction = direction.filter(|_| is_negotiated)?;
+    Some(format!("`pause-autoneg` cannot be enabled beside `{direction}`"))
 }
 
 /// The value that counts of a key: the last.
@@ -40,6 +52,22 @@ pub(super) fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'
         Some(KeyfileLine::Pair(_, value)) => Some(*value),
         _ => None,
     }
+}
+
+/// Whether a keyfile still has each value that `after` has and `before` had not: others may edit the rest.
+pub(super) fn has_edit(before: &str, after: &str, now: &str) -> bool {
+    let mut section = "";
+    after.lines().map(KeyfileLine::new).all(|line| match line {
+        KeyfileLine::Section { name, .. } => {
+            section = name;
+            true
+        }
+        KeyfileLine::Pair(key, _) => {
+            let wanted = value(after, section, key);
+            value(before, section, key) == wanted || value(now, section, key) == wanted
+        }
+        KeyfileLine::Other => true,
+    })
 }
 
 /// Whether each line begins a section of this name that counts. Where one has the old name, NetworkManager reads no
@@ -106,7 +134,7 @@ fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{merged, value};
+    use super::{has_edit, merged, value};
 
     #[test]
     fn keys_are_put_into_keyfile_sections() {
@@ -141,5 +169,19 @@ mod tests {
         }
         let unread = "[ethernet]\nmtu=1\n[802-3-ethernet]\nport=tp\n";
         assert_eq!(merged(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
+    }
+
+    #[test]
+    fn edit_outlives_changes_of_others() {
+        let before = "[ethernet]\nmtu=1500\n[ipv4]\nmethod=auto\n";
+        let after = merged(before, "[ethernet]\nmtu=9000\n[ethtool]\nring-rx=512\n");
+        let others =
+            "[ipv4]\nmethod=manual\n[ethtool]\nring-rx = 512\n[802-3-ethernet]\nmtu=9000\n";
+        assert!(has_edit(before, &after, &after) && has_edit(before, &after, others));
+        for now in
+            [before, "", &after.replace("9000", "1400"), &after.replace("ring-rx", "ring-tx")]
+        {
+            assert!(!has_edit(before, &after, now), "{now}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Whether the program that reads a kept file would apply it: another file may win, or it was not read yet.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::{choose, files, profile, unit};
+use super::udev_files::{LINK_FOLDERS, applied_link, has_extension, matches_name};
+use super::{files, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
 
@@ -16,6 +18,47 @@ pub(super) type FileProblem = (KeptFileState, String);
 
 /// The folders of sysctl.d(5).
 const SYSCTL_FOLDERS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
+
+/// The file that counts before one of ours at every boot, with the reason; `None` if none is known.
+pub(super) fn winner(root: &RootFolder, interface: &str, file: &str, text: &str) -> Option<String> {
+    if file.starts_with("/etc/netplan/") {
+        let (other, key) = netplan::later_file(root, file, text)?;
+        return Some(format!("{other} sorts later and sets `{key}` too"));
+    }
+    if file.starts_with(SYSCTL_FOLDERS[0]) {
+        return later_sysctl(root, file, text);
+    }
+    let earlier =
+        if has_extension(file, "link") { earlier_link(root, interface, file) } else { None };
+    earlier.or_else(|| network_file(root, interface, mtu_of(text)?))
+}
+
+/// The MTU that a .link file or a udev rule sets.
+fn mtu_of(text: &str) -> Option<&str> {
+    let starts = ["\nMTUBytes=", "ip link set dev %k mtu "];
+    let rest = starts.iter().find_map(|start| text.split_once(start))?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()
+}
+
+/// The .network file of networkd that gives the interface another MTU, after udev has given it ours. The first that matches
+/// counts; only those that match by name are known to.
+fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    for folder in LINK_FOLDERS {
+        for name in root.entries(folder).unwrap_or_default() {
+            if has_extension(&name, "network") {
+                files.entry(name.clone()).or_insert_with(|| format!("{folder}/{name}"));
+            }
+        }
+    }
+    let texts = files.values().map(|path| (path, root.look_at(path, TEXT_BYTES_MOST)));
+    let mut texts = texts.map(|(path, text)| (path, text.unwrap_or_default()));
+    let (path, text) = texts.find(|(_, text)| matches_name(text, "Name", interface))?;
+    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Link]").skip(1);
+    let mut section = lines.take_while(|line| !line.starts_with('['));
+    let mtu = section.find_map(|line| line.strip_prefix("MTUBytes="))?;
+    (mtu != own).then(|| format!("{path} sets `MTUBytes={mtu}` afterwards"))
+}
 
 /// The reason why a whole file of `interface` is not the one that counts; `None` if none is known.
 pub(super) fn problem(
@@ -28,10 +71,6 @@ pub(super) fn problem(
         .then(|| Route::open().and_then(|route| route.link(interface)).ok())
         .flatten()
         .map(|link| link.index);
-    if file.starts_with("/etc/netplan/") {
-        let (other, key) = netplan::later_file(root, file, text)?;
-        return Some(outranked(format!("{other} sorts later and sets `{key}` too")));
-    }
     if file.starts_with(profile::PROFILES) {
         return other_profile(index?, text);
     }
@@ -41,17 +80,14 @@ pub(super) fn problem(
     if file.starts_with(files::RULES) {
         return index.and_then(|index| not_applied(index, file));
     }
-    if file.starts_with(SYSCTL_FOLDERS[0]) {
-        return later_sysctl(root, file, text);
-    }
     let affinity = unit::affinity(interface);
     if file == unit::file(&affinity) {
         let why = || format!("it runs only once enabled: {}", unit::enable(root, &affinity));
         return (!unit::is_enabled(root, &affinity)).then(|| (KeptFileState::NotApplied, why()));
     }
     match index {
-        Some(index) => other_link(index, file),
-        None => earlier_link(root, interface, file),
+        Some(index) if has_extension(file, "link") => other_link(index, file),
+        _ => winner(root, interface, file, text).map(outranked),
     }
 }
 
@@ -59,17 +95,12 @@ fn outranked(why: String) -> FileProblem {
     (KeptFileState::Outranked, why)
 }
 
-/// Whether a file has this extension: in small letters, as its readers want it.
-fn has_extension(name: &str, wanted: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == wanted)
-}
-
 /// The .link file that udev has applied in the place of ours.
 fn other_link(index: u32, file: &str) -> Option<FileProblem> {
     if let Some(problem) = not_applied(index, file) {
         return Some(problem);
     }
-    match choose::applied_link(index) {
+    match applied_link(index) {
         Some(applied) if applied == file => None,
         Some(applied) => Some(outranked(format!("udev has applied {applied}"))),
         None => Some((
@@ -93,36 +124,21 @@ fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
 }
 
 /// A .link file that udev would take first, in an image: by its name, if it matches by name.
-fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<FileProblem> {
+fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    for folder in choose::LINK_FOLDERS {
+    for folder in LINK_FOLDERS {
         for name in root.entries(folder).unwrap_or_default() {
             if !has_extension(&name, "link") || name.as_str() >= own_name {
                 continue;
             }
             let path = format!("{folder}/{name}");
             let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
-            if matches_name(&text, interface) {
-                return Some(outranked(format!("{path} sorts first and matches {interface}")));
+            if matches_name(&text, "OriginalName", interface) {
+                return Some(format!("{path} sorts first and matches {interface}"));
             }
         }
     }
     None
-}
-
-/// Whether the `[Match]` of a .link file takes an interface by its name and by nothing else.
-fn matches_name(text: &str, interface: &str) -> bool {
-    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Match]").skip(1);
-    let section = lines.take_while(|line| !line.starts_with('['));
-    let keys = section.filter(|line| !line.starts_with(['#', ';']));
-    let mut has_name = false;
-    for (key, value) in keys.filter_map(|line| line.split_once('=')) {
-        if key.trim() != "OriginalName" {
-            return false;
-        }
-        has_name = value.split_whitespace().any(|pattern| netplan::is_like(interface, pattern));
-    }
-    has_name
 }
 
 /// The profile that NetworkManager has activated in the place of ours.
@@ -140,25 +156,17 @@ fn other_profile(index: u32, text: &str) -> Option<FileProblem> {
 
 /// Whether TuneD's active profiles are neither ours nor include it.
 fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
-    let own = format!("latput-{interface}");
-    let active = root.look_at(files::ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
-    let includes_own = |name: &str| {
-        files::TUNED_FOLDERS.into_iter().any(|folder| {
-            let text = root.look_at(&format!("{folder}/{name}/tuned.conf"), TEXT_BYTES_MOST);
-            let text = text.unwrap_or_default();
-            let mut includes = text.lines().filter_map(|line| line.trim().strip_prefix("include="));
-            includes.any(|names| names.split([',', ';']).any(|name| name.trim() == own))
-        })
-    };
-    if active.split_whitespace().any(|name| name == own || includes_own(name)) {
+    let own = tuned::profile(interface);
+    let active = tuned::active(root);
+    if active.iter().any(|name| tuned::has(root, name, &own)) {
         return None;
     }
-    let why = format!("TuneD's active profile is `{}`, not {own}", active.trim());
+    let why = format!("TuneD's active profile is `{}`, not {own}", active.join(" "));
     Some((KeptFileState::NotApplied, why))
 }
 
 /// A later file of sysctl.d that sets one of our keys to another value.
-fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem> {
+fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
     let own = sysctls(text);
     for folder in SYSCTL_FOLDERS {
@@ -172,7 +180,7 @@ fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<FileProblem
                 own.iter().any(|(known, wanted)| known == key && wanted != value)
             });
             if let Some((key, _)) = rival {
-                return Some(outranked(format!("{path} sorts later and sets {key} too")));
+                return Some(format!("{path} sorts later and sets {key} too"));
             }
         }
     }
@@ -185,23 +193,4 @@ fn sysctls(text: &str) -> Vec<(String, String)> {
     let pairs = lines.filter_map(|line| line.split_once('='));
     let name = |key: &str| key.trim().trim_start_matches('-').replace('/', ".");
     pairs.map(|(key, value)| (name(key), value.trim().to_owned())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches_name;
-
-    #[test]
-    fn link_file_matches_by_name_alone() {
-        for (text, expected) in [
-            ("[Match]\nOriginalName=nic*\n[Link]\nMTUBytes=1400\n", true),
-            ("[Match]\nOriginalName=eth0 nic7\n", true),
-            ("[Match]\nOriginalName=eth*\n", false),
-            ("[Match]\nOriginalName=nic7\nDriver=ice\n", false),
-            ("[Match]\nMACAddress=52:54:00:aa:bb:cc\n", false),
-            ("[Link]\nOriginalName=nic7\n", false),
-        ] {
-            assert_eq!(matches_name(text, "nic7"), expected, "{text}");
-        }
-    }
 }

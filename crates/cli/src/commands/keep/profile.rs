@@ -12,7 +12,7 @@ use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
-use super::keyfile::value;
+use super::keyfile::{section_name, value};
 use crate::commands::netplan::is_like;
 use crate::exit::{CliError, Code};
 
@@ -24,6 +24,8 @@ const FOLDERS: [&str; 3] = [
     "/run/NetworkManager/system-connections",
     "/usr/lib/NetworkManager/system-connections",
 ];
+/// The type of profiles that fit any interface with Ethernet addresses.
+const ETHERNET: &str = "ethernet";
 /// When NetworkManager has last seen each profile active, by UUID.
 const TIMESTAMPS: &str = "/var/lib/NetworkManager/timestamps";
 /// The range of `connection.autoconnect-priority`; NetworkManager takes other values for the default.
@@ -43,7 +45,8 @@ enum ProfileFit {
 pub(super) struct NetworkProfile {
     pub(super) path: String,
     fit: ProfileFit,
-    is_ethernet: bool,
+    /// Its `connection.type`, by the name of the section that it has.
+    pub(super) connection_type: String,
     uuid: Option<String>,
     /// Whether NetworkManager activates it by itself.
     is_automatic: bool,
@@ -92,7 +95,7 @@ pub(super) fn of_interface(
             profiles.push(profile(path, fit, &text, &timestamps, active.as_deref()));
         }
     }
-    if profiles.iter().any(|it| it.fit == ProfileFit::Own && !it.is_ethernet) {
+    if profiles.iter().any(|it| it.fit == ProfileFit::Own && it.connection_type != ETHERNET) {
         // A bond or VLAN, to which no profile fits that does not name it.
         profiles.retain(|it| it.fit == ProfileFit::Own);
     }
@@ -134,7 +137,7 @@ fn profile(
     NetworkProfile {
         path,
         fit,
-        is_ethernet: is_ethernet(text),
+        connection_type: connection_type(text).to_owned(),
         // As `nmcli --offline` reads them: other words are taken for the default.
         is_automatic: !matches!(of_connection("autoconnect"), Some("false" | "0")),
         priority: of_connection("autoconnect-priority").map_or(0, priority),
@@ -161,7 +164,7 @@ fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option
         return address.is_some_and(|it| it.eq_ignore_ascii_case(own)).then_some(ProfileFit::Own);
     }
     let kind = identity.map_or(Some("ethernet"), |it| it.kind.as_deref());
-    if !is_ethernet(keyfile) || !matches!(kind, Some("ethernet" | "veth")) {
+    if connection_type(keyfile) != ETHERNET || !matches!(kind, Some("ethernet" | "veth")) {
         return None;
     }
     let names = set("match", "interface-name").unwrap_or("*");
@@ -172,8 +175,8 @@ fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option
         .then_some(ProfileFit::Shared)
 }
 
-fn is_ethernet(keyfile: &str) -> bool {
-    matches!(value(keyfile, "connection", "type"), Some("ethernet" | "802-3-ethernet"))
+fn connection_type(keyfile: &str) -> &str {
+    value(keyfile, "connection", "type").map_or("", section_name)
 }
 
 /// The profile that counts among those that fit.

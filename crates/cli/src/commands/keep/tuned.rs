@@ -1,0 +1,113 @@
+//! The profiles of TuneD that `keep` writes, one for each interface: their folder, and what they include.
+
+use std::collections::BTreeSet;
+
+use latput_linux::RootFolder;
+use latput_linux::files::TEXT_BYTES_MOST;
+
+/// TuneD's own word for what is active.
+const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
+/// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
+const FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
+const CONFIG: &str = "/etc/tuned/tuned-main.conf";
+
+/// The profile of an interface.
+pub(super) fn profile(interface: &str) -> String {
+    format!("latput-{interface}")
+}
+
+/// The profiles that are active.
+pub(super) fn active(root: &RootFolder) -> Vec<String> {
+    let text = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
+/// `profile_dirs`, else the one that is there.
+pub(super) fn file(root: &RootFolder, interface: &str) -> String {
+    let config = root.look_at(CONFIG, TEXT_BYTES_MOST).unwrap_or_default();
+    let values = config.lines().filter_map(|line| line.split_once('='));
+    let mut folders = values.rev().filter(|(key, _)| key.trim() == "profile_dirs");
+    let last = folders.next().and_then(|(_, value)| value.split([',', ';']).next_back());
+    let last = last.map(str::trim);
+    let known = FOLDERS.into_iter().find(|folder| Some(*folder) == last);
+    let [old, new] = FOLDERS;
+    let folder = known.unwrap_or(if root.has(new) { new } else { old });
+    file_of(folder, &profile(interface))
+}
+
+/// The files that an interface's profile may be in.
+pub(super) fn files(interface: &str) -> [String; 2] {
+    FOLDERS.map(|folder| file_of(folder, &profile(interface)))
+}
+
+fn file_of(folder: &str, profile: &str) -> String {
+    format!("{folder}/{profile}/tuned.conf")
+}
+
+/// The profiles that a profile of the owner includes.
+fn includes(root: &RootFolder, profile: &str) -> Vec<String> {
+    let files = FOLDERS.map(|folder| file_of(folder, profile));
+    let texts = files.iter().filter_map(|file| root.look_at(file, TEXT_BYTES_MOST));
+    let texts: Vec<String> = texts.collect();
+    let pairs = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once('='));
+    let names = pairs.filter(|(key, _)| key.trim() == "include");
+    let names = names.flat_map(|(_, names)| names.split([',', ';'])).map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether a profile is `wanted` or includes it, by itself or by others.
+pub(super) fn has(root: &RootFolder, profile: &str, wanted: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![profile.to_owned()];
+    while let Some(name) = next.pop() {
+        if name == wanted {
+            return true;
+        }
+        if seen.insert(name.clone()) {
+            next.extend(includes(root, &name));
+        }
+    }
+    false
+}
+
+/// The profiles that the profile of `interface` is to include: the active ones, so that they stay in force. In the place of
+/// one that includes it stands what it includes now: a circle would leave nothing but the two.
+pub(super) fn included(root: &RootFolder, interface: &str) -> Vec<String> {
+    let own = profile(interface);
+    let mut names: Vec<String> = Vec::new();
+    for active in active(root) {
+        let stays = if has(root, &active, &own) { includes(root, &own) } else { vec![active] };
+        for name in stays {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The words behind `tuned-adm profile` that put the profile of `interface` into force.
+pub(super) fn to_activate(root: &RootFolder, interface: &str) -> String {
+    let own = profile(interface);
+    let active = active(root);
+    if active.iter().any(|name| has(root, name, &own)) { active.join(" ") } else { own }
+}
+
+/// A profile of another interface than `removed` that includes that of `interface`: TuneD could not load it without.
+pub(super) fn includer(root: &RootFolder, interface: &str, removed: &[String]) -> Option<String> {
+    let own = profile(interface);
+    let names = FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default());
+    let is_removed = |name: &String| removed.iter().any(|interface| *name == profile(interface));
+    names.filter(|name| !is_removed(name)).find(|name| includes(root, name).contains(&own))
+}
+
+/// The words behind `tuned-adm profile` that bring back what is active without the profile of `interface`; `None` where
+/// that is not active.
+pub(super) fn without(root: &RootFolder, interface: &str) -> Option<String> {
+    let own = profile(interface);
+    let mut active = active(root);
+    let place = active.iter().position(|name| *name == own)?;
+    active.splice(place..=place, includes(root, &own));
+    Some(active.join(" "))
+}
