@@ -240,6 +240,15 @@ impl CheckpointStore for FileCheckpoints {
         paths.sort();
         Ok(paths.iter().filter_map(|path| self.read(path).transpose()).collect())
     }
+
+    fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        if !self.locks.contains_key(&slot)
+            && let Some(holder) = FileLock::holder(&self.file(slot, "lock"))
+        {
+            return Err(locked(interface, &holder));
+        }
+        self.kept(slot)
+    }
 }
 
 /// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
@@ -312,12 +321,18 @@ mod tests {
         first.claim(SLOT, "eth0").unwrap();
         first.claim(SLOT, "eth0").unwrap();
         let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: std::process::id() };
+        assert_eq!(second.peek(SLOT, "eth0"), Err(locked.clone()));
+        assert_eq!(
+            (first.peek(SLOT, "eth0"), second.peek(Slot { index: 3, ..SLOT }, "eth1")),
+            (Ok(None), Ok(None))
+        );
         assert_eq!(second.claim(SLOT, "eth0"), Err(locked));
         let error = second.remove(SLOT).unwrap_err();
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
         second.claim(Slot { namespace: 8, ..SLOT }, "eth0").unwrap();
         second.claim(Slot { index: 3, ..SLOT }, "eth1").unwrap();
         first.remove(SLOT).unwrap();
+        assert_eq!(second.peek(SLOT, "eth0"), Ok(None));
         second.claim(SLOT, "eth0").unwrap();
     }
 
@@ -342,7 +357,9 @@ mod tests {
         assert_eq!(listed.iter().filter(|entry| entry.is_ok()).count(), 1);
         assert_eq!(listed.len(), 6);
         for index in 3..=6 {
-            let error = store.claim(Slot { index, ..SLOT }, "eth1").unwrap_err();
+            let slot = Slot { index, ..SLOT };
+            let error = store.peek(slot, "eth1").unwrap_err();
+            assert_eq!(store.claim(slot, "eth1"), Err(error.clone()));
             assert!(matches!(error, StoreError::Damaged { .. }), "{index}: {error}");
             assert!(folder.path().join(format!("7-{index}.json")).exists(), "{index}");
         }
