@@ -10,8 +10,10 @@ mod confirm;
 mod foretell;
 mod outcome;
 pub(crate) mod permit;
+mod put_back;
 mod session;
 mod steps;
+mod together;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
 pub use foretell::{plan_apply, plan_restore, plan_undo};
@@ -224,7 +226,7 @@ fn finish(
         let written = State::default();
         let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
     }
-    let ending = steps::put_back_at(kernel, at, checkpoint, &undo);
+    let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
     let restored = foretell::ended(ending, checkpoint, others)?;
     forget(store, checkpoint)?;
     Ok(restored)

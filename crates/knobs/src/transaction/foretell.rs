@@ -7,6 +7,7 @@ use latput_units::{IntoMap, IntoSet};
 use super::outcome::{
     self, ApplyError, Change, Foreign, Leftover, PutBack, RestoreError, Restored,
 };
+use super::put_back;
 use super::steps::{self, Target};
 use super::{check_link_resets, check_origin, present_name, session, whereabouts};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
@@ -88,7 +89,7 @@ pub fn plan_restore(
         let mut of_interface = checkpoint.undo.clone();
         of_interface.0.retain(|(knob, _), _| knob.spec().scope != Scope::Host);
         return ended(
-            steps::unreachable(kernel, at, checkpoint, of_interface),
+            put_back::unreachable(kernel, at, checkpoint, of_interface),
             checkpoint,
             vec![],
         );
@@ -123,7 +124,7 @@ fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutB
         gone.extend(old_values.into_iter().filter(is_gone).map(|(place, _)| (knob, place)));
     }
     gone.retain(|(knob, _)| !exposed.contains(knob));
-    left.extend(steps::unknown(kernel, interface, undo, &gone));
+    left.extend(put_back::unknown(kernel, interface, undo, &gone));
     if left.is_empty() {
         return PutBack::Done { changes, gone };
     }
