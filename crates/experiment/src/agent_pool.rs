@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::host::{LINK_WITHIN, TRACED, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
+use crate::read_back;
 use crate::runner::Wanted;
 use crate::runner::{
     LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
@@ -157,6 +158,14 @@ impl TrialRunner for AgentPool {
             }
         }
         Ok(None)
+    }
+
+    fn in_force(
+        &mut self,
+        by_role: &BTreeMap<Role, Setting>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
+        self.today(&read_back::knobs_of(by_role), stop)
     }
 
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
