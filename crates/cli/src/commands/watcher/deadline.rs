@@ -151,7 +151,7 @@ impl<'a> ConfirmDeadline<'a> {
         let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back && !is_settled) else {
             return false;
         };
-        !store.folder().exists() && !self.is_interface_gone(seen)
+        store.is_gone() && !self.is_interface_gone(seen)
     }
 
     /// Whether nothing is left to put back: the interface was deleted, or it is not here when the time is over.
