@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use latput_units::Rng;
@@ -73,6 +73,11 @@ const CALLS: &[&str] =
 /// How long anything may take that nobody kills: each of its processes may stall at several calls.
 const WHOLE: Duration = Duration::from_secs(180);
 
+/// Time of a sample in CI, seconds.
+const WITHIN_S: u64 = 240;
+/// Fewest that a sample consists of, however slow the machine is.
+const FEWEST: u64 = 60;
+
 const PLAN: &str = "schema = 1\nname = \"kills\"\n[factors]\n\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"1ms\", 10]]\n\
     mtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\ndesign = \"blocks\"\n\
     repetitions = { min = 2, max = 2 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
@@ -89,6 +94,9 @@ pub struct Options {
     /// How many at a time, each on a pair of interfaces of its own. A kill mostly waits.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
+    /// Begin no other after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    within_s: Option<u64>,
     /// Faults in the place of kills.
     #[arg(long)]
     faults: bool,
@@ -102,13 +110,14 @@ pub struct Options {
 
 impl Options {
     /// The same of faults.
-    pub const fn sample_of_faults() -> Self {
-        Self { kills: 60, seed: 7, jobs: 8, faults: true, pairs: false, latput: None }
+    pub fn sample_of_faults() -> Self {
+        Self { kills: 500, jobs: 32, faults: true, ..Self::sample() }
     }
 
     /// What CI has time for.
     pub const fn sample() -> Self {
-        Self { kills: 250, seed: 7, jobs: 8, faults: false, pairs: false, latput: None }
+        let within_s = Some(WITHIN_S);
+        Self { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput: None }
     }
 }
 
@@ -202,12 +211,17 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
     if options.pairs {
         return Bench { pair: VethPair::open(latput, &folder)? }.pairs();
     }
+    let begun = Instant::now();
+    let is_over =
+        || options.within_s.is_some_and(|most| begun.elapsed() > Duration::from_secs(most));
     let has_failed = AtomicBool::new(false);
     let counts = std::thread::scope(|scope| -> Result<Vec<_>> {
         let start = |job: u64| {
-            let (folder, has_failed) = (folder.join(job.to_string()), &has_failed);
+            let (folder, has_failed, is_over) =
+                (folder.join(job.to_string()), &has_failed, &is_over);
             scope.spawn(move || {
-                kill_all(latput, &folder, job, options, has_failed)
+                let ends = || has_failed.load(Ordering::Relaxed) || is_over();
+                kill_all(latput, &folder, job, options, &ends)
                     .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
             })
         };
@@ -219,22 +233,25 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
         sum.entry(kind).or_default().add(count);
     }
     print(&sum);
+    let done: u64 = sum.values().map(|count| count.kills).sum();
+    println!("{done} of {} in {} s", options.kills, begun.elapsed().as_secs());
+    ensure!(done >= FEWEST.min(options.kills), "the time is over: at least {FEWEST} are wanted");
     Ok(())
 }
 
-/// The share of one job, with random numbers of its own. It ends early where another has failed.
+/// The share of one job, with random numbers of its own. It ends early where another has failed, or the time is over.
 fn kill_all(
     latput: &Path,
     folder: &Path,
     job: u64,
     options: &Options,
-    has_failed: &AtomicBool,
+    ends: &dyn Fn() -> bool,
 ) -> Result<Counts> {
     let bench = Bench { pair: VethPair::open(latput, folder)? };
     let mut rng = Rng::split(options.seed, job);
     let mut counts = Counts::new();
     for number in (job..options.kills).step_by(options.jobs.max(1)) {
-        if has_failed.load(Ordering::Relaxed) {
+        if ends() {
             break;
         }
         let case = Case::draw(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });

@@ -44,6 +44,7 @@ pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod vm;
 pub(crate) mod watcher;
+mod way_back;
 
 use std::io;
 use std::process::ExitCode;

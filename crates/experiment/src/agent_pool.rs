@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::host::{LINK_WITHIN, TRACED_ROUNDS, TURN, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
+use crate::read_back;
 use crate::runner::Wanted;
 use crate::runner::{
     LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
@@ -158,6 +159,14 @@ impl TrialRunner for AgentPool {
             }
         }
         Ok(None)
+    }
+
+    fn in_force(
+        &mut self,
+        by_role: &BTreeMap<Role, Setting>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
+        self.today(&read_back::knobs_of(by_role), stop)
     }
 
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {

@@ -33,6 +33,7 @@ pub mod parallel;
 mod passing;
 pub mod program;
 pub mod protocol;
+mod read_back;
 mod refusal;
 pub mod results_db;
 mod runner;

@@ -83,6 +83,17 @@ pub(crate) trait TrialRunner {
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
+    /// The hosts' values of the knobs of a setting that has just been tried ([`Wanted::Setting`]), as far as they can be read; empty
+    /// where nothing is set.
+    fn in_force(
+        &mut self,
+        by_role: &BTreeMap<Role, Setting>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
+        let _ = (by_role, stop);
+        Ok(Vec::new())
+    }
+
     /// Puts everything back after the last trial. `tell` receives remarks for people; a second
     /// raise of `stop` ends the wait.
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error>;

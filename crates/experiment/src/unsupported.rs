@@ -1,5 +1,5 @@
-//! Skips levels of knobs and workloads that a testbed does not support, if the plan has
-//! `on_unsupported = "skip"`, and reports each.
+//! Skips levels of knobs and workloads that a testbed does not support, and levels that it takes for another one, if the plan
+//! has `on_unsupported = "skip"`, and reports each.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use latput_trial::Plan;
 use latput_trial::observation::Role;
 
 use crate::error::Error;
+use crate::read_back;
 use crate::runner::{TrialRunner, Wanted};
 
 /// How a level is found to be supported.
@@ -50,8 +51,17 @@ pub(crate) fn without_unsupported(
         let mut refused: Vec<String> = Vec::new();
         let mut reason = None;
         let mut levels = Vec::new();
-        for level in std::mem::take(&mut factor.levels) {
-            match runner.unsupported(by.wanted(&factor.setting(&level)), &plan.method, stop)? {
+        let mut known = read_back::Levels::default();
+        let labels: Vec<String> = factor.levels.iter().map(|level| factor.label(level)).collect();
+        for (level, label) in std::mem::take(&mut factor.levels).into_iter().zip(labels) {
+            let by_role = factor.setting(&level);
+            match runner.unsupported(by.wanted(&by_role), &plan.method, stop)? {
+                None if by == By::Setting => {
+                    match known.take(label, &by_role, runner.in_force(&by_role, stop)?) {
+                        None => levels.push(level),
+                        alike => skipped.extend(alike),
+                    }
+                }
                 None => levels.push(level),
                 Some(why) => {
                     refused.push(level.first().map_or_else(String::new, ToString::to_string));
@@ -85,11 +95,11 @@ pub(crate) fn without_unsupported(
 mod tests {
     use std::collections::BTreeSet;
 
-    use latput_knobs::Knob;
+    use latput_knobs::{Knob, Place, State, Value};
     use latput_trial::plan::Method;
     use latput_trial::results::HostFacts;
     use latput_trial::{HostToday, Surroundings};
-    use latput_units::Nanos;
+    use latput_units::{IntoMap, Nanos};
 
     use super::*;
     use crate::runner::{Trial, TrialEvent};
@@ -111,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_skipped_and_said() {
-        let mut bed = Bed(&["rx-usecs", "7"]);
+        let mut bed = Bed::without(&["rx-usecs", "7"]);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let (reduced, said) =
             without_unsupported(&plan, &mut bed, By::Setting, &Stop::new()).unwrap();
@@ -125,10 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn level_that_another_stands_for_is_skipped() {
+        let plan = Plan::parse("p.toml", PLAN).unwrap();
+        for (by, settings, words) in [
+            (
+                By::Setting,
+                4,
+                "skipped: `mtu=9000`: the host keeps 1500, the same as with `mtu=1500`",
+            ),
+            (By::Asking, 8, ""),
+        ] {
+            let (reduced, said) = without_unsupported(
+                &plan,
+                &mut Bed { lacks: &[], mtu_most: Some(1500) },
+                by,
+                &Stop::new(),
+            )
+            .unwrap();
+            assert_eq!((reduced.settings().len(), said.join("\n").as_str()), (settings, words));
+        }
+    }
+
+    #[test]
     fn a_testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let (reduced, said) =
-            without_unsupported(&plan, &mut Bed(&[]), By::Setting, &Stop::new()).unwrap();
+            without_unsupported(&plan, &mut Bed::without(&[]), By::Setting, &Stop::new()).unwrap();
         assert_eq!((reduced, said), (plan, Vec::new()));
     }
 
@@ -136,7 +168,8 @@ mod tests {
     fn a_plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let refusal =
-            without_unsupported(&plan, &mut Bed(&["tcp"]), By::Setting, &Stop::new()).unwrap_err();
+            without_unsupported(&plan, &mut Bed::without(&["tcp"]), By::Setting, &Stop::new())
+                .unwrap_err();
         assert!(refusal.to_string().contains("supports no part of the plan"), "{refusal}");
     }
 
@@ -146,8 +179,18 @@ mod tests {
         assert!(error.problem.contains("must be `refuse` or `skip`"), "{error}");
     }
 
-    /// Lacks whatever has one of these words.
-    struct Bed(&'static [&'static str]);
+    struct Bed {
+        /// It lacks whatever has one of these words.
+        lacks: &'static [&'static str],
+        /// It takes any MTU, and cuts it to this.
+        mtu_most: Option<u64>,
+    }
+
+    impl Bed {
+        const fn without(lacks: &'static [&'static str]) -> Self {
+            Self { lacks, mtu_most: None }
+        }
+    }
 
     impl TrialRunner for Bed {
         fn unsupported(
@@ -164,7 +207,23 @@ mod tests {
                 }
                 Wanted::Load(load) => load.name.clone(),
             };
-            Ok(self.0.iter().find(|word| text.contains(*word)).map(|word| format!("no {word}")))
+            Ok(self.lacks.iter().find(|word| text.contains(*word)).map(|word| format!("no {word}")))
+        }
+        fn in_force(
+            &mut self,
+            by_role: &BTreeMap<Role, Setting>,
+            _: &Stop,
+        ) -> Result<Vec<HostToday>, Error> {
+            let held = |value: &Value| match (value, self.mtu_most) {
+                (Value::Count(mtu), Some(most)) => Value::Count(most.min(*mtu)),
+                (value, _) => value.clone(),
+            };
+            let of_host = |(role, setting): (&Role, &Setting)| {
+                let place = |(knob, value): (&Knob, &Value)| ((*knob, Place::Device), held(value));
+                let values = State(setting.iter().map(place).into_map());
+                HostToday { host: role.name().to_owned(), role: *role, values }
+            };
+            Ok(by_role.iter().map(of_host).collect())
         }
         fn hosts(&self) -> Vec<HostFacts> {
             Vec::new()

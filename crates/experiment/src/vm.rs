@@ -5,9 +5,9 @@
 
 mod parameters;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use latput_knobs::Knob;
+use latput_knobs::{Knob, Setting};
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
@@ -227,6 +227,21 @@ impl TrialRunner for Emulated {
         };
         let Some(pool) = self.pool.as_mut() else { return Ok(None) };
         pool.unsupported(wanted, method, stop).map_err(|error| self.explained(error))
+    }
+
+    /// Parameters of the driver are not in force before it is loaded with them.
+    fn in_force(
+        &mut self,
+        by_role: &BTreeMap<Role, Setting>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
+        let has_parameters = parameters::of(by_role).is_ok_and(|words| !words.is_empty());
+        match &mut self.pool {
+            Some(pool) if !has_parameters => {
+                pool.in_force(by_role, stop).map_err(|error| self.explained(error))
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.

@@ -268,6 +268,9 @@ pub trait CheckpointStore {
     /// Every checkpoint kept, of all namespaces and boots. One that cannot be read is an error in
     /// its place and hides no other.
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError>;
+
+    /// As [`claim`](Self::claim), without taking the lock, and as far as that can be told.
+    fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
 }
 
 impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
@@ -297,6 +300,10 @@ impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
         (**self).list()
+    }
+
+    fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        (**self).peek(slot, interface)
     }
 }
 

@@ -97,6 +97,12 @@ pub trait KernelRead {
         value.is_fresh()
     }
 
+    /// The knobs whose values of the device one request sets, this one among them; none where each is set alone.
+    fn set_with(&self, knob: Knob) -> Vec<Knob> {
+        let _ = knob;
+        Vec::new()
+    }
+
     /// Which device `interface` is.
     fn device(&self, interface: &str) -> Result<Device, KernelError>;
 
@@ -126,6 +132,24 @@ pub trait KernelWrite: KernelRead {
     ) -> Result<(), KernelError> {
         let _ = (permit, interface, knob);
         Ok(())
+    }
+
+    /// Writes the device's values of knobs that one request sets ([`KernelRead::set_with`]), all or none.
+    fn write_together(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        values: &[(Knob, Value)],
+    ) -> Result<(), KernelError> {
+        let _ = permit;
+        Err(KernelError {
+            interface: interface.to_owned(),
+            knob: values.first().map(|(knob, _)| *knob),
+            operation: "write it together with others".to_owned(),
+            kind: KernelErrorKind::Unsupported,
+            errno: None,
+            reason: "each is set alone".to_owned(),
+        })
     }
 
     /// Writes values of one knob in their order up to the first that fails, and adds those that did not to
@@ -206,6 +230,10 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         (**self).is_fresh(interface, knob, place, value)
     }
 
+    fn set_with(&self, knob: Knob) -> Vec<Knob> {
+        (**self).set_with(knob)
+    }
+
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         (**self).device(interface)
     }
@@ -234,6 +262,15 @@ impl<K: KernelWrite + ?Sized> KernelWrite for &mut K {
         knob: Knob,
     ) -> Result<(), KernelError> {
         (**self).rewrite(permit, interface, knob)
+    }
+
+    fn write_together(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        values: &[(Knob, Value)],
+    ) -> Result<(), KernelError> {
+        (**self).write_together(permit, interface, values)
     }
 
     fn write_many(

@@ -37,6 +37,6 @@ pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
     Session, Standing, WritePermit, apply, await_confirmation, commit, confirm, extend, plan,
-    plan_restore, plan_undo, restore, standing, undo,
+    plan_apply, plan_restore, plan_undo, restore, standing, undo,
 };
 pub use value::{Named, Place, Value};

@@ -10,11 +10,13 @@ mod confirm;
 mod foretell;
 mod outcome;
 pub(crate) mod permit;
+mod put_back;
 mod session;
 mod steps;
+mod together;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
-pub use foretell::{plan_restore, plan_undo};
+pub use foretell::{plan_apply, plan_restore, plan_undo};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
     Standing,
@@ -224,8 +226,8 @@ fn finish(
         let written = State::default();
         let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
     }
-    let put_back = steps::put_back_at(kernel, at, checkpoint, &undo);
-    let restored = foretell::ended(put_back, checkpoint, others)?;
+    let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
+    let restored = foretell::ended(ending, checkpoint, others)?;
     forget(store, checkpoint)?;
     Ok(restored)
 }

@@ -26,6 +26,43 @@ fn adaptive_goes_off_before_the_values_that_it_overrules_and_on_after_them() {
     assert_eq!(world.kernel.state("eth0"), before);
 }
 
+/// `sfc` with shared channels: "RX and TX IRQ moderation must be equal".
+#[test]
+fn delays_that_must_be_equal_are_written_together() {
+    let world_with = |rx: &str, tx: &str| {
+        let mut world = World::new(FakeInterface::nic(1));
+        world.outside(&format!("rx-usecs={rx}"));
+        world.outside(&format!("tx-usecs={tx}"));
+        world.kernel.share_channels("eth0");
+        let before = world.kernel.state("eth0");
+        (world, before)
+    };
+    let (mut world, before) = world_with("60us", "60us");
+    let applied = world.apply("rx-usecs=20us tx-usecs=20us").unwrap();
+    assert_eq!(world.written(), "rx-usecs=20us tx-usecs=20us");
+    assert_eq!(applied.changes.len(), 2);
+    world.restore(&applied.undo);
+    assert_eq!(world.kernel.state("eth0"), before);
+    // Also where a later write fails.
+    world.kernel.fault(Knob::GroFlushTimeout, Fault::Refuse(KernelErrorKind::Busy));
+    let error = world.apply("rx-usecs=20us tx-usecs=20us gro-flush-timeout=9us").unwrap_err();
+    assert!(matches!(error, ApplyError::RolledBack { .. }), "{error:?}");
+    assert_eq!(world.kernel.state("eth0"), before);
+    // Values that are unequal, and one of them alone, are refused in the driver's words.
+    for unequal in ["rx-usecs=20us", "rx-usecs=20us tx-usecs=30us"] {
+        let error = world.apply(unequal).unwrap_err();
+        let ApplyError::Refused { cause, .. } = &error else { panic!("{error:?}") };
+        assert!(cause.to_string().contains("write it in the fake kernel"), "{cause}");
+        assert_eq!(world.kernel.state("eth0"), before);
+    }
+    // Unequal from the start, they could never be put back.
+    let (mut world, before) = world_with("60us", "150us");
+    let error = world.apply("rx-usecs=0us tx-usecs=0us").unwrap_err();
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{error:?}");
+    assert_eq!(world.kernel.state("eth0"), before);
+    assert!(world.store.is_clear());
+}
+
 #[test]
 fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named() {
     let mut world = World::new(FakeInterface::nic(1));

@@ -247,6 +247,7 @@ fn interfaces() -> impl Strategy<Value = FakeInterface> {
         Just(FakeInterface::netlink_veth(2)),
         Just(FakeInterface::remembering(2)),
         Just(FakeInterface::nic(2)),
+        Just(FakeInterface::sharing(2)),
         Just(FakeInterface::old(2)),
     ]
 }

@@ -4,8 +4,8 @@ use latput_knobs::KernelRead as _;
 use latput_knobs::{
     Applied, ApplyError, Cause, Change, ChangeOutcome, Checkpoint, CheckpointStore, ConfirmError,
     Context, KernelErrorKind, KernelWrite, Knob, LinkResets, Place, Refusal, RestoreError,
-    Restored, Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm,
-    extend, parse_assignment, plan, plan_restore, restore,
+    Restored, Setting, Slot, State, StoreError, Value, apply, await_confirmation, commit, confirm,
+    extend, parse_assignment, plan, plan_apply, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context, slot};
 use latput_units::Nanos;
@@ -56,6 +56,54 @@ fn knob_whose_present_value_is_refused_stays() {
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.kernel.written().is_empty(), "not even once: {:?}", world.kernel.written());
     assert!(world.store.is_clear());
+}
+
+#[test]
+fn dry_run_refuses_as_the_change_does() {
+    type Spoil = fn(&mut World);
+    let of_host = |world: &mut World| {
+        world.kernel.add("eth1", FakeInterface::old(1));
+        world.apply_setting("eth1", &setting("busy-poll=9us")).unwrap();
+        world.store.next_process();
+    };
+    let cases: [(&str, &str, Spoil); 7] = [
+        ("mtu=1400", "in use by another latput (pid 77)", |world| world.store.lock_by(77, slot())),
+        ("busy-poll=50us", "in use by another latput (pid 78)", |world| {
+            world.store.lock_by(78, Slot::host(slot().namespace));
+        }),
+        ("busy-poll=50us", "eth1: a change by", of_host),
+        ("mtu=1400", "was not finished", |world| {
+            world.apply("gro=off").unwrap();
+            world.store.next_process();
+        }),
+        ("mtu=1400", "waits to be confirmed", |world| {
+            let undo = world.apply("gro=off").unwrap().undo;
+            await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
+            world.store.next_process();
+        }),
+        ("mtu=1400", "there is no interface", |world| world.kernel.vanish("eth0")),
+        ("mtu=1400", "it would move others", |world| {
+            world.kernel.fault(Knob::Mtu, Fault::MovesOthers);
+        }),
+    ];
+    let planned = |world: &World, desired: &str| {
+        plan_apply(&world.kernel, &world.store, &context(), "eth0", &setting(desired))
+    };
+    for (desired, words, spoil) in cases {
+        let mut world = World::new(FakeInterface::old(1));
+        spoil(&mut world);
+        let before = world.kernel.state("eth0");
+        let foretold = planned(&world, desired).unwrap_err();
+        assert!(full(&foretold).contains(words), "{words}: {}", full(&foretold));
+        assert_eq!(foretold, world.apply(desired).unwrap_err(), "{words}");
+        assert_eq!(world.kernel.state("eth0"), before, "{words}");
+    }
+    // What others have left of other knobs of the host or of other interfaces is no obstacle.
+    let mut world = World::new(FakeInterface::old(1));
+    of_host(&mut world);
+    world.store.lock_by(78, Slot::host(slot().namespace));
+    let foretold = planned(&world, "mtu=1400").unwrap();
+    assert_eq!(foretold, world.apply("mtu=1400").unwrap().changes);
 }
 
 #[test]

@@ -106,7 +106,10 @@ fn an_undo_that_the_kernel_refuses_changes_nothing() {
 #[test]
 fn dry_run_refuses_as_the_undo_does() {
     type Spoil = fn(&mut World);
-    let cases: [(&str, Spoil); 6] = [
+    let cases: [(&str, Spoil); 7] = [
+        ("in use by another latput (pid 77)", |world| {
+            world.store.lock_by(77, world.store.journal()[0].slot());
+        }),
         ("it would move others", |world| world.kernel.fault(Knob::Mtu, Fault::MovesOthers)),
         ("it cannot be told what it would move", |world| {
             world.kernel.fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Busy));

@@ -44,9 +44,9 @@ impl FileCheckpoints {
         Self { folder: folder.to_owned(), locks: BTreeMap::new() }
     }
 
-    /// The folder that it is in.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Whether the folder is gone. An error to look at it is no proof.
+    pub fn is_gone(&self) -> bool {
+        is_absent(&self.folder)
     }
 
     /// The committed changes.
@@ -170,7 +170,7 @@ impl CheckpointStore for FileCheckpoints {
         let slot = checkpoint.slot();
         assert!(self.locks.contains_key(&slot), "saved a checkpoint of {slot} without a claim");
         let path = self.file(slot, "json");
-        let begins = !path.exists();
+        let begins = is_absent(&path);
         let bytes =
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
         files::replace_private(&path, &bytes).map_err(|error| of_file(error, "write"))?;
@@ -184,10 +184,8 @@ impl CheckpointStore for FileCheckpoints {
     fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
         let lock = match self.locks.remove(&slot) {
             Some(lock) => lock,
-            None if self.folder.exists() => {
-                self.lock(slot, &format!("interface {}", slot.index))?
-            }
-            None => return Ok(()),
+            None if is_absent(&self.folder) => return Ok(()),
+            None => self.lock(slot, &format!("interface {}", slot.index))?,
         };
         let path = self.file(slot, "json");
         match fs::remove_file(&path) {
@@ -204,7 +202,7 @@ impl CheckpointStore for FileCheckpoints {
 
     fn archive(&mut self, slot: Slot) -> Result<Option<u64>, StoreError> {
         let path = self.file(slot, "json");
-        if !path.exists() {
+        if is_absent(&path) {
             return self.remove(slot).map(|()| None);
         }
         let lock = match self.locks.remove(&slot) {
@@ -240,6 +238,15 @@ impl CheckpointStore for FileCheckpoints {
         paths.sort();
         Ok(paths.iter().filter_map(|path| self.read(path).transpose()).collect())
     }
+
+    fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        if !self.locks.contains_key(&slot)
+            && let Some(holder) = FileLock::holder(&self.file(slot, "lock"))
+        {
+            return Err(locked(interface, &holder));
+        }
+        self.kept(slot)
+    }
 }
 
 /// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
@@ -259,6 +266,11 @@ pub fn context() -> Result<Context, Error> {
 
 fn locked(interface: &str, holder: &str) -> StoreError {
     StoreError::Locked { interface: interface.to_owned(), pid: holder.parse().unwrap_or(0) }
+}
+
+/// Whether there is no such file. [`Path::exists`] takes an error for absence.
+fn is_absent(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
 }
 
 /// Whether a file cannot be made for a reason that holds for everybody and does not end by itself.
@@ -312,12 +324,18 @@ mod tests {
         first.claim(SLOT, "eth0").unwrap();
         first.claim(SLOT, "eth0").unwrap();
         let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: std::process::id() };
+        assert_eq!(second.peek(SLOT, "eth0"), Err(locked.clone()));
+        assert_eq!(
+            (first.peek(SLOT, "eth0"), second.peek(Slot { index: 3, ..SLOT }, "eth1")),
+            (Ok(None), Ok(None))
+        );
         assert_eq!(second.claim(SLOT, "eth0"), Err(locked));
         let error = second.remove(SLOT).unwrap_err();
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
         second.claim(Slot { namespace: 8, ..SLOT }, "eth0").unwrap();
         second.claim(Slot { index: 3, ..SLOT }, "eth1").unwrap();
         first.remove(SLOT).unwrap();
+        assert_eq!(second.peek(SLOT, "eth0"), Ok(None));
         second.claim(SLOT, "eth0").unwrap();
     }
 
@@ -342,7 +360,9 @@ mod tests {
         assert_eq!(listed.iter().filter(|entry| entry.is_ok()).count(), 1);
         assert_eq!(listed.len(), 6);
         for index in 3..=6 {
-            let error = store.claim(Slot { index, ..SLOT }, "eth1").unwrap_err();
+            let slot = Slot { index, ..SLOT };
+            let error = store.peek(slot, "eth1").unwrap_err();
+            assert_eq!(store.claim(slot, "eth1"), Err(error.clone()));
             assert!(matches!(error, StoreError::Damaged { .. }), "{index}: {error}");
             assert!(folder.path().join(format!("7-{index}.json")).exists(), "{index}");
         }
@@ -442,6 +462,20 @@ mod tests {
         let error = store.claim(SLOT, "eth0").unwrap_err();
         assert!(matches!(error, StoreError::Io { .. }), "{error}");
         assert!(error.to_string().contains("folder"), "{error}");
+    }
+
+    #[test]
+    fn folder_that_cannot_be_looked_at_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("loop");
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        let mut store = FileCheckpoints::new(&path);
+        assert!(!store.is_gone() && !path.exists());
+        store.remove(SLOT).unwrap_err();
+        store.archive(SLOT).unwrap_err();
+        let mut store = FileCheckpoints::new(&folder.path().join("none"));
+        assert!(store.is_gone());
+        store.remove(SLOT).unwrap();
     }
 
     fn sample(interface: &str, mtu: u64) -> Checkpoint {

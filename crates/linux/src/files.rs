@@ -4,6 +4,7 @@
 //! device is never followed when it is written, and nothing is read without a bound.
 
 mod links;
+mod locks;
 pub(crate) mod walk;
 
 use std::ffi::OsStr;
@@ -341,6 +342,21 @@ pub struct FileLock {
 }
 
 impl FileLock {
+    /// The text in the lock whose file is `path`, if a process has it; the lock is not touched. `None` also where that cannot be
+    /// told.
+    pub(crate) fn holder(path: &Path) -> Option<String> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(path).ok()?;
+        check_owner(path, &file.metadata().ok()?).ok()?;
+        if !locks::is_held(&file).ok()? {
+            return None;
+        }
+        let mut said = String::new();
+        (&file).take(80).read_to_string(&mut said).ok()?;
+        Some(said.trim().to_owned())
+    }
+
     /// Takes the lock whose file is `path`; gives the text in it where another process has it.
     pub fn take(path: &Path) -> Result<Result<Self, String>, FileError> {
         Self::take_for(path, std::process::id())

@@ -252,7 +252,7 @@ impl LinuxKernel {
             return Ok(None);
         };
         let field = (number.attribute, number.width);
-        match self.ethtool()?.set_parameter(reading.name, number.table, field, now) {
+        match self.ethtool()?.set_parameters(reading.name, number.table, &[(field, now)]) {
             Err(error) if !error.is_permission() => Ok(Some(Failure::from(error).reason)),
             _ => Ok(None),
         }
@@ -446,6 +446,11 @@ impl KernelRead for LinuxKernel {
         }
     }
 
+    fn set_with(&self, knob: Knob) -> Vec<Knob> {
+        let Some(table) = table_of(knob) else { return Vec::new() };
+        Knob::ALL.iter().copied().filter(|knob| table_of(*knob) == Some(table)).collect()
+    }
+
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         let what = || "find out which device it is".to_owned();
         self.device_of(interface).map_err(|failure| failure.into_error(interface, None, what()))
@@ -476,7 +481,7 @@ impl KernelWrite for LinuxKernel {
         interface: &str,
         knob: Knob,
     ) -> Result<(), KernelError> {
-        if !matches!(source_of(knob), Source::Number(number) if number.table == Table::Coalesce) {
+        if table_of(knob) != Some(Table::Coalesce) {
             return Ok(());
         }
         match self.ioctl.rewrite_coalescing(interface).map_err(Failure::from) {
@@ -487,6 +492,25 @@ impl KernelWrite for LinuxKernel {
                 failure.into_error(interface, Some(knob), what.to_owned())
             }),
         }
+    }
+
+    fn write_together(
+        &mut self,
+        _permit: &WritePermit,
+        interface: &str,
+        values: &[(Knob, Value)],
+    ) -> Result<(), KernelError> {
+        let knob = values.first().map(|(knob, _)| *knob);
+        let table = knob.and_then(table_of);
+        let written = match table {
+            Some(table) => self.write_numbers(interface, table, values),
+            None => Err(Failure::unsupported("each is set alone")),
+        };
+        written.map_err(|failure| {
+            let words: Vec<String> =
+                values.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+            failure.into_error(interface, knob, format!("write {} together", words.join(" ")))
+        })
     }
 
     /// Where a knob has many places (NAPIs, queues) one look at the interface serves all of them: writing
@@ -505,6 +529,14 @@ impl KernelWrite for LinuxKernel {
             *done += 1;
         }
         Ok(())
+    }
+}
+
+/// The table of ethtool that a knob is a number of.
+const fn table_of(knob: Knob) -> Option<Table> {
+    match source_of(knob) {
+        Source::Number(number) => Some(number.table),
+        _ => None,
     }
 }
 
@@ -583,6 +615,24 @@ mod tests {
             let error = kernel.read(name, Knob::Mtu).unwrap_err();
             assert_eq!((error.kind, error.knob), (KernelErrorKind::NoInterface, None), "{error}");
         }
+    }
+
+    #[test]
+    fn knobs_of_one_table_are_set_together() {
+        let (_folder, mut kernel) = old_kernel(&[]);
+        let delays = kernel.set_with(Knob::RxUsecs);
+        assert!(
+            [Knob::RxUsecs, Knob::TxUsecs, Knob::AdaptiveRx].iter().all(|it| delays.contains(it))
+        );
+        assert!(!delays.contains(&Knob::RxRing) && !delays.contains(&Knob::RxProfile));
+        assert_eq!(kernel.set_with(Knob::RxChannels).len(), 3);
+        assert_eq!(kernel.set_with(Knob::Mtu), []);
+        let table =
+            [(Knob::RxUsecs, Value::Time(Nanos::from_us(9))), (Knob::RxRing, Value::Count(64))];
+        let failure = kernel.write_numbers("lo", Table::Coalesce, &table).unwrap_err();
+        assert!(failure.reason.contains("rx-ring=64"), "{}", failure.reason);
+        let kernel: &mut dyn KernelWrite = &mut kernel;
+        assert_eq!(kernel.set_with(Knob::PauseRx).len(), 3, "through a reference too");
     }
 
     #[test]

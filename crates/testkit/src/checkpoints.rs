@@ -123,6 +123,11 @@ impl CheckpointStore for MemoryCheckpoints {
         self.fuse.alive().map_err(|_| dead("list"))?;
         Ok(self.kept.values().cloned().map(Ok).collect())
     }
+
+    fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        self.check_lock(slot, interface)?;
+        Ok(self.kept.get(&slot).cloned())
+    }
 }
 
 fn dead(operation: &'static str) -> StoreError {

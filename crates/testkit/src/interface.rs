@@ -13,6 +13,9 @@ const PER_NAPI: [Knob; 4] =
 const DEFERRAL: [Knob; 3] =
     [Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
+/// The delays that are equal where channels are shared.
+const DELAYS: [Knob; 2] = [Knob::RxUsecs, Knob::TxUsecs];
+
 /// The most queues that the fake makes.
 pub(crate) const QUEUES_MAX: u64 = 8;
 
@@ -28,6 +31,8 @@ pub struct FakeInterface {
     habit: Habit,
     /// Whether delays are refused while adaptive moderation is on.
     is_strict: bool,
+    /// Whether the delays of both directions must be equal.
+    shares_channels: bool,
 }
 
 /// When an interface has NAPIs, and when it makes new ones.
@@ -78,8 +83,33 @@ impl FakeInterface {
         self
     }
 
-    /// Whether the driver refuses this knob now.
-    pub(crate) fn refuses(&self, knob: Knob) -> bool {
+    /// A NIC whose directions share channels, as those of `sfc` may: it takes only equal delays. It has no mode that moves the
+    /// delay of one direction.
+    pub fn sharing(queues: u32) -> Self {
+        let modes = [Knob::AdaptiveRx, Knob::AdaptiveTx, Knob::CqeModeRx, Knob::CqeModeTx];
+        let nic = modes.into_iter().fold(Self::nic(queues), Self::without);
+        Self { shares_channels: true, ..nic }
+    }
+
+    /// Whether its directions share channels from now on; gives whether they did.
+    pub(crate) fn share_channels(&mut self, shares: bool) -> bool {
+        std::mem::replace(&mut self.shares_channels, shares)
+    }
+
+    /// Whether the driver would take the delays again that it has.
+    pub(crate) fn takes_its_delays(&self) -> bool {
+        let [rx, tx] = DELAYS.map(|knob| self.values.get(&(knob, Place::Device)));
+        !self.shares_channels || rx == tx
+    }
+
+    /// Whether the driver refuses this value of a knob now.
+    pub(crate) fn refuses(&self, knob: Knob, value: &Value) -> bool {
+        let is_unequal = |other: &Knob| {
+            *other != knob && self.values.get(&(*other, Place::Device)) != Some(value)
+        };
+        if self.shares_channels && DELAYS.contains(&knob) && DELAYS.iter().any(is_unequal) {
+            return true;
+        }
         let Some(adaptive) = knob.spec().overruled_by else { return false };
         let is_on = self.values.get(&(adaptive, Place::Device)) == Some(&Value::Switch(true));
         self.is_strict && is_on
@@ -116,6 +146,14 @@ impl FakeInterface {
     /// Whether there is such a place.
     pub fn has(&self, knob: Knob, place: Place) -> bool {
         self.values.contains_key(&(knob, place)) && self.shows(knob, place)
+    }
+
+    /// Takes a value from somebody who knows that the driver wants equal delays.
+    pub(crate) fn set_as_allowed(&mut self, knob: Knob, place: Place, value: &Value) {
+        let both = self.shares_channels && DELAYS.contains(&knob);
+        for knob in if both { DELAYS.to_vec() } else { vec![knob] } {
+            self.set(knob, place, value.clone());
+        }
     }
 
     /// Takes a value, with all that follows from it. The place must exist.
@@ -190,6 +228,7 @@ impl FakeInterface {
             queues,
             habit,
             is_strict: false,
+            shares_channels: false,
         };
         interface.make_napis(habit != Habit::NoNapis);
         interface

@@ -157,8 +157,14 @@ impl FakeKernel {
         if let Some(interface) = self.home_of_mut(name, knob)
             && interface.has(knob, place)
         {
-            interface.set(knob, place, value);
+            interface.set_as_allowed(knob, place, &value);
         }
+    }
+
+    /// From now on, the interface takes only equal delays of both directions.
+    pub fn share_channels(&mut self, name: &str) {
+        let interface = self.interfaces.get_mut(name).expect("the interface is there");
+        interface.share_channels(true);
     }
 
     /// From now on, this goes wrong with `knob`.
@@ -287,6 +293,11 @@ impl KernelRead for FakeKernel {
         is_new || value.is_fresh()
     }
 
+    fn set_with(&self, knob: Knob) -> Vec<Knob> {
+        let delays = [Knob::RxUsecs, Knob::TxUsecs];
+        if delays.contains(&knob) { delays.to_vec() } else { Vec::new() }
+    }
+
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         let missing = || error(interface, Knob::Mtu, "read", KernelErrorKind::NoInterface);
         self.devices.get(interface).cloned().ok_or_else(missing)
@@ -310,9 +321,37 @@ impl KernelWrite for FakeKernel {
         interface: &str,
         knob: Knob,
     ) -> Result<(), KernelError> {
-        if self.faults_of(knob).any(|fault| fault == Fault::RefusePresent) {
+        let is_delay = !self.set_with(knob).is_empty();
+        let is_refused = |it: &FakeInterface| is_delay && !it.takes_its_delays();
+        if self.faults_of(knob).any(|fault| fault == Fault::RefusePresent)
+            || self.interfaces.get(interface).is_some_and(is_refused)
+        {
             return Err(error(interface, knob, "rewrite", KernelErrorKind::Refused));
         }
+        Ok(())
+    }
+
+    fn write_together(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        values: &[(Knob, Value)],
+    ) -> Result<(), KernelError> {
+        let mut after = self.clone();
+        let shares = after.interfaces.get_mut(interface).is_some_and(|it| it.share_channels(false));
+        let mut write = |(knob, value): &(Knob, Value)| {
+            after.write(permit, interface, *knob, Place::Device, value)
+        };
+        let written = values.iter().try_for_each(&mut write);
+        self.writes_tried = after.writes_tried;
+        written?;
+        if let Some(it) = after.interfaces.get_mut(interface) {
+            it.share_channels(shares);
+            if !it.takes_its_delays() {
+                return Err(error(interface, values[0].0, "write", KernelErrorKind::Refused));
+            }
+        }
+        *self = after;
         Ok(())
     }
 
@@ -341,7 +380,7 @@ impl KernelWrite for FakeKernel {
         if !target.has(knob, place) {
             return Err(refuse(KernelErrorKind::Unsupported));
         }
-        if limits.max.is_some_and(|max| *value > Value::Count(max)) || target.refuses(knob) {
+        if limits.max.is_some_and(|max| *value > Value::Count(max)) || target.refuses(knob, value) {
             return Err(refuse(KernelErrorKind::Refused));
         }
         let mut taken = value.clone();

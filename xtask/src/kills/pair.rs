@@ -22,6 +22,7 @@ const LOOK_ABOVE: &str = "; cat /sys/class/net/m0/mtu 2>&1; true";
 const NEIGHBOUR: &str = "7777";
 /// How long anything of ours may take to end by itself.
 const END: Duration = Duration::from_secs(180);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The two namespaces; they end with this.
 #[derive(Debug)]
@@ -211,10 +212,15 @@ impl VethPair {
             if left.is_empty() {
                 return Ok(());
             }
-            if Instant::now() > deadline {
-                bail!("processes {left:?} have not ended in {} s", END.as_secs());
+            // To look through all processes of the machine costs too much to do it often. When these have ended, others may be
+            // there that they have started.
+            while !left.is_empty() {
+                if Instant::now() > deadline {
+                    bail!("processes {left:?} have not ended in {} s", END.as_secs());
+                }
+                std::thread::sleep(LOOK_EVERY);
+                left.retain(|pid| has_state(*pid, &self.state));
             }
-            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
@@ -245,17 +251,19 @@ fn words_of(pid: u32) -> Vec<String> {
 
 /// The processes with this state folder, or one in it, in their environment.
 pub fn processes_of(state: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| has_state(*pid, state)).collect()
+}
+
+/// Whether a process has this state folder, or one in it, in its environment; one that has ended has none.
+fn has_state(pid: u32, state: &Path) -> bool {
     let is_meant = |word: &[u8]| {
         let folder = word.strip_prefix(b"LATPUT_STATE_DIR=");
         folder.is_some_and(|folder| Path::new(OsStr::from_bytes(folder)).starts_with(state))
     };
-    let is_ours = |pid: &u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(is_meant)
-    };
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_ours).collect()
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(is_meant)
 }
 
 /// `kill -9`.

@@ -7,7 +7,8 @@ use latput_knobs::{Checkpoint, CheckpointStore, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
-use crate::commands::restore::{is_made_by, waiting_words, waits_for_other, with_its_name_of_now};
+use crate::commands::restore::{is_made_by, waiting_words, waits_for_other};
+use crate::commands::way_back::with_its_name_of_now;
 use crate::commands::{change, next, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -48,8 +49,12 @@ impl Args {
             |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
         let late: Vec<_> =
             store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
-        let listed = store.list()?;
-        let waiting: Vec<Checkpoint> = listed
+        let (readable, unreadable): (Vec<_>, Vec<_>) =
+            store.list()?.into_iter().partition(Result::is_ok);
+        for error in unreadable.into_iter().filter_map(Result::err) {
+            output::remark(&format!("latput: left out: {error}"));
+        }
+        let waiting: Vec<Checkpoint> = readable
             .into_iter()
             .flatten()
             .filter(|kept| kept.is_of_namespace(&origin) == Some(true))

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, KernelRead, Whereabouts};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
+use crate::commands::way_back::{moved_along, with_its_name_of_now};
 use crate::commands::{set, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -99,20 +100,6 @@ enum RestoreOutcome {
     Waits(String),
 }
 
-/// The checkpoint under the interface's present name, which may have changed.
-pub(super) fn with_its_name_of_now(
-    kernel: &LinuxKernel,
-    origin: &knobs::Context,
-    mut kept: Checkpoint,
-) -> Checkpoint {
-    if kept.is_of_namespace(origin) == Some(true)
-        && let Ok(Whereabouts::Here(name)) = kernel.find(&kept.device)
-    {
-        kept.interface = name;
-    }
-    kept
-}
-
 /// Whether a change is of the command that is meant; without one, each is.
 pub(super) fn is_made_by(kept: &Checkpoint, command: Option<&str>) -> bool {
     command.is_none_or(|command| kept.by.as_ref().is_some_and(|by| by.is_command(command)))
@@ -163,18 +150,10 @@ fn preview(
     }
 }
 
-/// Names what going back moves along and latput could not put back. Going back matters more: the old values are written
-/// anyway.
+/// Names what going back moves along and latput could not put back.
 fn warn_of_moved(kernel: &LinuxKernel, interface: &str, changes: &[Change]) {
-    for Change { knob, to, .. } in changes.iter().filter(|change| !change.place.is_follower()) {
-        let reason = match kernel.obstacle_to(interface, *knob, to) {
-            Ok(None) => continue,
-            Ok(Some(reason)) => reason,
-            Err(error) => error.reason,
-        };
-        output::remark(&format!(
-            "latput: warning: {interface}: {knob} goes back to {to}: {reason}"
-        ));
+    for moved in moved_along(kernel, interface, changes) {
+        output::remark(&format!("latput: warning: {interface}: {moved}"));
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting};
-use latput_linux::{LinuxKernel, interfaces, state_place};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// The knobs with their new values.
     #[arg(required_unless_present = "stdin", value_name = "KNOB=VALUE")]
     assignments: Vec<String>,
-    /// Print the exact writes without doing them.
+    /// Print the exact writes without doing them, or what the change would refuse.
     #[arg(long)]
     dry_run: bool,
     /// Put everything back after this time (1s to 24h) unless `latput confirm` comes first, also if latput
@@ -82,7 +82,7 @@ impl Args {
         let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
             let kernel = LinuxKernel::open()?;
-            let changes = transaction::plan(&kernel, interface, &setting)?;
+            let changes = planned(&kernel, interface, &setting)?;
             tell_planned(context, interface, &changes)?;
             transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
             change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
@@ -114,6 +114,25 @@ impl Args {
         tell(context, interface, &applied, (shown, &setting));
         kept.left
             .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
+    }
+}
+
+/// The changes that would be made. Who may not read the checkpoints is told that they are not known.
+fn planned(
+    kernel: &LinuxKernel,
+    interface: &str,
+    setting: &Setting,
+) -> Result<Vec<Change>, CliError> {
+    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let origin = checkpoint::context()?;
+    match transaction::plan_apply(kernel, &store, &origin, interface, setting) {
+        Err(ApplyError::Checkpoint(error)) if error.is_permission() => {
+            output::remark(&format!(
+                "latput: whether a change of {interface} waits or was not finished is not known: {error}"
+            ));
+            Ok(transaction::plan(kernel, interface, setting)?)
+        }
+        planned => Ok(planned?),
     }
 }
 

@@ -247,6 +247,29 @@ fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
     assert!(ran.err.contains("lat0: rps-cpus: cannot set it"), "{ran:#?}");
 }
 
+/// The kernel rounds the number of flows up to a power of two.
+#[test]
+fn level_that_reads_as_another_is_skipped() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let plan = PLAN
+        .replace(
+            "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"20ms\", 100]]",
+            "rps-flow-cnt = [0, 64, 60]",
+        )
+        .replace("beside = true", "on_unsupported = \"skip\"\nbeside = true")
+        .replace("min = 3, max = 3", "min = 1, max = 1");
+    place.write("plan.toml", &plan);
+    let ran = place.run(&["run", "plan.toml", "-o", "kept.db"]);
+    let words = "skipped: `rps-flow-cnt=60`: the host keeps 64, the same as with `rps-flow-cnt=64`";
+    assert!(ran.err.contains(words), "{ran:#?}");
+    assert_eq!(place.trials("kept.db"), 2 * 3, "{ran:#?}");
+    place.run(&["report", "kept.db"]).expect(0, &[words]);
+}
+
 #[test]
 fn the_state_folder_is_empty_after_a_run() {
     if needs_root() {

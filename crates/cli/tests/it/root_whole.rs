@@ -1,11 +1,12 @@
 //! A change goes back with all that it has moved, judged by `ip`, `ethtool`, `tc`, `chrt` and `taskset`.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::root_confirm::watchers;
 use crate::root_settings::Lab;
-use crate::{Ran, needs_program, tell};
+use crate::{Ran, interrupt, needs_program, tell, wait_until};
 
 const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
@@ -36,8 +37,10 @@ fn mtu_of_upper_interfaces_and_ipv6_goes_back() {
         }
         let mut set = vec![("lat0", 4000)];
         if add.contains("macvlan") {
-            lab.ip("b", &["link", "add", "up1", "link", "up0", "type", "macvlan"]);
             set.push(("up0", 5000));
+        }
+        if add.contains("macvlan") || add.contains("bridge") {
+            lab.ip("b", &["link", "add", "up1", "link", "up0", "type", "macvlan"]);
         }
         for (name, mtu) in set {
             lab.b_sh(&format!("echo {mtu} > /proc/sys/net/ipv6/conf/{name}/mtu"));
@@ -53,6 +56,12 @@ fn mtu_of_upper_interfaces_and_ipv6_goes_back() {
         lab.b(&["set", "lat0", "mtu=1500"]).expect(0, &["changed"]);
         lab.b(&["undo"]).expect(0, &["undid lat0 mtu"]);
         assert_eq!(look(), before, "{add}");
+        if add.contains("bridge") {
+            // Nobody has set its MTU: it still follows its ports.
+            lab.ip("b", &["link", "set", "lat0", "mtu", "3000"]).expect(0, &[]);
+            assert!(lab.b_sh("ip -o link show up0").contains("mtu 3000"));
+            lab.ip("b", &["link", "set", "lat0", "mtu", "9000"]).expect(0, &[]);
+        }
         lab.ip("b", &["link", "del", "up1"]);
         lab.ip("b", &["link", "del", "up0"]).expect(0, &[]);
     }
@@ -166,12 +175,137 @@ fn dry_run_says_what_the_way_back_says() {
     pair.run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
     alike(&["undo"], 1, &["waits to be confirmed"]);
+    alike(&["set", "v0", "txqueuelen=600"], 1, &["waits to be confirmed"]);
     sh("ip link set v0 netns away");
     alike(&["restore"], 5, &["not in this network namespace", "Its checkpoint is kept"]);
     sh("ip -n away link set v0 netns $$");
     pair.run(&["restore", "--dry-run"]).expect(0, &["would put back"]);
     pair.run(&["restore"]).expect(0, &["put back"]);
     sh("ip netns del away");
+}
+
+/// What lies on it came after the change, so that going back moves it.
+#[test]
+fn watchers_tell_what_going_back_moves() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
+    sh("ip netns add away");
+    pair.run(&["set", "v0", "mtu=9000", "--confirm-within", "4s"]).expect(0, &["changed"]);
+    sh("ip link add up0 link v0 type macvlan; ip link set up0 netns away");
+    assert!(mtu("-n away").contains("9000"));
+    wait_until("the values to go back", || !mtu("").contains("9000"));
+    wait_until("the watchers to end", || watchers(&pair.place).is_empty());
+    assert!(!mtu("-n away").contains("9000"), "the test does not test");
+    let moved = "Warning: mtu goes back to 1500: the kernel would set up0 (macvlan in network namespace away, mtu 9000)";
+    pair.run(&["confirm"]).expect(4, &["no confirmation came in time", moved]);
+    pair.run(&["log"]).expect(0, &[moved]);
+    sh("ip -n away link del up0; ip netns del away");
+}
+
+/// It may be of a newer latput, cut, or edited by a stranger.
+#[test]
+fn checkpoint_that_is_not_understood_is_left() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
+    let files = std::fs::read_dir(pair.place.path("state/checkpoints")).unwrap().flatten();
+    let file = files
+        .map(|file| file.path())
+        .find(|path| path.extension().is_some_and(|it| it == "json"))
+        .unwrap();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let look = || said(&["ip", "-o", "link"]);
+    for (text, words) in [
+        (whole.replace("\"schema\":2", "\"schema\":99"), "its schema is 99"),
+        (whole.replace("\"undo\"", "\"undone\""), "unknown field `undone`"),
+        (whole[..whole.len() / 2].to_owned(), "EOF"),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let before = look();
+        for args in [
+            &["restore"][..],
+            &["restore", "--dry-run"],
+            &["confirm"],
+            &["confirm", "v0"],
+            &["set", "v0", "txqueuelen=700"],
+            &["set", "v0", "txqueuelen=700", "--dry-run"],
+        ] {
+            let ran = pair.run(args);
+            assert_eq!(ran.code, Some(1), "{ran:#?}");
+            assert!(ran.err.contains(words) && ran.err.contains("checkpoints/"), "{ran:#?}");
+        }
+        assert_eq!(look(), before, "{words}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{words}");
+    }
+    std::fs::write(&file, whole).unwrap();
+    pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
+}
+
+/// A process that holds the interface is foretold too.
+#[test]
+fn dry_run_names_who_holds_the_interface() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
+    let mut moderate = pair.place.command(&["moderate", "v0"]);
+    let mut daemon = moderate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let set = ["set", "v0", "txqueuelen=700"];
+    let dry_run = [&set[..], &["--dry-run"]].concat();
+    wait_until("the daemon to hold it", || pair.run(&dry_run).code == Some(1));
+    let held = format!("in use by another latput (pid {})", daemon.id());
+    pair.run(&set).expect(1, &[&held]);
+    pair.run(&dry_run).expect(1, &[&held]);
+    interrupt(daemon.id());
+    daemon.wait().unwrap();
+    pair.run(&dry_run).expect(0, &["would change v0 txqueuelen"]);
+    pair.run(&set).expect(0, &["changed"]);
+}
+
+#[test]
+fn change_that_can_cut_needs_confirmation() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let over = |args: &[&str]| {
+        let mut command = pair.place.command(args);
+        command.env_remove("SSH_CLIENT").env("SSH_CONNECTION", "fe80::1%v0 50022 ::1 22");
+        Ran::from(command.output().unwrap())
+    };
+    let before = shape();
+    for change in ["mtu=1400", "qdisc=tbf rate=8kbps burst=1600 limit=3000", "qdisc=pfifo limit=0"]
+    {
+        let refused = ["v0 carries your connection", "--confirm-within"];
+        over(&["set", "v0", change]).expect(1, &refused);
+        over(&["set", "v0", change, "--dry-run"]).expect(1, &refused);
+        assert_eq!(shape(), before, "{change}");
+        over(&["set", "v1", change, "--dry-run"]).expect(0, &["would change"]);
+        over(&[&["set", "v0", change][..], &WAITS].concat()).expect(0, &["changed"]);
+        over(&["restore"]).expect(0, &["put back v0"]);
+    }
+    over(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
+}
+
+#[test]
+fn memory_of_many_queues_is_bounded() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    said(&["sh", "-c", "ip link add w0 numtxqueues 128 numrxqueues 128 type veth peer name w1"]);
+    for (change, most) in [("txqueuelen=1000000", "349525"), ("rps-flow-cnt=1048576", "524288")] {
+        pair.run(&["set", "w0", change]).expect(1, &["cannot be", most]);
+        // The same on one of two queues.
+        pair.run(&["set", "v0", change, "--dry-run"]).expect(0, &["would change"]);
+    }
 }
 
 #[test]

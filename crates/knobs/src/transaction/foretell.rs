@@ -7,17 +7,32 @@ use latput_units::{IntoMap, IntoSet};
 use super::outcome::{
     self, ApplyError, Change, Foreign, Leftover, PutBack, RestoreError, Restored,
 };
+use super::put_back;
 use super::steps::{self, Target};
 use super::{check_link_resets, check_origin, present_name, session, whereabouts};
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
 use crate::device::Whereabouts;
 use crate::kernel::KernelRead;
 use crate::setting::{Setting, State};
 use crate::spec::Scope;
 use crate::value::{Place, Value};
 
+/// The changes that [`apply`](super::apply) would make, or its refusal but for that of a link reset
+/// ([`check_link_resets`]). Only the driver's refusal of a write cannot be foretold.
+pub fn plan_apply(
+    kernel: &dyn KernelRead,
+    store: &dyn CheckpointStore,
+    context: &Context,
+    interface: &str,
+    desired: &Setting,
+) -> Result<Vec<Change>, ApplyError> {
+    let holds_host = desired.keys().any(|knob| knob.spec().scope == Scope::Host);
+    check_unclaimed(kernel, store, context, (interface, holds_host))?;
+    super::plan(kernel, interface, desired)
+}
+
 /// The changes that [`undo`](super::undo()) would make and the values that it would leave to others, or its refusal. Only the
-/// driver's refusal of a write, and a process that holds the interface without having changed it, cannot be foretold.
+/// driver's refusal of a write cannot be foretold.
 pub fn plan_undo(
     kernel: &dyn KernelRead,
     store: &dyn CheckpointStore,
@@ -25,7 +40,7 @@ pub fn plan_undo(
     earlier: &Checkpoint,
 ) -> Result<(Vec<Change>, Vec<Foreign>), ApplyError> {
     let interface = present_name(kernel, earlier);
-    check_unfinished(kernel, store, context, (&interface, earlier))?;
+    check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
     let (wanted, others) = steps::still_ours(kernel, &interface, earlier);
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
@@ -35,23 +50,30 @@ pub fn plan_undo(
     Ok((changes, others))
 }
 
-/// Refuses an interface with a change that was not finished, as [`Session::open`](super::Session::open) does.
-fn check_unfinished(
+/// Refuses an interface that another process holds, or with a change that was not finished, as
+/// [`Session::open`](super::Session::open) does; and the same of the host's own knobs.
+fn check_unclaimed(
     kernel: &dyn KernelRead,
     store: &dyn CheckpointStore,
     context: &Context,
-    (interface, earlier): (&str, &Checkpoint),
+    (interface, holds_host): (&str, bool),
 ) -> Result<(), ApplyError> {
     session::check_name(interface)?;
     let device = kernel.device(interface).map_err(steps::unread)?;
     let own = Checkpoint::new(context, interface, device);
-    let stands_against = |kept: &Checkpoint| {
-        let is_same = own.device.is_hardware() && kept.device.is(&own.device);
-        let shares_host = earlier.holds_host_knobs() && kept.holds_host_knobs();
-        kept.boot_id == own.boot_id && (kept.slot() == own.slot() || is_same || shares_host)
-    };
+    let kept = store.peek(own.slot(), interface).map_err(ApplyError::of_store)?;
     let listed = store.list().map_err(ApplyError::of_store)?;
-    let left = listed.into_iter().flatten().find(stands_against);
+    let of_device = |kept: &Checkpoint| own.device.is_hardware() && kept.device.is(&own.device);
+    let of_host = |kept: &Checkpoint| kept.slot() != own.slot() && kept.holds_host_knobs();
+    let is_of_boot = |kept: &&Checkpoint| kept.boot_id == own.boot_id;
+    let others = || listed.iter().flatten();
+    let mut left = kept.as_ref().or_else(|| others().find(|it| of_device(it) && is_of_boot(it)));
+    left = left.filter(is_of_boot);
+    if left.is_none() && holds_host {
+        store.peek(Slot::host(own.namespace), interface).map_err(ApplyError::of_store)?;
+        left = others().filter(is_of_boot).find(|it| of_host(it));
+    }
+    let left = left.cloned();
     left.map_or(Ok(()), |left| Err(ApplyError::left_by(left)))
 }
 
@@ -66,7 +88,11 @@ pub fn plan_restore(
     let Ok(Whereabouts::Here(name)) = &at else {
         let mut of_interface = checkpoint.undo.clone();
         of_interface.0.retain(|(knob, _), _| knob.spec().scope != Scope::Host);
-        return ended(steps::unreachable(kernel, at, checkpoint, of_interface), checkpoint, vec![]);
+        return ended(
+            put_back::unreachable(kernel, at, checkpoint, of_interface),
+            checkpoint,
+            vec![],
+        );
     };
     let (undo, others) = steps::leave_to_others(kernel, name, checkpoint);
     ended(plan_put_back(kernel, name, &undo), checkpoint, others)
@@ -98,7 +124,7 @@ fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutB
         gone.extend(old_values.into_iter().filter(is_gone).map(|(place, _)| (knob, place)));
     }
     gone.retain(|(knob, _)| !exposed.contains(knob));
-    left.extend(steps::unknown(kernel, interface, undo, &gone));
+    left.extend(put_back::unknown(kernel, interface, undo, &gone));
     if left.is_empty() {
         return PutBack::Done { changes, gone };
     }

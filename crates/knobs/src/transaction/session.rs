@@ -7,7 +7,9 @@ use latput_units::IntoMap;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::permit::WritePermit;
+use super::put_back;
 use super::steps::{self, Readings, Target, Turn};
+use super::together::{Differing, may_want_others};
 use crate::catalogue::Knob;
 use crate::checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
@@ -198,7 +200,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                     // `before` are newer than the checkpoint's when the session is not at its first change.
                     let mut before = self.checkpoint.undo.clone();
                     before.0.extend(planned.before.0);
-                    let ending = steps::put_back(&mut self.kernel, &self.checkpoint, &before);
+                    let ending = put_back::put_back(&mut self.kernel, &self.checkpoint, &before);
                     let changed = writes_done > 0;
                     return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
                 }
@@ -393,12 +395,40 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         self.remember(&State(places.into_map()))?;
         let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
+        let is_of_device = matches!(turn, Turn::DeviceWide);
         let interface = &self.checkpoint.interface;
         let permit = WritePermit::new();
         if !self.proven.contains(&knob) {
             self.kernel.rewrite(&permit, interface, knob).inspect_err(|_| *writes_done += 1)?;
         }
-        Ok(self.kernel.write_many(&permit, interface, knob, &values, writes_done)?)
+        match self.kernel.write_many(&permit, interface, knob, &values, writes_done) {
+            Err(refusal) if is_of_device && may_want_others(&refusal) => {
+                self.write_together((desired, wanted), knob, refusal, writes_done)
+            }
+            written => Ok(written?),
+        }
+    }
+
+    /// Writes a refused value of the device again, together with those that one request sets with it.
+    fn write_together(
+        &mut self,
+        (desired, wanted): (&Setting, &State),
+        knob: Knob,
+        refusal: KernelError,
+        writes_done: &mut usize,
+    ) -> Result<(), Cause> {
+        let target = Target { desired, wanted, undo: &self.checkpoint.undo };
+        let differing = Differing::new(&self.kernel, self.interface(), knob, target);
+        if !differing.are_several() {
+            return Err(refusal.into());
+        }
+        self.remember(&differing.before)?;
+        let (permit, values) = (WritePermit::new(), differing.values());
+        self.kernel
+            .write_together(&permit, &self.checkpoint.interface, &values)
+            .map_err(|_| refusal)?;
+        *writes_done += values.len();
+        Ok(())
     }
 
     fn interface(&self) -> &str {

@@ -99,18 +99,17 @@ impl Ethtool {
         Ok(parameters)
     }
 
-    /// Sets one number of a table; the others stay.
-    pub fn set_parameter(
+    /// Sets numbers of a table by one request; the others stay.
+    pub fn set_parameters(
         &self,
         interface: &str,
         table: Table,
-        (attribute, width): (u16, Width),
-        value: u64,
+        numbers: &[((u16, Width), u64)],
     ) -> Result<(), Error> {
-        let bytes = encode(value, width).ok_or_else(|| {
+        let fields = encode_numbers(numbers).map_err(|value| {
             Error::Other(format!("{interface}: {value} is too large for its {}", table.name()))
         })?;
-        self.set(interface, table, |attributes| put(attributes, attribute, &bytes))
+        self.set(interface, table, |attributes| attributes.extend(fields))
     }
 
     /// Sets a moderation profile.
@@ -142,6 +141,15 @@ impl Ethtool {
         self.0.exchange(&request)?;
         Ok(())
     }
+}
+
+/// The attributes of a request; the error is the number that does not fit its own.
+fn encode_numbers(numbers: &[((u16, Width), u64)]) -> Result<Vec<u8>, u64> {
+    let mut attributes = Vec::new();
+    for ((attribute, width), value) in numbers {
+        put(&mut attributes, *attribute, &encode(*value, *width).ok_or(*value)?);
+    }
+    Ok(attributes)
 }
 
 fn encode(value: u64, width: Width) -> Option<Vec<u8>> {
@@ -284,6 +292,11 @@ mod tests {
         assert_eq!(encode(256, Width::U8), None);
         assert_eq!(encode(1 << 32, Width::U32), None);
         assert_eq!(encode(1, Width::U8), Some(vec![1]));
+        let delay = (uapi::ETHTOOL_A_COALESCE_RX_USECS, Width::U32);
+        let adaptive = (uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX, Width::U8);
+        assert_eq!(encode_numbers(&[(delay, 3), (adaptive, 256)]), Err(256));
+        #[cfg(target_endian = "little")]
+        assert_eq!(encode_numbers(&[(delay, 3), (adaptive, 0)]).unwrap(), GOLDEN[12..28]);
     }
 
     #[test]

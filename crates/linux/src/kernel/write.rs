@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::features::obstacle;
 use super::read::{Reading, queue_attribute, sysctl, to_number, without_napi};
 use super::source::{Direction, NapiField, Number, QueueFile, Source, source_of};
+use crate::ethtool::parameters::Table;
 use crate::netdev::NapiChange;
 use crate::route::Link;
 
@@ -111,18 +112,34 @@ impl LinuxKernel {
         let narrow_number = narrow(number)?;
         let ethtool = self.ethtool()?;
         match (place, field.per_queue) {
-            (Place::Device, _) => Ok(ethtool.set_parameter(
-                name,
-                field.table,
-                (field.attribute, field.width),
-                number,
-            )?),
+            (Place::Device, _) => {
+                let numbers = [((field.attribute, field.width), number)];
+                Ok(ethtool.set_parameters(name, field.table, &numbers)?)
+            }
             (Place::RxQueue(queue), Some((of_queue, Direction::Rx)))
             | (Place::TxQueue(queue), Some((of_queue, Direction::Tx))) => {
                 Ok(self.ioctl.set_queue_coalescing(name, of_queue, queue, narrow_number)?)
             }
             _ => Err(Failure::refused(format!("there is no value of it at {place}"))),
         }
+    }
+
+    /// Writes values of one of ethtool's tables by one request.
+    pub(super) fn write_numbers(
+        &self,
+        name: &str,
+        table: Table,
+        values: &[(Knob, Value)],
+    ) -> Result<(), Failure> {
+        let number =
+            |(knob, value): &(Knob, Value)| match (source_of(*knob), to_number(*knob, value)) {
+                (Source::Number(field), Some(number)) if field.table == table => {
+                    Ok(((field.attribute, field.width), number))
+                }
+                _ => Err(Failure::refused(format!("{knob}={value} is not set with the others"))),
+            };
+        let numbers: Vec<_> = values.iter().map(number).collect::<Result<_, _>>()?;
+        Ok(self.ethtool()?.set_parameters(name, table, &numbers)?)
     }
 
     fn write_queue(

@@ -17,6 +17,7 @@ use latput_units::Nanos;
 
 use super::peer::Peer;
 use super::{Args, MAKER_WITHIN, Maker};
+use crate::commands::way_back;
 
 /// Interval at which a watcher checks for the confirmation and for a stop.
 const LOOK_EVERY: Nanos = Nanos::from_ms(500);
@@ -150,7 +151,7 @@ impl<'a> ConfirmDeadline<'a> {
         let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back && !is_settled) else {
             return false;
         };
-        !store.folder().exists() && !self.is_interface_gone(seen)
+        store.is_gone() && !self.is_interface_gone(seen)
     }
 
     /// Whether nothing is left to put back: the interface was deleted, or it is not here when the time is over.
@@ -168,7 +169,7 @@ impl<'a> ConfirmDeadline<'a> {
         if self.is_away(store)
             && let Some(seen) = self.seen.clone()
         {
-            return self.put_back(&mut RememberedCheckpoint(seen.clone()), &seen).is_ok();
+            return self.put_back(&mut RememberedCheckpoint(seen.clone()), &seen, &[]).is_ok();
         }
         let slot = self.change.slot();
         let kept = match store.claim_to_restore(slot, &self.change.interface) {
@@ -191,9 +192,10 @@ impl<'a> ConfirmDeadline<'a> {
         let told = format!("{}, and everything was put back", self.why(&kept));
         // Noted before the values change, so that it is known to anyone who sees them.
         let is_noted = store.tell_late(&kept, &told).is_ok();
-        let ending = match self.put_back(store, &kept) {
+        let moved = self.moved_along(&kept);
+        let ending = match self.put_back(store, &kept, &moved) {
             Ok(ending) => {
-                log_ending(store, &kept, self.why(&kept));
+                log_ending(store, &kept, &with_warnings(self.why(&kept), &moved));
                 ending.or_else(|| (!is_noted).then_some(told))
             }
             Err(failure) => Some(failure),
@@ -209,16 +211,19 @@ impl<'a> ConfirmDeadline<'a> {
         &mut self,
         store: &mut dyn CheckpointStore,
         kept: &Checkpoint,
+        moved: &[String],
     ) -> Result<Option<String>, String> {
         let why = self.why(kept);
         match transaction::restore(&mut self.kernel, store, &self.origin, kept) {
             Ok(Restored::InterfaceGone) => {
                 Ok(Some(format!("{why}, and the interface was deleted")))
             }
-            Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+            Ok(Restored::Done { others, .. }) if !(others.is_empty() && moved.is_empty()) => {
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-                let others = others.join("; ");
-                Ok(Some(format!("{why}, and everything was put back except: {others}")))
+                let except = if others.is_empty() { "" } else { " except: " };
+                let told =
+                    format!("{why}, and everything was put back{except}{}", others.join("; "));
+                Ok(Some(with_warnings(&told, moved)))
             }
             Ok(_) => Ok(None),
             Err(error) => {
@@ -228,6 +233,17 @@ impl<'a> ConfirmDeadline<'a> {
                 self.complain(&failure);
                 Err(failure)
             }
+        }
+    }
+
+    /// What going back will move and latput could not put back, in sentences.
+    fn moved_along(&self, kept: &Checkpoint) -> Vec<String> {
+        let kept = way_back::with_its_name_of_now(&self.kernel, &self.origin, kept.clone());
+        match transaction::plan_restore(&self.kernel, &self.origin, &kept) {
+            Ok(Restored::Done { changes, .. }) => {
+                way_back::moved_along(&self.kernel, &kept.interface, &changes)
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -262,6 +278,12 @@ impl<'a> ConfirmDeadline<'a> {
     }
 }
 
+/// What became of a change, with what its way back has moved.
+fn with_warnings(told: &str, moved: &[String]) -> String {
+    let warnings = moved.iter().map(|moved| format!(". Warning: {moved}"));
+    [told.to_owned()].into_iter().chain(warnings).collect()
+}
+
 /// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
 fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
     let ended = Checkpoint { went_back: Some(why.to_owned()), ..change.clone() };
@@ -291,5 +313,9 @@ impl CheckpointStore for RememberedCheckpoint {
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
         Ok(vec![Ok(self.0.clone())])
+    }
+
+    fn peek(&self, slot: Slot, _: &str) -> Result<Option<Checkpoint>, StoreError> {
+        Ok((slot == self.0.slot()).then(|| self.0.clone()))
     }
 }
