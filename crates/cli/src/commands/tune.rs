@@ -34,6 +34,8 @@ const FEWEST_SEARCHED: u64 = 20;
 const MADE_PLANS: &str = "latput-plan-";
 /// Most plans that are kept for one interface in a folder.
 const MOST_PLANS: usize = 99;
+/// The plan of a run that only observes, where none is given: there is nothing to vary.
+const OBSERVED: &str = "schema = 1\nname = \"live traffic\"\n[[workload]]\nkind = \"live\"\n";
 /// Most time of a grid for a plan without a budget.
 const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
@@ -131,9 +133,10 @@ impl Args {
             }
             Some(path) => (path.display().to_string(), read_plan(path)?),
             None if self.factors.is_given() => ("--factor".to_owned(), self.factors.plan()?),
+            None if self.live.only_observes() => ("--observe".to_owned(), OBSERVED.to_owned()),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let is_made = !is_given && !self.factors.is_given();
+        let is_made = !is_given && !self.factors.is_given() && !self.live.only_observes();
         let (mut plan, mut text) = self.prepared(&file, text, !is_given)?;
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
@@ -159,9 +162,9 @@ impl Args {
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         if ended.results.is_observed() {
-            let observed = "Observed only: nothing was compared, so nothing is recommended. To compare the \
-                            settings leave out --observe";
-            output::remark(observed);
+            output::remark(
+                "Observed only: nothing was set, and nothing is recommended. To compare settings leave out --observe",
+            );
         } else if summary.headline.is_none() {
             output::remark(&format!(
                 "Nothing is recommended: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
