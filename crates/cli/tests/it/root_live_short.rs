@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -197,18 +196,40 @@ fn a_live_setting_is_applied_where_tried() {
     let asked = with(&["--confirm-within", "10min"]);
     asked.expect(0, &["changed lat0 txqueuelen", "latput apply live.db --setting 1234 --confirm"]);
     assert_eq!(queue_length(), 1234);
-    with(&["--confirm"]).expect(0, &["confirmed: lat0", "undo:", "keep:"]);
-    lab.b(&["undo"]).expect(0, &[]);
-    assert_eq!(queue_length(), 1000);
-    // The same host by another way.
-    let on = ["--on", HOST];
-    with(&on).expect(0, &["changed lat0 txqueuelen"]);
-    lab.b(&["undo"]).expect(0, &[]);
+    let undo = "undo:  latput lab exec netns://latput-b -- latput undo";
+    with(&["--confirm"]).expect(0, &["confirmed: lat0", undo, "keep:"]);
+    let undone = || {
+        let undo = ["lab", "exec", "netns://latput-b", "--", crate::latput(), "undo"];
+        place.run(&undo).expect(0, &["undid lat0 txqueuelen"]);
+        assert_eq!(queue_length(), 1000);
+    };
+    undone();
+    // The same host, named.
+    with(&["--on", HOST]).expect(0, &["changed lat0 txqueuelen"]);
+    undone();
     with(&["--on", HOST, "--peer", "netns://latput-a"]).expect(2, &["one host", "--peer"]);
-    let own = lab.b(&["apply", place.path("live.db").to_str().unwrap(), "--setting", "1234"]);
-    assert!(own.code != Some(0), "there is no such namespace to be seen from within: {own:?}");
+    // On the host itself its interface is enough of a name.
+    let here = ["--on", "lat0", "--interface", "lat0"];
+    lab.b(&[&apply[..], &here].concat()).expect(0, &["changed lat0 txqueuelen"]);
+    assert_eq!(queue_length(), 1234);
+    lab.b(&["undo"]).expect(0, &[]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
-    assert!(Path::new(&place.path("live.html")).exists());
+}
+
+#[test]
+fn a_made_live_plan_fits_the_budget() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let _lab = Lab::up(&place);
+    let tune = ["tune", HOST, "--live", "--budget"];
+    let fits = place.run(&[&tune[..], &["2min", "--check"]].concat());
+    fits.expect(0, &["the budget of 120s is enough for ", " settings", "the run can start"]);
+    let short = place.run(&[&tune[..], &["20s"]].concat());
+    short.expect(2, &["the budget of 20s is too short"]);
+    assert!(!place.path("latput-plan-lat0.toml").exists(), "a refused plan is not saved");
 }
 
 fn queue_length() -> u64 {

@@ -35,6 +35,10 @@ impl PlannedRuns {
         let usual = if plan.is_cheap_to_change() { Design::Slices } else { Design::Blocks };
         let design = plan.method.design.unwrap_or(usual);
         let settings = plan.combinations();
+        if let Some(live) = plan.live() {
+            // With today's, which may be none of the plan's.
+            return Ok(Self::of_live(plan, live, usize::try_from(settings).unwrap_or(usize::MAX)));
+        }
         if design != Design::Search {
             return Ok(Self::of_grid(plan, design, settings, false));
         }
@@ -145,7 +149,7 @@ impl PlannedRuns {
     }
 
     /// Refuses a budget without room for an answer, with the least that would do.
-    pub(super) fn check_budget(&self, plan: &Plan) -> Result<(), Error> {
+    pub fn check_budget(&self, plan: &Plan) -> Result<(), Error> {
         match plan.method.budget {
             Some(budget) if !self.fits(plan) => Err(Error::Budget {
                 budget,
