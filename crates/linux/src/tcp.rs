@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use latput_units::{IntoSet, Nanos};
 
-pub use self::ended::{Ended, EndedConnections};
+pub use self::ended::{ConnectionEnds, EndedConnections};
 use crate::error::Error;
 use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_linux::{Ended, EndedConnections, TcpConnection, TcpMeter, process};
+use latput_linux::{ConnectionEnds, EndedConnections, TcpConnection, TcpMeter, process};
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{Clock, IntoMap, IntoSet, Nanos};
@@ -38,11 +38,11 @@ pub(super) struct Connections<'a> {
 
 /// A reading.
 #[derive(Debug, Default)]
-struct Reading {
+struct TcpReading {
     at: Nanos,
     found: Vec<TcpConnection>,
     /// Those that have ended since the reading before.
-    ended: Ended,
+    ended: ConnectionEnds,
     samples: Vec<(u64, Nanos)>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Connections<'a> {
         if ended.were_lost && !notes.iter().any(|note| note == LOST) {
             notes.push(LOST.to_owned());
         }
-        Ok(self.since_last(Reading { at, found, ended, samples }))
+        Ok(self.since_last(TcpReading { at, found, ended, samples }))
     }
 
     /// CPU time that tracing samples has taken so far.
@@ -114,8 +114,8 @@ impl<'a> Connections<'a> {
         Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(), samples_from }
     }
 
-    fn since_last(&mut self, reading: Reading) -> TcpObservation {
-        let Reading { at, found, ended, samples } = reading;
+    fn since_last(&mut self, reading: TcpReading) -> TcpObservation {
+        let TcpReading { at, found, ended, samples } = reading;
         let tells_ends = self.endings.is_some();
         let is_whole = tells_ends && !ended.were_lost;
         let ended = ended.connections;

@@ -23,7 +23,7 @@ pub struct EndedConnections(Notices);
 
 /// The connections that have ended since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct ConnectionEnds {
     /// The connections, in the order of their ends, with their last figures.
     pub connections: Vec<TcpConnection>,
     /// Whether there were more than there was room for.
@@ -45,8 +45,8 @@ impl EndedConnections {
     /// # Errors
     ///
     /// The socket cannot be read.
-    pub fn take(&self) -> Result<Ended, Error> {
-        let mut ended = Ended::default();
+    pub fn take(&self) -> Result<ConnectionEnds, Error> {
+        let mut ended = ConnectionEnds::default();
         let is_rest = self.0.read(MOST, |notice| match notice.map(ended_connection) {
             Some(Ok(connection)) => ended.connections.extend(connection),
             Some(Err(NotUnderstood)) | None => ended.were_lost = true,

@@ -1,3 +1,5 @@
+//! Readings of made-up connections, and of those that end between them.
+
 use std::net::IpAddr;
 
 use super::*;
@@ -33,9 +35,9 @@ fn readings(
     found: &[TcpConnection],
     ended: &[TcpConnection],
 ) -> TcpObservation {
-    let ended = Ended { connections: ended.to_vec(), were_lost: false };
+    let ended = ConnectionEnds { connections: ended.to_vec(), were_lost: false };
     let (at, found) = (Nanos::from_s(at_s), found.to_vec());
-    connections.since_last(Reading { at, found, ended, samples: Vec::new() })
+    connections.since_last(TcpReading { at, found, ended, samples: Vec::new() })
 }
 
 #[test]
@@ -44,7 +46,11 @@ fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
     let mut connections = open(&live);
     let samples = [(1, 230), (2, 5), (9, 7)].map(|(cookie, us)| (cookie, Nanos::from_us(us)));
     let mut read = |found| {
-        connections.since_last(Reading { found, samples: samples.to_vec(), ..Reading::default() })
+        connections.since_last(TcpReading {
+            found,
+            samples: samples.to_vec(),
+            ..TcpReading::default()
+        })
     };
     let one = |acked| vec![of(1, acked), connection(2, "127.0.0.1", acked, 1)];
     assert_eq!(read(one(1_000)), TcpObservation::default());
@@ -108,8 +114,8 @@ fn ends_that_were_lost_leave_nothing_behind() {
     let live = Live::default();
     let mut connections = open(&live);
     readings(&mut connections, 1, &[of(1, 10), of(2, 10)], &[]);
-    let ended = Ended { connections: Vec::new(), were_lost: true };
-    let reading = Reading { found: vec![of(1, 10)], ended, ..Reading::default() };
+    let ended = ConnectionEnds { connections: Vec::new(), were_lost: true };
+    let reading = TcpReading { found: vec![of(1, 10)], ended, ..TcpReading::default() };
     connections.since_last(reading);
     assert_eq!(connections.last.unwrap().known.into_keys().collect::<Vec<_>>(), [1]);
 }
