@@ -69,10 +69,13 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) {
 
 fn ask(stop: &AtomicBool, answers: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
-        let mut stream = TcpStream::connect((B, PORT)).unwrap();
-        stream.write_all(&[1; REQUEST_BYTES]).unwrap();
-        let mut answer = Vec::new();
-        if stream.read_to_end(&mut answer).is_ok_and(|bytes| bytes == ANSWER_BYTES) {
+        // At the end the server may be gone first.
+        let answer = TcpStream::connect((B, PORT)).and_then(|mut stream| {
+            stream.write_all(&[1; REQUEST_BYTES])?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)
+        });
+        if answer.is_ok_and(|bytes| bytes == ANSWER_BYTES) {
             answers.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(Duration::from_millis(1));
