@@ -16,59 +16,60 @@ use crate::precision::percent;
 const GOAL: &str = "minimize sut_packet_cpu_ns where tcp_rtt_ns_p99 <= 1.05 today";
 
 /// Live traffic: what is watched of it, and what protects it.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Live traffic")]
 pub(crate) struct LiveArgs {
     /// Make no traffic. Compare settings on one named host under its own load, in short slices, each between two
     /// slices of today's setting.
     #[arg(long)]
     live: bool,
-    /// Change nothing. Report how much the figures vary, and which differences could be proven in which time.
-    #[arg(long, requires = "live")]
+    /// Change nothing. Report how much the figures vary, and which differences could be proven in which time. It takes
+    /// 20 blocks, some 90 s, or as many as `--budget` has room for.
+    #[arg(long)]
     observe: bool,
     /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is checked 20 times a second while a setting is tried. When
     /// it breaks, today's setting is put back at once. May be repeated.
-    #[arg(long, value_name = "LIMIT", requires = "live")]
+    #[arg(long, value_name = "LIMIT")]
     guard: Vec<String>,
     /// Slices with a broken guard after which a setting is banned; by default 2.
-    #[arg(long, value_name = "NUMBER", requires = "live")]
+    #[arg(long, value_name = "NUMBER")]
     strikes: Option<u32>,
     /// Only TCP connections with this port at either end count. May be repeated.
-    #[arg(long, value_name = "PORT", requires = "live")]
+    #[arg(long, value_name = "PORT")]
     port: Vec<u16>,
     /// Only TCP connections to this address count. May be repeated.
-    #[arg(long, value_name = "ADDRESS", requires = "live")]
+    #[arg(long, value_name = "ADDRESS")]
     remote: Vec<IpAddr>,
     /// Also report TCP connections by `port` or by `peer`: the 16 with the most payload, and the others together.
-    #[arg(long, value_name = "port|peer", requires = "live")]
+    #[arg(long, value_name = "port|peer")]
     by: Option<GroupBy>,
     /// Length of a slice; by default 2 s.
-    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     slice: Option<Nanos>,
     /// Time between blocks, with today's setting.
-    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     pause: Option<Nanos>,
     /// Longest time that each setting is tried in the whole run.
-    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds, requires = "live")]
+    #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     most_per_setting: Option<Nanos>,
     /// Try settings only while the CPUs are at most this busy, as a share of 1.
-    #[arg(long, value_name = "SHARE", requires = "live")]
+    #[arg(long, value_name = "SHARE")]
     busy_at_most: Option<f64>,
     /// Largest share of a CPU that tracing of round-trip samples may take; by default `0.5%`. Above it, samples are
     /// traced part of the time.
-    #[arg(long, value_name = "PERCENT", requires = "live")]
+    #[arg(long, value_name = "PERCENT")]
     samples_cpu: Option<String>,
     /// Hours of the day, such as `22:00-06:00 UTC`, outside of which latput waits with today's setting in force.
-    #[arg(long, value_name = "HOURS", value_parser = Hours::parse, requires = "live")]
+    #[arg(long, value_name = "HOURS", value_parser = Hours::parse)]
     hours: Option<Hours>,
     /// Allow changes of this knob of the plan although they disturb traffic. May be repeated.
-    #[arg(long, value_name = "KNOB", requires = "live")]
+    #[arg(long, value_name = "KNOB")]
     disruptive: Vec<Knob>,
     /// Where the application reports its figures: `http://127.0.0.1:9100/metrics` or `file:///run/app/metrics.prom`
     /// in the text format of Prometheus, or `statsd:///run/app.sock`, a Unix datagram socket that latput makes and
     /// removes. `exec:PROGRAM ARGUMENTS` is run on the host: it prints its figures repeatedly, each time with an
     /// empty line after them.
-    #[arg(long, value_name = "URL", requires = "live")]
+    #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// The user that runs the program of `--endpoint exec:...`; by default `nobody` if latput is root there.
     #[arg(long, value_name = "USER", requires = "endpoint")]
@@ -81,19 +82,29 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// Whether they make live traffic the workload.
-    pub(crate) const fn is_given(&self) -> bool {
-        self.live
+    /// Whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Whether they ask for live traffic, and to change nothing.
+    pub(crate) const fn only_observes(&self) -> bool {
+        self.live && self.observe
     }
 
     /// Puts live traffic in the place of the plan's workloads; flags go before what a live plan says. A plan of latput's own
     /// gets a goal for it.
     pub(crate) fn replace(&self, plan: &mut Plan, is_own_plan: bool) -> Result<(), CliError> {
-        if !self.live {
+        if !self.is_given() {
             return Ok(());
         }
         let was_live = plan.live().cloned();
         let is_new = was_live.is_none();
+        if is_new && !self.live {
+            return Err(CliError::usage(
+                "the flags of live traffic need --live, or a plan whose workload is `live`",
+            ));
+        }
         let live = self.over(was_live.unwrap_or_default())?;
         let workload = of_live(&BTreeMap::new(), live)
             .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))?;
@@ -101,7 +112,7 @@ impl LiveArgs {
         if is_new {
             plan.method.design = None;
         }
-        if is_own_plan && is_new {
+        if is_own_plan && is_new && !self.observe {
             plan.goal = Some(GOAL.to_owned());
         }
         plan.fit_live().map_err(CliError::usage)
@@ -157,7 +168,7 @@ impl LiveArgs {
 
     /// Lines of a plan's text that keep the flags, so that other flags are another run.
     pub(crate) fn plan_lines(&self) -> String {
-        if !self.live {
+        if !self.is_given() {
             return String::new();
         }
         let flags = format!("{self:?}").replace(['\n', '\r'], " ");

@@ -15,8 +15,8 @@ use crate::output;
 /// Least time between plain lines, so that a log stays readable.
 pub(crate) const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Columns of the line with the bar, without its counts and its message.
-const BAR_COLUMNS: usize = "==================== ".len() + " trials  ".len();
+/// Columns of the bar, with the blank behind it.
+const BAR_COLUMNS: usize = "==================== ".len();
 
 /// Reports while a trial runs.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ impl Shown {
         let bar = output::can_move().then(|| {
             // Twice a second: the bar must not disturb the measurement.
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len} trials  {msg}")
+            let style = ProgressStyle::with_template("{bar:20} {msg}")
                 .expect("the template is a constant that indicatif accepts");
             bar.set_style(style.progress_chars("=> "));
             bar
@@ -73,22 +73,21 @@ impl Progress for Shown {
     }
 
     fn trial(&mut self, done: &TrialDone<'_>) {
-        let left = minutes_and_seconds(done.time_left.as_duration());
+        let (position, length) = match done.time {
+            Some(time) => (time.spent.as_ns().min(time.most.as_ns()), time.most.as_ns()),
+            None => (done.finished, done.planned),
+        };
+        let (so_far, what) = (so_far(done), printable(done.what));
         if let Some(bar) = &self.bar {
-            bar.set_length(done.planned);
-            bar.set_position(done.finished);
-            let before = BAR_COLUMNS + format!("{}/{}", done.finished, done.planned).len();
-            let room = output::stderr_columns().saturating_sub(before + 1);
-            let message = format!("{left} left  {}", printable(done.what));
-            bar.set_message(cut(&message, room).into_owned());
+            bar.set_length(length);
+            bar.set_position(position);
+            let room = output::stderr_columns().saturating_sub(BAR_COLUMNS + 1);
+            bar.set_message(cut(&format!("{so_far}  {what}"), room).into_owned());
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
-        if is_due || done.finished == done.planned {
-            let finished = done.finished;
-            let planned = done.planned;
-            let what = printable(done.what);
-            output::remark(&format!("{finished}/{planned} trials, {left} left: {what}"));
+        if is_due || position == length {
+            output::remark(&format!("{so_far}: {what}"));
             self.last_line = Some(Instant::now());
         }
     }
@@ -97,6 +96,15 @@ impl Progress for Shown {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// `12/40 trials, 35 s left`; of a run that ends by time, `12 s of at most 25 s`.
+fn so_far(done: &TrialDone<'_>) -> String {
+    let text = |time: Nanos| minutes_and_seconds(time.as_duration());
+    match done.time {
+        Some(time) => format!("{} of at most {}", text(time.spent.min(time.most)), text(time.most)),
+        None => format!("{}/{} trials, {} left", done.finished, done.planned, text(done.time_left)),
     }
 }
 
@@ -128,5 +136,29 @@ pub(crate) fn minutes_and_seconds(time: Duration) -> String {
         format!("{seconds} s")
     } else {
         format!("{} min {:02} s", seconds / 60, seconds % 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_experiment::session::TimeSpent;
+
+    use super::*;
+
+    #[test]
+    fn a_timed_run_counts_time() {
+        let mut done = TrialDone {
+            finished: 3,
+            planned: 3,
+            time_left: Nanos::from_s(75),
+            time: None,
+            what: "tcp_rr, as it is",
+        };
+        assert_eq!(so_far(&done), "3/3 trials, 1 min 15 s left");
+        let [spent, most] = [12, 87].map(Nanos::from_s);
+        done.time = Some(TimeSpent { spent, most });
+        assert_eq!(so_far(&done), "12 s of at most 1 min 27 s");
+        done.time = Some(TimeSpent { spent: Nanos::from_s(88), most });
+        assert_eq!(so_far(&done), "1 min 27 s of at most 1 min 27 s");
     }
 }

@@ -13,8 +13,8 @@ use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
-use latput_trial::Plan;
 use latput_trial::program::{Program, RunsOn};
+use latput_trial::{Plan, Results};
 use latput_units::IntoSet;
 use latput_vm::GuestSpec;
 
@@ -105,6 +105,38 @@ impl HostArgs {
         }
     }
 
+    /// The hosts that measured some results: those of a word or of the testbed file of this name, or the one host of a run on
+    /// live traffic.
+    pub(crate) fn hosts_of(
+        &self,
+        word: &str,
+        results: &Results,
+    ) -> Result<NamedTestbed<'_>, CliError> {
+        if !results.is_live() || !is_hosts(word) {
+            return self.hosts_or_file(word);
+        }
+        let source = TestbedSource::Alone(self.one_target(word)?);
+        Ok(NamedTestbed { args: self, word: word.to_owned(), source })
+    }
+
+    /// The ways and the interfaces that [`Self::hosts_of`] may come to, before the results are read: a host alone may be
+    /// all, or the other end of this one. `also` is an interface that is allowed as well.
+    pub(crate) fn allowed_for(
+        &self,
+        word: &str,
+        also: Option<&str>,
+    ) -> Result<(Vec<Way>, BTreeSet<HostInterface>), CliError> {
+        if self.peer.is_some() || !is_hosts(word) || Target::split(word).len() > 1 {
+            let place = self.hosts_or_file(word)?;
+            return Ok((place.ways(), place.interfaces(also)));
+        }
+        let here = Target { reach: Reach::Here, at: None, cpus: None };
+        let ways = [Target::parse(word)?, here].map(|target| target.way(self.bring()));
+        let interface = |way: &Way| HostInterface { way: way.clone(), name: None };
+        let interfaces = ways.iter().map(interface).into_set();
+        Ok((ways.into(), interfaces))
+    }
+
     /// The way to the host that makes the traffic, where it is named by itself.
     pub(crate) fn peer_way(&self) -> Result<Option<Way>, CliError> {
         let way = |peer: &str| Ok(Target::parse(peer)?.way(self.bring.as_deref()));
@@ -133,7 +165,7 @@ impl HostArgs {
     /// The one host that has live traffic.
     fn one_target(&self, word: &str) -> Result<Target, CliError> {
         if self.peer.is_some() || self.save.is_some() {
-            let message = "live traffic has one host: leave out --peer and --save";
+            let message = "a run on live traffic has one host: leave out --peer and --save";
             return Err(CliError::usage(message));
         }
         let words = Target::split(word);

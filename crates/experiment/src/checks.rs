@@ -1,6 +1,7 @@
 //! The checks on every trial. What a failed one voids is in `latput_trial::check`; a trial is stored all the same.
 
 mod beside;
+mod connections;
 mod phase_lock;
 
 use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
@@ -60,6 +61,7 @@ pub fn of_trial(
         if !matches!(traffic, Traffic::Live) {
             checks.push(sampling(host));
         }
+        checks.extend(connections::seen(host));
         checks.extend(wall_clock(host));
         // The work of programs is theirs, and cannot be told from others'.
         if !matches!(traffic, Traffic::Command | Traffic::Live) {

@@ -70,8 +70,19 @@ pub struct TrialDone<'a> {
     pub planned: u64,
     /// Estimated time left, from the trials so far.
     pub time_left: Nanos,
+    /// The time of a run that ends by time; its number of trials is not known before.
+    pub time: Option<TimeSpent>,
     /// Description of the finished trial.
     pub what: &'a str,
+}
+
+/// The time of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeSpent {
+    /// Time since its beginning.
+    pub spent: Nanos,
+    /// Its longest time.
+    pub most: Nanos,
 }
 
 /// The inputs of a run.
@@ -174,6 +185,7 @@ pub fn run_suggested(
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
         slice: None,
+        run_time: None,
         lost: LostTrials::default(),
     };
     let cause = match design {
@@ -267,8 +279,11 @@ fn kept_or_begun(
     };
     if let Some((id, mut results)) = kept {
         let done = results.rows.len();
-        let of = share(run, &results);
-        progress.remark(&format!("resuming run {id}: {done} of {of} trials are done"));
+        let of = match run.plan.live() {
+            Some(_) => String::new(), // their number is not known before
+            None => format!(" of {}", share(run, &results)),
+        };
+        progress.remark(&format!("resuming run {id}: {done}{of} trials are done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
         return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
@@ -371,6 +386,8 @@ struct Session<'a> {
     is_simulated: bool,
     /// Length of a slice, in a run with slices.
     slice: Option<Nanos>,
+    /// The time of a run on live traffic.
+    run_time: Option<live::RunTime>,
     /// The trials whose traffic broke.
     lost: LostTrials,
 }
@@ -581,7 +598,9 @@ impl Session<'_> {
             "{}, {}",
             self.results.workloads[workload].name, self.results.settings[setting].label
         );
-        let done = TrialDone { finished, planned, time_left: left.into(), what: &what };
+        let time = self.run_time.map(|time| time.at(self.begun.elapsed()));
+        let time_left = time.map_or(left.into(), |time| time.most.saturating_sub(time.spent));
+        let done = TrialDone { finished, planned, time_left, time, what: &what };
         self.progress.trial(&done);
     }
 
@@ -609,7 +628,7 @@ impl Session<'_> {
                 Err(cause)
             }
             cause => {
-                let planned = share(self.run, &self.results);
+                let planned = share(self.run, &self.results).max(self.results.rows.len() as u64);
                 Ok(Ended { results: self.results, run: self.id, planned, cause })
             }
         }

@@ -165,7 +165,11 @@ impl Sampler {
             _ => None,
         };
         let snmp = self.snmp.read()?;
-        let tcp_retransmitted = parse::protocol_counter(parse::SNMP, snmp, "Tcp", "RetransSegs")?;
+        let tcp = |field| parse::protocol_counter(parse::SNMP, snmp, "Tcp", field);
+        let tcp_retransmitted = tcp("RetransSegs")?;
+        let tcp_opened = tcp("ActiveOpens")?
+            .saturating_add(tcp("PassiveOpens")?)
+            .saturating_sub(tcp("AttemptFails")?);
         let udp_receive_buffer_errors =
             parse::protocol_counter(parse::SNMP, snmp, "Udp", "RcvbufErrors")?;
         let softirqs = parse::softirqs(self.softirqs.read()?, NET_SOFTIRQS, &self.cpus)?;
@@ -185,6 +189,7 @@ impl Sampler {
             napi,
             napi_threads_cpu,
             tcp_retransmitted,
+            tcp_opened,
             udp_receive_buffer_errors,
             cost: self.cost,
         })
@@ -265,6 +270,8 @@ pub struct Sample {
     pub napi_threads_cpu: Option<Nanos>,
     /// TCP segments sent again, whole host.
     pub tcp_retransmitted: u64,
+    /// TCP connections opened from either end, without those that came to nothing, whole host.
+    pub tcp_opened: u64,
     /// UDP datagrams dropped for want of socket buffer, whole host.
     pub udp_receive_buffer_errors: u64,
     /// CPU time that all samples so far took, this one included.

@@ -61,6 +61,6 @@ pub use namespace::Namespace;
 pub use others::OtherWork;
 pub use process::{Capability, OsClock};
 pub use root_folder::RootFolder;
-pub use tcp::{TcpConnection, TcpMeter};
+pub use tcp::{ConnectionEnds, EndedConnections, TcpConnection, TcpMeter};
 pub use throttle::Throttles;
 pub use watch::Watch;

@@ -1,13 +1,16 @@
-//! The kernel's own view of established TCP connections: `sock_diag(7)` with `struct tcp_info`.
+//! The kernel's own view of TCP connections: `sock_diag(7)` with `struct tcp_info`.
 //!
 //! Layouts: `include/uapi/linux/inet_diag.h` and `include/uapi/linux/tcp.h`. The kernel only ever appends to `struct tcp_info`,
 //! so a field that an older kernel lacks is absent, and what a newer one adds is not read.
+
+mod ended;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use latput_units::{IntoSet, Nanos};
 
+pub use self::ended::{ConnectionEnds, EndedConnections};
 use crate::error::Error;
 use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
 
@@ -15,8 +18,10 @@ use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Soc
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `INET_DIAG_INFO`, the attribute with `struct tcp_info`.
 const INET_DIAG_INFO: u16 = 2;
-/// `TCP_ESTABLISHED` and `TCP_LISTEN` as bits of `idiag_states`, `include/net/tcp_states.h`.
-const ESTABLISHED: u32 = 1 << 1;
+/// States as bits of `idiag_states`, `include/net/tcp_states.h`: `TCP_ESTABLISHED`, and those of an end that closes and may
+/// still have data on its way (`TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`, `TCP_CLOSE_WAIT`, `TCP_LAST_ACK`, `TCP_CLOSING`).
+const CONNECTED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// `TCP_LISTEN`.
 const LISTENING: u32 = 1 << 10;
 /// Bytes of `struct inet_diag_req_v2` without its `struct inet_diag_sockid`, and of that.
 const REQUEST_HEAD_BYTES: usize = 8;
@@ -34,7 +39,7 @@ pub struct TcpMeter {
     socket: Socket,
 }
 
-/// An established connection. What the kernel does not say is `None`.
+/// A connection. What the kernel does not say is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConnection {
     /// The kernel's number of the socket: unlike addresses and ports it is not used again.
@@ -57,6 +62,8 @@ pub struct TcpConnection {
     pub received_bytes: Option<u64>,
     /// Payload delivered in a round trip of late, bytes per second (`tcpi_delivery_rate`, Linux 4.9).
     pub delivery_bytes_per_s: Option<u64>,
+    /// Time since it last sent data, or received data or an acknowledgement (`tcpi_last_*`), to some milliseconds.
+    pub idle: Nanos,
 }
 
 impl TcpMeter {
@@ -69,13 +76,13 @@ impl TcpMeter {
         Ok(Self { socket: Socket::open(Protocol::SockDiag)? })
     }
 
-    /// Every established connection of the namespace, over IPv4 and IPv6.
+    /// Every connection of the namespace, over IPv4 and IPv6: established, or closing with data that may be on its way.
     ///
     /// # Errors
     ///
     /// The kernel refuses (its module `tcp_diag` is missing), or its answer makes no sense.
     pub fn connections(&self) -> Result<Vec<TcpConnection>, Error> {
-        self.sockets(ESTABLISHED, connection)
+        self.sockets(CONNECTED, connection)
     }
 
     /// The ports on which the namespace listens, over IPv4 and IPv6.
@@ -134,6 +141,7 @@ fn connection(message: &[u8], address_bytes: usize) -> Result<Option<TcpConnecti
     let info = Fields(info.payload);
     let short = || malformed("a socket's `tcp_info` is cut short");
     let us = |micros: u32| Nanos::from_us(micros.into());
+    let ms = |millis: u32| Nanos::from_ms(millis.into());
     let end = |port: usize, address: usize| {
         let port = u16::from_be_bytes(head.at(port).ok_or(malformed("a port is missing"))?);
         let address = head.0.get(address..address + address_bytes);
@@ -150,6 +158,7 @@ fn connection(message: &[u8], address_bytes: usize) -> Result<Option<TcpConnecti
         acked_bytes: info.u64(120),
         received_bytes: info.u64(128),
         delivery_bytes_per_s: info.u64(160),
+        idle: [44, 52, 56].into_iter().filter_map(|at| info.u32(at)).min().map_or(Nanos::ZERO, ms),
     }))
 }
 
@@ -234,6 +243,7 @@ mod tests {
         );
         assert_eq!((connection.retransmitted, connection.cookie), (7, 0x0102_0304_0506_0708));
         assert_eq!((connection.min_rtt, connection.acked_bytes), (None, None));
+        assert_eq!(connection.idle, Nanos::from_ms(30), "the latest of its three");
         let newer = super::connection(&message(300), 4).unwrap().unwrap();
         assert_eq!((newer.min_rtt, newer.delivery_bytes_per_s), (Some(Nanos::ZERO), Some(0)));
         assert!(super::connection(&message(90), 4).is_err(), "no kernel has had less");
@@ -257,7 +267,7 @@ mod tests {
     }
 
     /// A socket from 10.0.0.1:443 to 10.0.0.2:50000, with so many bytes of `struct tcp_info`.
-    fn message(info_bytes: usize) -> Vec<u8> {
+    pub(super) fn message(info_bytes: usize) -> Vec<u8> {
         let mut message = vec![0; MESSAGE_BYTES];
         message[4..6].copy_from_slice(&443_u16.to_be_bytes());
         message[6..8].copy_from_slice(&50_000_u16.to_be_bytes());
@@ -268,6 +278,9 @@ mod tests {
         info[68..72].copy_from_slice(&250_u32.to_ne_bytes());
         info[72..76].copy_from_slice(&30_u32.to_ne_bytes());
         info[100..104].copy_from_slice(&7_u32.to_ne_bytes());
+        for (at, ms) in [(44, 90_u32), (52, 30), (56, 40)] {
+            info[at..at + 4].copy_from_slice(&ms.to_ne_bytes());
+        }
         info.truncate(info_bytes);
         put(&mut message, INET_DIAG_INFO, &info);
         message

@@ -1,13 +1,13 @@
 //! What the kernel tells of TCP connections is what `ss` tells. Needs root for a namespace of its own, and iproute2.
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use latput_linux::{RttTracer, TcpConnection, TcpMeter};
+use latput_linux::{EndedConnections, RttTracer, TcpConnection, TcpMeter};
 use latput_testkit::{isolate, needs_root};
 
 #[test]
@@ -45,6 +45,8 @@ fn connections_have_the_figures_that_ss_prints() {
 }
 
 const ROUNDS: u64 = 2_000;
+/// Connections of one question and one answer.
+const SHORT: usize = 50;
 
 #[test]
 fn each_round_trip_sample_is_seen() {
@@ -132,6 +134,49 @@ fn run_time_of_a_tracer_is_counted() {
     // A round trip is at least two segments, and no program runs in less than 10 ns.
     assert!(time.as_ns() > 2 * ROUNDS * 10, "{time:?}");
     assert!(!tracer.count_run_time(false));
+}
+
+#[test]
+fn each_end_is_told_with_its_bytes() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let heard = EndedConnections::open().unwrap();
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(address).unwrap();
+        let mut cookies = BTreeSet::new();
+        for length in 1..=SHORT {
+            let mut pair = connected(&listener);
+            round_trip(&mut pair, &[1; 10], &vec![1; length]);
+            let open = TcpMeter::open().unwrap().connections().unwrap();
+            let port = pair[0].local_addr().unwrap().port();
+            let own = |one: &&TcpConnection| [one.local.1, one.remote.1].contains(&port);
+            cookies.extend(open.iter().filter(own).map(|one| one.cookie));
+        }
+        let port = listener.local_addr().unwrap().port();
+        let mut ended: Vec<TcpConnection> = Vec::new();
+        let begun = Instant::now();
+        while ended.len() < 2 * SHORT && begun.elapsed() < Duration::from_secs(30) {
+            let taken = heard.take().unwrap();
+            assert!(!taken.were_lost);
+            ended.extend(taken.connections);
+        }
+        let numbers: BTreeSet<u64> = ended.iter().map(|one| one.cookie).collect();
+        assert_eq!((numbers, ended.len()), (cookies, 2 * SHORT), "each end, once");
+        let sum = |own: &dyn Fn(&TcpConnection) -> bool, of: fn(&TcpConnection) -> Option<u64>| {
+            ended.iter().filter(|one| own(one)).filter_map(of).sum::<u64>()
+        };
+        let answers = (1..=SHORT as u64).sum::<u64>();
+        // The kernel counts SYN and FIN as a byte each.
+        let most = answers + 2 * SHORT as u64;
+        for bytes in [
+            sum(&|one| one.local.1 == port, |one| one.acked_bytes),
+            sum(&|one| one.remote.1 == port, |one| one.received_bytes),
+        ] {
+            assert!((answers..=most).contains(&bytes), "{bytes} of {answers}");
+        }
+    }
 }
 
 /// A connection: the end that asked for it, and the other.

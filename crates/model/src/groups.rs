@@ -33,6 +33,7 @@ pub const TOLD: &[Metric] = &[
     Metric::TcpRttSampleNsP99,
     Metric::TcpRetransmitsPerS,
     Metric::TcpThroughputBps,
+    Metric::TcpEndedPerS,
 ];
 
 /// The groups of all runs.

@@ -10,6 +10,7 @@ const GUEST: &str = "vm:";
 const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.
 const EACH: &str = "on each host (`apply` prints the whole line)";
+const ON_IT: &str = "on that host (`apply` prints the whole line)";
 const GONE: &str = "Nothing to apply to. Measure your hosts: `latput tune HOST HOST`.";
 
 /// One line: its name, and a command or what is said of it.
@@ -32,10 +33,11 @@ impl NextLine {
 /// loaded from a file.
 pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
     let testbed = if results.is_imported() { LAB } else { &results.testbed };
-    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, testbed))
+    let place = if results.hosts.len() == 1 { ON_IT } else { EACH };
+    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, testbed, place))
 }
 
-fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {
+fn lines_of(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
     let line = |name, command: Option<&str>, note| NextLine {
         name,
         command: command.map(str::to_owned),
@@ -47,8 +49,8 @@ fn lines_of(file: &str, testbed: &str) -> Vec<NextLine> {
     let apply = format!("latput apply {} --confirm-within 60s", shell_word(file));
     vec![
         line("apply", Some(&apply), None),
-        line("undo", Some("latput undo"), Some(EACH)),
-        line("keep", Some("latput keep"), Some(EACH)),
+        line("undo", Some("latput undo"), Some(place)),
+        line("keep", Some("latput keep"), Some(place)),
     ]
 }
 
@@ -63,7 +65,7 @@ pub fn shell_word(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NextLine, lines_of};
+    use super::{EACH, NextLine, ON_IT, lines_of};
 
     fn joined(lines: &[NextLine]) -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.name, line.text())).collect()
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_lines_name_the_file_and_hosts_that_are_gone_have_no_command() {
-        let lines = joined(&lines_of("my results.db", "rack.toml"));
+        let lines = joined(&lines_of("my results.db", "rack.toml", EACH));
         assert_eq!(
             lines,
             [
@@ -80,8 +82,10 @@ mod tests {
                 "keep: latput keep, on each host (`apply` prints the whole line)"
             ]
         );
+        let of_one_host = joined(&lines_of("r.db", "netns://b%eth0", ON_IT));
+        assert!(of_one_host[1].contains("latput undo, on that host"), "{of_one_host:?}");
         for gone in ["lab", "sim:server-10g", "vm:igb"] {
-            let lines = joined(&lines_of("r.db", gone));
+            let lines = joined(&lines_of("r.db", gone, ON_IT));
             assert!(
                 lines.len() == 1 && lines[0].contains("Measure your hosts"),
                 "{gone}: {lines:?}"

@@ -12,6 +12,8 @@ pub enum Voids {
     Nothing,
     /// The figures of CPU time.
     Cpu,
+    /// The figures of TCP connections.
+    Tcp,
     /// The percentiles that need more observations than there are ([`Metric::needed_observations`]).
     FewPercentiles,
     /// All figures: something other than the setting changed what was measured. The trial is unfit.
@@ -26,6 +28,7 @@ impl Voids {
         match self {
             Self::Nothing => "nothing",
             Self::Cpu => "CPU figures",
+            Self::Tcp => "TCP figures",
             Self::FewPercentiles => "these percentiles",
             Self::Trial => "the trial",
             Self::TrialUnlessBeside => "the trial, unless `beside`",
@@ -61,6 +64,9 @@ pub const KNOB_DRIFT: &str = "knob-drift";
 /// An end that did not begin or end its window when it was due.
 pub const ON_SCHEDULE: &str = "on-schedule";
 
+/// TCP connections that were opened, and not seen.
+pub const CONNECTIONS_SEEN: &str = "connections-seen";
+
 /// A percentile of fewer observations than it needs.
 pub const FEW_OBSERVATIONS: &str = "few-observations";
 
@@ -76,6 +82,7 @@ pub const CHECKS: &[CheckRow] = &[
     row("cpu-covers-window", Voids::Cpu, ""),
     row("cpu-sources-agree", Voids::Cpu, ""),
     row("sampling-cost", Voids::Cpu, ""),
+    row(CONNECTIONS_SEEN, Voids::Tcp, ""),
     row("started-together", Voids::Nothing, ""),
     row("changed-in-cut", Voids::Nothing, ""),
     row("wall-clock-step", Voids::Nothing, ""),
@@ -106,7 +113,7 @@ impl CheckRow {
     /// Whether its failure makes a trial unfit.
     pub const fn voids_trial(&self, beside: bool) -> bool {
         match self.voids {
-            Voids::Nothing | Voids::Cpu | Voids::FewPercentiles => false,
+            Voids::Nothing | Voids::Cpu | Voids::Tcp | Voids::FewPercentiles => false,
             Voids::Trial => true,
             Voids::TrialUnlessBeside => !beside,
         }
@@ -149,6 +156,7 @@ impl Observation {
     pub fn voids_figure(&self, metric: Metric) -> bool {
         self.failed_rows().any(|row| match row.voids {
             Voids::Cpu => metric.is_of_cpu(),
+            Voids::Tcp => metric.is_of_connections(),
             Voids::FewPercentiles => {
                 let known = metric.needed_observations().zip(self.observations_of(metric));
                 known.is_some_and(|(needed, done)| done < needed)
@@ -196,5 +204,20 @@ mod tests {
         let doubtful = failed(&["cpu-sources-agree"]);
         assert!(doubtful.is_fit(false) && !doubtful.has_cpu_figures());
         assert!(failed(&[OTHER_WORK]).has_cpu_figures());
+    }
+
+    #[test]
+    fn missed_connections_void_tcp_figures_alone() {
+        let missed = failed(&[CONNECTIONS_SEEN]);
+        assert!(missed.is_fit(false) && missed.has_cpu_figures());
+        for (metric, is_void) in [
+            (Metric::TcpThroughputBps, true),
+            (Metric::TcpRttNsP99, true),
+            (Metric::TcpRetransmitsPerS, true),
+            (Metric::SutPacketCpuNs, false),
+            (Metric::SutRxPps, false),
+        ] {
+            assert_eq!(missed.voids_figure(metric), is_void, "{metric}");
+        }
     }
 }

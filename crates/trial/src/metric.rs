@@ -129,6 +129,25 @@ impl Metric {
         )
     }
 
+    /// Whether it is a figure of live traffic's TCP connections.
+    pub const fn is_of_connections(self) -> bool {
+        matches!(
+            self,
+            Self::TcpRttNsMin
+                | Self::TcpRttNsMean
+                | Self::TcpRttNsP50
+                | Self::TcpRttNsP99
+                | Self::TcpRttNsMdev
+                | Self::TcpRttSampleNsMean
+                | Self::TcpRttSampleNsP50
+                | Self::TcpRttSampleNsP99
+                | Self::TcpRetransmitsPerS
+                | Self::TcpThroughputBps
+                | Self::TcpDeliveryBpsMean
+                | Self::TcpEndedPerS
+        )
+    }
+
     /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
         match self {

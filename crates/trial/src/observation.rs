@@ -270,7 +270,7 @@ pub struct HostObservation {
     pub tcp_groups: BTreeMap<TcpGroup, TcpObservation>,
 }
 
-/// What the kernel said of established TCP connections (`sock_diag(7)`), read again and again in the window.
+/// What the kernel said of TCP connections (`sock_diag(7)`), read again and again in the window, and of each at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpObservation {
@@ -298,6 +298,21 @@ pub struct TcpObservation {
     pub delivery_bytes_per_s_sum: u64,
     /// Number of the rates in the sum.
     pub deliveries: u64,
+    /// Connections that ended between readings. They are in the other figures. `None` where the kernel does not tell of ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+    /// Connections of the whole host that were seen for the first time, also those that do not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seen: u64,
+    /// Connections that the kernel opened meanwhile (`ActiveOpens` and `PassiveOpens` without `AttemptFails`): some were
+    /// missed where these are more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub opened: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A host's part in a trial.

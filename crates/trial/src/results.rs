@@ -103,6 +103,11 @@ impl Results {
         self.rows.iter().flat_map(|row| row.observation.figures.keys().copied()).into_set()
     }
 
+    /// Whether they are of live traffic, on one host.
+    pub fn is_live(&self) -> bool {
+        self.workloads.iter().any(|load| load.live.is_some())
+    }
+
     /// Whether live traffic was only watched, so that there is nothing to recommend.
     pub fn is_observed(&self) -> bool {
         self.workloads.iter().any(|load| load.live.as_ref().is_some_and(|live| live.observe))

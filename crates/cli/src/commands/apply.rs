@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Run number in the results file; by default the newest run.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// The testbed file, or `HOST,HOST`; by default what the results name.
+    /// The testbed file, or `HOST,HOST` (for results of live traffic `HOST`); by default what the results name.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
     #[command(flatten)]
@@ -167,9 +167,8 @@ impl Args {
         let mut permitted = Permitted { changes: !self.dry_run, ..Permitted::default() };
         if let Some(name) = &self.on {
             must_be_there(name)?;
-            let place = self.hosts.hosts_or_file(name)?;
-            permitted.ways = place.ways();
-            permitted.interfaces = place.interfaces(self.interface.as_deref());
+            let also = self.interface.as_deref();
+            (permitted.ways, permitted.interfaces) = self.hosts.allowed_for(name, also)?;
         } else {
             let bring = self.hosts.bring().map(Path::to_owned);
             permitted.hosts_of_results = Some(HostsOfResults { bring });
@@ -267,7 +266,7 @@ impl Args {
         if self.on.is_none() {
             broker::admit(name, self.hosts.bring()).map_err(CliError::usage)?;
         }
-        self.hosts.hosts_or_file(name)?.open(context)
+        self.hosts.hosts_of(name, results)?.open(context)
     }
 
     fn part(&self, results: &Results, host: HostSpec, setting: &Setting) -> Result<Part, CliError> {

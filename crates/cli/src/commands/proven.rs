@@ -49,9 +49,14 @@ pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliEr
     if let Some(headline) = &summary.headline {
         return no_answer(results, headline);
     }
-    let why = if results.is_observed() { "it only observed" } else { "it has no goal" };
+    if results.is_observed() {
+        return CliError::usage(
+            "the run only observed: it compared no settings, and there is none to take. Run `latput tune` without \
+             --observe",
+        );
+    }
     CliError::usage(format!(
-        "the run recommends nothing ({why}). To take a setting, {}",
+        "the run recommends nothing (it has no goal). To take a setting, {}",
         name_one(results)
     ))
 }

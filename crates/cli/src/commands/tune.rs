@@ -34,6 +34,8 @@ const FEWEST_SEARCHED: u64 = 20;
 const MADE_PLANS: &str = "latput-plan-";
 /// Most plans that are kept for one interface in a folder.
 const MOST_PLANS: usize = 99;
+/// The plan of a run that only observes, where none is given: there is nothing to vary.
+const OBSERVED: &str = "schema = 1\nname = \"live traffic\"\n[[workload]]\nkind = \"live\"\n";
 /// Most time of a grid for a plan without a budget.
 const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
@@ -131,9 +133,10 @@ impl Args {
             }
             Some(path) => (path.display().to_string(), read_plan(path)?),
             None if self.factors.is_given() => ("--factor".to_owned(), self.factors.plan()?),
+            None if self.live.only_observes() => ("live traffic".to_owned(), OBSERVED.to_owned()),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let is_made = !is_given && !self.factors.is_given();
+        let is_made = !is_given && !self.factors.is_given() && !self.live.only_observes();
         let (mut plan, mut text) = self.prepared(&file, text, !is_given)?;
         files::check(&self.report)?;
         let (on, prediction) = testbed(on);
@@ -159,9 +162,9 @@ impl Args {
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         if ended.results.is_observed() {
-            let observed = "Observed only: nothing was compared, so nothing is recommended. To compare the \
-                            settings leave out --observe";
-            output::remark(observed);
+            output::remark(
+                "Observed only: nothing was set, and nothing is recommended. To compare settings leave out --observe",
+            );
         } else if summary.headline.is_none() {
             output::remark(&format!(
                 "Nothing is recommended: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
@@ -200,22 +203,23 @@ impl Args {
     /// A plan for an interface, of as much as the budget has time for, with the command of the flags.
     fn made_for(&self, nic: &Nic) -> Result<String, CliError> {
         let failed = |why| CliError::new(Code::Failed, why);
-        if self.live.is_given() {
-            return nic.live_plan().map_err(failed);
-        }
+        let is_live = self.live.is_given();
         let mut size = PlanSize::WHOLE;
         let mut all = None;
         loop {
-            let made = self.own.in_plan(nic.plan_of(size).map_err(failed)?)?;
+            let made = if is_live { nic.live_plan_of(size) } else { nic.plan_of(size) };
+            let made = self.own.in_plan(made.map_err(failed)?)?;
             let (plan, _) = self.prepared(&nic.interface, made.clone(), true)?;
             let settings = plan.combinations();
             let all = *all.get_or_insert(settings);
-            let fits = PlannedRuns::of_plan(&plan)?.fits(&plan);
+            let runs = PlannedRuns::of_plan(&plan)?;
+            let fits = runs.fits(&plan);
             let levels = plan.factors.iter().map(|factor| factor.levels.len()).max().unwrap_or(0);
             if let Some(smaller) = PlanSize::smaller(plan.factors.len(), levels).filter(|_| !fits) {
                 size = smaller;
                 continue;
             }
+            runs.check_budget(&plan)?; // before a plan is saved
             if fits && settings < all {
                 let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
                 output::remark(&format!(

@@ -46,6 +46,7 @@ mod root_hung;
 mod root_identity;
 mod root_keep;
 mod root_live;
+mod root_live_short;
 mod root_live_ssh;
 mod root_moderate;
 mod root_published;

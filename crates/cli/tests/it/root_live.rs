@@ -65,7 +65,7 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
     let checked = place.run(&words(&guard));
     checked.expect(
         0,
-        &["2 settings", "about 14 s to 60 s", "guards: tcp_rtt_ns_p99", "nothing was set"],
+        &["2 settings", "about 15 s to 60 s", "guards: tcp_rtt_ns_p99", "nothing was set"],
     );
     assert_eq!(lab.knobs(), before);
     // A slice each would tell nothing of any setting.

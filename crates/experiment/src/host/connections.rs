@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_linux::{TcpConnection, TcpMeter};
+use latput_linux::{ConnectionEnds, EndedConnections, TcpConnection, TcpMeter, process};
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
-use latput_units::{IntoMap, Nanos};
+use latput_units::{Clock, IntoMap, IntoSet, Nanos};
 
+use super::chain;
 use super::groups::{Groups, Payloads};
-use super::moved::Moved;
+use super::moved::{Is, Moved};
 use super::samples::Samples;
 
-/// Most connections of a reading that count. Of more the first are enough for any percentile.
-const MOST_CONNECTIONS: usize = 20_000;
+const LOST: &str = "more TCP connections ended between two readings than latput could hear of";
 
 /// What is known of the connections from one block to the next.
 #[derive(Debug, Default)]
@@ -26,12 +26,33 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Connections<'a> {
     meter: TcpMeter,
+    /// Tells of those that end between two readings; `None` where the kernel does not.
+    endings: Option<EndedConnections>,
     samples: Samples,
     watch: &'a Live,
-    /// The last reading, by the kernel's number; `None` before the first.
-    last: Option<BTreeMap<u64, TcpConnection>>,
+    /// `None` before the first reading.
+    last: Option<Last>,
     /// Those that are told apart.
     groups: Option<Groups>,
+}
+
+/// A reading.
+#[derive(Debug, Default)]
+struct TcpReading {
+    at: Nanos,
+    found: Vec<TcpConnection>,
+    /// Those that have ended since the reading before.
+    ended: ConnectionEnds,
+    samples: Vec<(u64, Nanos)>,
+}
+
+/// What the readings so far leave behind.
+#[derive(Debug)]
+struct Last {
+    /// When the first reading was.
+    first_at: Nanos,
+    /// Each connection as it was seen last, by the kernel's number: also one that is closed, of which no end was told yet.
+    known: BTreeMap<u64, TcpConnection>,
 }
 
 impl<'a> Connections<'a> {
@@ -42,13 +63,23 @@ impl<'a> Connections<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
+        // Before the first reading, so that none is missed.
+        let endings = EndedConnections::open()
+            .map_err(|error| {
+                notes.push(format!(
+                    "TCP connections that end within {} are not counted: {}",
+                    crate::live::TICK,
+                    chain(&error)
+                ));
+            })
+            .ok();
         let samples = Samples::open(watch.samples_cpu, known.samples_from, notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
         };
         let groups = watch.by.map(|by| Groups::new(by, listening, known.payloads));
-        Ok(Self { meter, samples, watch, last: None, groups })
+        Ok(Self { meter, endings, samples, watch, last: None, groups })
     }
 
     /// What happened since the last reading. The first tells nothing: what was before it is not known.
@@ -56,9 +87,16 @@ impl<'a> Connections<'a> {
         &mut self,
         notes: &mut Vec<String>,
     ) -> Result<TcpObservation, latput_linux::Error> {
-        let found = self.meter.connections()?;
+        // In this order: a connection that has a sample is found, or has ended, and one that ends meanwhile is in both.
         let samples = self.samples.take(notes);
-        Ok(self.since_last(found, &samples))
+        let found = self.meter.connections()?;
+        let at = process::OsClock.now();
+        let ended = self.endings.as_ref().map(EndedConnections::take).transpose()?;
+        let ended = ended.unwrap_or_default();
+        if ended.were_lost && !notes.iter().any(|note| note == LOST) {
+            notes.push(LOST.to_owned());
+        }
+        Ok(self.since_last(TcpReading { at, found, ended, samples }))
     }
 
     /// CPU time that tracing samples has taken so far.
@@ -76,95 +114,99 @@ impl<'a> Connections<'a> {
         Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(), samples_from }
     }
 
-    fn since_last(
-        &mut self,
-        found: Vec<TcpConnection>,
-        samples: &[(u64, Nanos)],
-    ) -> TcpObservation {
-        let counts = |one: &TcpConnection| {
-            !one.local.0.is_loopback()
-                && self.watch.counts([one.local.1, one.remote.1], one.remote.0)
-        };
-        let now = found.into_iter().filter(counts).take(MOST_CONNECTIONS);
-        let now: BTreeMap<u64, TcpConnection> = now.map(|one| (one.cookie, one)).into_map();
-        let last = self.last.replace(now);
-        let now = self.last.iter().flat_map(BTreeMap::values);
-        let Some(last) = last else {
-            if let Some(groups) = &mut self.groups {
-                groups.choose(now);
-            }
+    fn since_last(&mut self, reading: TcpReading) -> TcpObservation {
+        let TcpReading { at, found, ended, samples } = reading;
+        let tells_ends = self.endings.is_some();
+        let is_whole = tells_ends && !ended.were_lost;
+        let ended = ended.connections;
+        let Some(Last { first_at, mut known }) = self.last.take() else {
+            self.begin(at, found, &ended);
             return TcpObservation::default();
         };
-        let mut seen = TcpObservation { readings: 1, ..TcpObservation::default() };
-        for one in now {
-            seen.connections += 1;
-            let moved = Moved::of(one, last.get(&one.cookie));
-            moved.add_to(&mut seen, one);
-            if moved.has_sample {
-                seen.rtt_deviation.record(one.rtt_deviation);
-            }
-            if let Some(groups) = &mut self.groups {
-                groups.add(one, &moved);
+        let mut seen = TcpObservation {
+            readings: 1,
+            ended: tells_ends.then_some(0),
+            ..TcpObservation::default()
+        };
+        let open: Option<BTreeSet<u64>> =
+            (!is_whole).then(|| found.iter().map(|one| one.cookie).into_set());
+        for one in found {
+            let before = known.insert(one.cookie, one);
+            self.add(&mut seen, &one, before.as_ref(), Is::Open);
+        }
+        for one in &ended {
+            let before = known.insert(one.cookie, *one);
+            // One that was closed before the first reading is in none, and what it moved was before.
+            if before.is_some() || at.saturating_sub(one.idle) >= first_at {
+                self.add(&mut seen, one, before.as_ref(), Is::Ended);
             }
         }
         for (cookie, sample) in samples {
-            let Some(one) = self.last.as_ref().and_then(|now| now.get(cookie)) else { continue };
-            seen.rtt_samples.record(*sample);
+            let Some(one) = known.get(&cookie).filter(|one| counts(self.watch, one)) else {
+                continue;
+            };
+            seen.rtt_samples.record(sample);
             if let Some(groups) = &mut self.groups {
-                groups.add_sample(one, *sample);
+                groups.add_sample(one, sample);
             }
         }
-        if let Some(groups) = &mut self.groups {
-            groups.end_reading();
+        for one in &ended {
+            known.remove(&one.cookie);
         }
+        if let Some(open) = open {
+            known.retain(|cookie, _| open.contains(cookie));
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.end_reading(tells_ends);
+        }
+        self.last = Some(Last { first_at, known });
         seen
     }
+
+    /// Takes note of the connections of the first reading.
+    fn begin(&mut self, first_at: Nanos, found: Vec<TcpConnection>, ended: &[TcpConnection]) {
+        let mut known: BTreeMap<u64, TcpConnection> =
+            found.into_iter().map(|one| (one.cookie, one)).into_map();
+        for one in ended {
+            known.remove(&one.cookie);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.choose(known.values().filter(|one| counts(self.watch, one)));
+        }
+        self.last = Some(Last { first_at, known });
+    }
+
+    /// Adds what a connection did since it was seen last.
+    fn add(
+        &mut self,
+        seen: &mut TcpObservation,
+        one: &TcpConnection,
+        before: Option<&TcpConnection>,
+        is: Is,
+    ) {
+        seen.seen += u64::from(before.is_none());
+        if !counts(self.watch, one) {
+            return;
+        }
+        match is {
+            Is::Open => seen.connections += 1,
+            Is::Ended => *seen.ended.get_or_insert(0) += 1,
+        }
+        let moved = Moved::of(one, before);
+        moved.add_to(seen, one);
+        if moved.has_sample {
+            seen.rtt_deviation.record(one.rtt_deviation);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.add(one, &moved, is);
+        }
+    }
+}
+
+/// Whether a connection is part of what is watched.
+fn counts(watch: &Live, one: &TcpConnection) -> bool {
+    !one.local.0.is_loopback() && watch.counts([one.local.1, one.remote.1], one.remote.0)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-
-    use super::*;
-
-    fn connection(cookie: u64, local: &str, acked: u64, rtt_us: u64) -> TcpConnection {
-        TcpConnection {
-            cookie,
-            local: (local.parse::<IpAddr>().unwrap(), 443),
-            remote: ("10.0.0.2".parse().unwrap(), 50_000),
-            rtt: Nanos::from_us(rtt_us),
-            rtt_deviation: Nanos::from_us(10),
-            min_rtt: Some(Nanos::from_us(rtt_us / 2)),
-            retransmitted: u32::try_from(acked / 100).unwrap(),
-            acked_bytes: Some(acked),
-            received_bytes: Some(0),
-            delivery_bytes_per_s: Some(1000),
-        }
-    }
-
-    #[test]
-    fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
-        let live = Live::default();
-        let mut connections = Connections::open(&live, Known::default(), &mut Vec::new()).unwrap();
-        let samples = [(1, 230), (2, 5), (9, 7)].map(|(cookie, us)| (cookie, Nanos::from_us(us)));
-        let mut read = |found| connections.since_last(found, &samples);
-        let one = |acked| {
-            vec![connection(1, "10.0.0.1", acked, 200), connection(2, "127.0.0.1", acked, 1)]
-        };
-        assert_eq!(read(one(1_000)), TcpObservation::default());
-        let seen = read(one(1_500));
-        assert_eq!((seen.connections, seen.acked_bytes, seen.retransmitted), (1, 500, 5));
-        assert_eq!((seen.rtt.count(), seen.min_rtt), (1, Some(Nanos::from_us(100))));
-        // That of the loopback, and that of a connection which is not there, do not count.
-        assert_eq!(
-            (seen.rtt_samples.count(), seen.rtt_samples.max().map(|most| most.as_us_f64().round())),
-            (1, Some(230.0))
-        );
-        let idle = read(one(1_500));
-        assert_eq!((idle.rtt.count(), idle.readings), (0, 1));
-        let backwards = read(one(10));
-        assert_eq!((backwards.acked_bytes, backwards.retransmitted), (0, 0));
-        let new = read(vec![connection(3, "10.0.0.1", 70, 9)]);
-        assert_eq!(new.acked_bytes, 70, "it began since");
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{IntoSet, Nanos};
 
-use super::moved::{Moved, payload};
+use super::moved::{Is, Moved, payload};
 
 /// Most groups of which the payload is known.
 const MOST_KNOWN: usize = 4096;
@@ -26,6 +26,8 @@ pub(super) struct Groups {
     payloads: Payloads,
     /// Those that are told of; the connections of all others are together.
     chosen: BTreeSet<TcpGroup>,
+    /// Whether nothing was known before the block: then those that appear first are chosen too.
+    is_first: bool,
     seen: BTreeMap<TcpGroup, TcpObservation>,
     /// Connections of the reading that is under way.
     in_reading: BTreeMap<TcpGroup, u64>,
@@ -34,7 +36,8 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn new(by: GroupBy, listening: BTreeSet<u16>, payloads: Payloads) -> Self {
         let (chosen, seen, in_reading) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        Self { by, listening, payloads, chosen, seen, in_reading }
+        let is_first = payloads.0.is_empty();
+        Self { by, listening, payloads, chosen, is_first, seen, in_reading }
     }
 
     /// Chooses the groups, by the payload so far; where that is not known yet, by that of these connections' lives.
@@ -48,12 +51,17 @@ impl Groups {
     }
 
     /// Adds a connection of a reading.
-    pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved) {
+    pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved, is: Is) {
         let own = self.of(one);
         self.payloads.add(own, moved.acked_bytes.saturating_add(moved.received_bytes));
         let group = self.told_as(own);
-        *self.in_reading.entry(group).or_default() += 1;
-        moved.add_to(self.seen.entry(group).or_default(), one);
+        let seen = self.seen.entry(group).or_default();
+        let in_reading = self.in_reading.entry(group).or_default();
+        match is {
+            Is::Open => *in_reading += 1,
+            Is::Ended => *seen.ended.get_or_insert(0) += 1,
+        }
+        moved.add_to(seen, one);
     }
 
     /// Adds a round-trip sample of a connection.
@@ -62,12 +70,15 @@ impl Groups {
         self.seen.entry(group).or_default().rtt_samples.record(sample);
     }
 
-    /// Ends a reading.
-    pub(super) fn end_reading(&mut self) {
+    /// Ends a reading; `tells_ends` where the kernel tells of connections that end.
+    pub(super) fn end_reading(&mut self, tells_ends: bool) {
         for (group, connections) in std::mem::take(&mut self.in_reading) {
             let seen = self.seen.entry(group).or_default();
             seen.readings += 1;
             seen.connections = seen.connections.max(connections);
+            if tells_ends {
+                seen.ended.get_or_insert(0);
+            }
         }
     }
 
@@ -86,7 +97,10 @@ impl Groups {
     }
 
     /// The group itself, or that of the others.
-    fn told_as(&self, own: TcpGroup) -> TcpGroup {
+    fn told_as(&mut self, own: TcpGroup) -> TcpGroup {
+        if self.is_first && self.chosen.len() < MOST_GROUPS {
+            self.chosen.insert(own);
+        }
         if self.chosen.contains(&own) { own } else { TcpGroup::Others }
     }
 
@@ -135,15 +149,16 @@ mod tests {
             acked_bytes: Some(acked),
             received_bytes: Some(0),
             delivery_bytes_per_s: None,
+            idle: Nanos::ZERO,
         }
     }
 
     fn read(groups: &mut Groups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
         groups.choose(found.iter());
         for one in found {
-            groups.add(one, &Moved::of(one, None));
+            groups.add(one, &Moved::of(one, None), Is::Open);
         }
-        groups.end_reading();
+        groups.end_reading(true);
         let seen = groups.take().into_iter();
         seen.map(|(group, it)| (group.to_string(), it.connections, it.acked_bytes)).collect()
     }
@@ -175,6 +190,24 @@ mod tests {
         let mut next = Groups::new(GroupBy::Peer, BTreeSet::new(), groups.into_payloads());
         let seen = read(&mut next, &[connection(9, ("10.0.0.1", 443), 1 << 40)]);
         assert_eq!(seen, [("others".to_owned(), 1, 1 << 40)]);
+    }
+
+    #[test]
+    fn groups_that_appear_first_are_chosen() {
+        let mut groups = Groups::new(GroupBy::Port, [80].into(), Payloads::default());
+        groups.choose([].iter());
+        let short = connection(80, ("10.0.0.7", 50_000), 5);
+        groups.add(&short, &Moved::of(&short, None), Is::Ended);
+        groups.end_reading(true);
+        let seen = groups.take();
+        assert_eq!(seen.keys().collect::<Vec<_>>(), [&TcpGroup::Local(80)]);
+        assert_eq!(seen[&TcpGroup::Local(80)].ended, Some(1));
+        // The groups of a later block are those of the blocks before.
+        let mut next = Groups::new(GroupBy::Port, [80, 81].into(), groups.into_payloads());
+        next.choose([].iter());
+        let other = connection(81, ("10.0.0.7", 50_000), 5);
+        next.add(&other, &Moved::of(&other, None), Is::Ended);
+        assert_eq!(next.take().into_keys().collect::<Vec<_>>(), [TcpGroup::Others]);
     }
 
     #[test]

@@ -232,7 +232,9 @@ impl HostSession {
     ) -> Result<HostObservation, Failure> {
         let counted = first.until(last, &self.open.host, self.open.role, State::default());
         let counted = counted.map_err(|error| failed(chain(&error)))?;
-        Ok(HostObservation { tcp: (tcp.readings > 0).then_some(tcp), ..counted })
+        let opened = last.tcp_opened.saturating_sub(first.tcp_opened);
+        let tcp = (tcp.readings > 0).then_some(TcpObservation { opened, ..tcp });
+        Ok(HostObservation { tcp, ..counted })
     }
 }
 

@@ -3,6 +3,13 @@
 use latput_linux::TcpConnection;
 use latput_trial::observation::TcpObservation;
 
+/// Whether a connection is there in a reading, or has ended since the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Is {
+    Open,
+    Ended,
+}
+
 /// What a connection did between two readings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {

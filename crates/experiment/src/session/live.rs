@@ -7,13 +7,14 @@
 mod evidence;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_model::live::{pairs_for, scale, smallest_effect};
+use latput_model::live::{FEWEST, pairs_for, scale, smallest_effect};
 use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
 use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
@@ -21,21 +22,16 @@ use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
 use latput_units::{Nanos, Rng};
 
-use self::evidence::{Evidence, FIRST_CUT};
+use self::evidence::Evidence;
+pub(super) use self::time::{RunTime, block_length, budget, noise_blocks};
 use super::{Session, TrialRunner};
 use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::live::{Broken, Guard, LiveBlock, LiveSeen};
 use crate::runner::{Done, LiveRunner};
 
-/// Blocks of today alone, from which the noise is known.
-const NOISE_BLOCKS: u32 = 12;
-/// The same where nothing else is done.
-const OBSERVED_BLOCKS: u32 = 20;
 /// A setting's first slice is this part of the others, because nothing is known of it.
 const FIRST_SLICE: u64 = 2;
-/// Most time of a run whose plan has no budget.
-pub(super) const USUAL_BUDGET: Duration = Duration::from_secs(1800);
 /// The traffic may be gone, or too much, for so long before a run ends.
 const WAIT_AT_MOST: Duration = Duration::from_secs(120);
 /// Time until a block is tried again.
@@ -54,8 +50,6 @@ struct LiveRun<'r> {
     boot_id: String,
     /// Since when no block could be run.
     waiting_since: Option<Instant>,
-    /// Time that was waited for the plan's hours. The budget does not have it.
-    outside: Duration,
 }
 
 /// What a block came to.
@@ -78,17 +72,16 @@ impl Session<'_> {
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
         let evidence = Evidence::begin(guards, &self.results.rows);
-        let run = &mut LiveRun {
-            runner,
-            live,
-            evidence,
-            goal,
-            boot_id,
-            waiting_since: None,
-            outside: Duration::ZERO,
-        };
+        self.run_time = Some(RunTime::of(self.run.plan, &live));
+        let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
         self.noise(run)?;
         if run.live.observe {
+            if run.evidence.of_metric.values().all(|noise| scale(noise).is_none()) {
+                self.remark(format!(
+                    "too few blocks to tell how much figures vary: {} of at least {FEWEST}. Use a longer --budget",
+                    self.results.rows.len()
+                ));
+            }
             self.results.planned_trials = self.results.rows.len() as u64;
             return Ok(());
         }
@@ -101,16 +94,21 @@ impl Session<'_> {
     fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
         let is_needed =
             run.goal.is_some() || run.evidence.guards().iter().any(|guard| guard.is_of_today);
-        let blocks = noise_blocks(&run.live) * u32::from(is_needed || run.live.observe);
+        let blocks = noise_blocks(self.run.plan, &run.live);
+        let blocks = blocks * u32::from(is_needed || run.live.observe);
         let measured = run.live.slice;
         for _ in 0..blocks {
+            if !self.has_time_for(measured, run.evidence.cut) {
+                break;
+            }
             self.live_block(run, 0, measured)?;
         }
         let pair_s = 2.0 * (measured + run.evidence.cut).as_secs_f64();
         for (metric, noise) in run.evidence.of_metric.clone() {
             let Some(scale) = scale(&noise) else { continue };
             if run.live.observe {
-                self.remark(provable(metric, scale, pair_s, self.results.confidence));
+                let told = provable(metric, (scale, noise.len()), pair_s, self.results.confidence);
+                self.remark(told);
             } else if metrics_of(run.goal.as_ref()).first() == Some(&metric) {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
@@ -129,7 +127,6 @@ impl Session<'_> {
 
     /// Compares the settings with today's, in rounds of random order.
     fn compare(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
-        let budget = self.run.plan.method.budget.map_or(USUAL_BUDGET, Nanos::as_duration);
         let others: Vec<usize> = (1..self.results.settings.len()).collect();
         let mut dropped: Vec<usize> = Vec::new();
         for round in 0_u64.. {
@@ -146,13 +143,13 @@ impl Session<'_> {
             }
             Rng::split(self.results.seed, round).shuffle(&mut alive);
             for setting in alive {
-                if self.begun.elapsed().saturating_sub(run.outside) >= budget {
-                    self.remark("the time budget is used up".to_owned());
-                    return Ok(());
-                }
                 let is_new = !self.results.rows.iter().any(|row| row.setting == setting);
                 let part = if is_new { FIRST_SLICE } else { 1 };
                 let slice = Nanos::from_ns(run.live.slice.as_ns() / part);
+                if !self.has_time_for(slice, run.evidence.cut) {
+                    self.remark(format!("the budget of {} is used up", budget(self.run.plan)));
+                    return Ok(());
+                }
                 self.live_block(run, setting, slice)?;
             }
             if let Some(found) = run.evidence.measure_carry_over().filter(|_| round < 3) {
@@ -220,12 +217,17 @@ impl Session<'_> {
                 return rest(run.live.pause.as_duration(), self.run.stop);
             }
             let waited = run.waiting_since.get_or_insert_with(Instant::now).elapsed();
-            if waited > WAIT_AT_MOST {
+            let has_time = self.has_time_for(measured, run.evidence.cut);
+            if !has_time && !self.results.rows.is_empty() {
+                return Ok(());
+            }
+            if waited > WAIT_AT_MOST || !has_time {
                 return Err(Error::LiveTraffic {
                     problem: format!(
-                        "nothing could be compared for {} s. Today's setting is in force: run the same command \
-                         again when the traffic is as usual",
-                        WAIT_AT_MOST.as_secs()
+                        "nothing could be {} for {} s. Today's setting is in force: run the same command again when \
+                         the traffic is as usual",
+                        if run.live.observe { "observed" } else { "compared" },
+                        waited.as_secs().max(1)
                     ),
                 });
             }
@@ -249,7 +251,7 @@ impl Session<'_> {
         while !is_in() {
             rest(TRY_AGAIN, self.run.stop)?;
         }
-        run.outside += begun.elapsed();
+        self.leave_out(begun.elapsed());
         Ok(())
     }
 
@@ -398,6 +400,7 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     metrics.extend([
         Metric::TcpRttNsP99,
         Metric::TcpRttSampleNsP99,
+        Metric::TcpThroughputBps,
         Metric::SutPacketCpuNs,
         Metric::SutCpuBusyRatio,
     ]);
@@ -415,17 +418,6 @@ fn learn_around(run: &mut LiveRun<'_>, seen: &LiveSeen) -> BTreeMap<Metric, f64>
     let before = observed(run, seen.before.clone(), &seen.figures_before);
     let after = observed(run, after, &seen.figures_after);
     run.evidence.add_around(&before, &after)
-}
-
-/// Blocks of today alone before anything is compared, if the noise is needed.
-pub(super) const fn noise_blocks(live: &Live) -> u32 {
-    if live.observe { OBSERVED_BLOCKS } else { NOISE_BLOCKS }
-}
-
-/// Length of a block, with its cuts and the pause after it.
-pub(super) fn block_length(live: &Live) -> Nanos {
-    let measured = live.slice.saturating_add(FIRST_CUT).saturating_mul(2);
-    measured.saturating_add(live.pause)
 }
 
 /// The figures that a goal reads.
@@ -519,7 +511,7 @@ fn in_words(broken: &Broken, guards: &[Guard]) -> String {
 }
 
 /// What could be proven of a figure in 1, 10 and 60 minutes.
-fn provable(metric: Metric, scale: f64, pair_s: f64, confidence: f64) -> String {
+fn provable(metric: Metric, (scale, blocks): (f64, usize), pair_s: f64, confidence: f64) -> String {
     let effect = |minutes: u32| {
         let pairs = f64::from(minutes) * 60.0 / pair_s;
         #[expect(
@@ -531,8 +523,8 @@ fn provable(metric: Metric, scale: f64, pair_s: f64, confidence: f64) -> String 
         effect.map_or("nothing".to_owned(), |effect| format!("{:.1}%", 100.0 * effect))
     };
     format!(
-        "{metric}: two slices of today's setting differ by {:.1}%. Smallest provable difference: {} in 1 min, \
-         {} in 10 min, {} in 60 min",
+        "{metric}: two slices of today's setting differ by {:.1}% ({blocks} blocks). Smallest provable difference: {} in \
+         1 min, {} in 10 min, {} in 60 min",
         100.0 * scale,
         effect(1),
         effect(10),

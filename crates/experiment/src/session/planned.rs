@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_model::live::FEWEST;
 use latput_model::search::of_plan::PlanSearch;
 use latput_trial::Plan;
 use latput_trial::live::Live;
@@ -34,6 +35,10 @@ impl PlannedRuns {
         let usual = if plan.is_cheap_to_change() { Design::Slices } else { Design::Blocks };
         let design = plan.method.design.unwrap_or(usual);
         let settings = plan.combinations();
+        if let Some(live) = plan.live() {
+            // With today's, which may be none of the plan's.
+            return Ok(Self::of_live(plan, live, usize::try_from(settings).unwrap_or(usize::MAX)));
+        }
         if design != Design::Search {
             return Ok(Self::of_grid(plan, design, settings, false));
         }
@@ -113,28 +118,28 @@ impl PlannedRuns {
 
     /// Of a plan on live traffic with so many settings, with today's. The longest time is until its budget is used up.
     pub fn of_live(plan: &Plan, live: &Live, settings: usize) -> Self {
+        let block = super::live::block_length(live);
+        let noise = u64::from(super::live::noise_blocks(plan, live));
+        if live.observe {
+            let time = block.saturating_mul(noise);
+            let least_budget = block.saturating_mul(FEWEST as u64);
+            return Self { settings: 1, trials: (noise, noise), time: (time, time), least_budget };
+        }
         let needs_noise = plan.goal.is_some()
             || live.guards.iter().any(|text| Guard::parse(text).is_ok_and(|it| it.is_of_today));
         // Blocks of today's setting alone tell the noise.
-        let noise = if needs_noise || live.observe {
-            u64::from(super::live::noise_blocks(live))
-        } else {
-            0
-        };
-        let others = if live.observe { 0 } else { settings.saturating_sub(1) as u64 };
-        let pairs = others.saturating_mul(plan.method.repetitions_min.into());
-        let block = super::live::block_length(live);
+        let noise = if needs_noise { noise } else { 0 };
+        let others = settings.saturating_sub(1) as u64;
         // Every setting has its fewest blocks, after those that tell the noise.
-        let least = if live.observe { 0 } else { pairs + noise };
+        let pairs = others.saturating_mul(plan.method.repetitions_min.into());
         let shortest = block.saturating_mul(noise + pairs);
-        let budget = plan.method.budget.unwrap_or_else(|| super::live::USUAL_BUDGET.into());
-        let longest = if live.observe { shortest } else { budget.max(shortest) };
+        let longest = super::live::budget(plan).max(shortest);
         let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
         Self {
-            settings: if live.observe { 1 } else { settings as u64 },
+            settings: settings as u64,
             trials: (noise + 2 * pairs, noise + 2 * blocks_in(longest).saturating_sub(noise)),
             time: (shortest, longest),
-            least_budget: block.saturating_mul(least),
+            least_budget: shortest,
         }
     }
 
@@ -144,7 +149,7 @@ impl PlannedRuns {
     }
 
     /// Refuses a budget without room for an answer, with the least that would do.
-    pub(super) fn check_budget(&self, plan: &Plan) -> Result<(), Error> {
+    pub fn check_budget(&self, plan: &Plan) -> Result<(), Error> {
         match plan.method.budget {
             Some(budget) if !self.fits(plan) => Err(Error::Budget {
                 budget,
@@ -187,6 +192,24 @@ mod tests {
         // Trials of 1.2 s: five blocks of four take 24 s, and one more fits.
         assert_eq!(blocks.trials, (20, 25));
         assert_eq!(blocks.least_budget, Nanos::from_s(24));
+    }
+
+    #[test]
+    fn observing_keeps_to_its_budget() {
+        let runs = |budget: &str| {
+            let text = format!(
+                "schema = 1\n[[workload]]\nkind = \"live\"\nobserve = true\n[method]\nbudget = \"{budget}\"\n"
+            );
+            let plan = Plan::parse("plan.toml", &text).unwrap();
+            let runs = PlannedRuns::of_live(&plan, plan.live().unwrap(), 1);
+            (runs, runs.check_budget(&plan))
+        };
+        let (of_25s, checked) = runs("25s");
+        assert!(checked.is_ok() && of_25s.trials == (5, 5) && of_25s.settings == 1, "{of_25s:?}");
+        assert!(of_25s.time.1 <= Nanos::from_s(25), "{of_25s:?}");
+        let refused = runs("10s").1.unwrap_err();
+        assert!(refused.to_string().contains("`--budget 19s`"), "{refused}");
+        assert_eq!(runs("1h").0.trials, (20, 20));
     }
 
     #[test]

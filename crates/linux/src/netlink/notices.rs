@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use rustix::net::{RecvFlags, SocketFlags};
 
 use super::NetlinkError;
@@ -40,25 +41,49 @@ impl Notices {
         Ok(Self(fd))
     }
 
+    /// As [`Self::open`], with room for so many bytes of notices, or as many as this process may have.
+    pub(crate) fn open_with_room(
+        protocol: Protocol,
+        groups: &[u32],
+        bytes: usize,
+    ) -> Result<Self, NetlinkError> {
+        let notices = Self::open(protocol, groups)?;
+        if set_socket_recv_buffer_size_force(&notices.0, bytes).is_err() {
+            let _as_it_is = set_socket_recv_buffer_size(&notices.0, bytes);
+        }
+        Ok(notices)
+    }
+
     /// Reads what has come, and says whether any of it `concerns` the reader. Notices that were lost or
     /// cannot be understood might have.
     pub(crate) fn drain(
         &self,
         mut concerns: impl FnMut(&Message<'_>) -> bool,
     ) -> Result<bool, NetlinkError> {
-        let mut buffer = vec![0; BUFFER_BYTES];
         let mut any = false;
-        for _ in 0..DRAIN_MAX {
+        let is_rest = self.read(DRAIN_MAX, |notice| any |= notice.is_none_or(&mut concerns))?;
+        Ok(any || is_rest)
+    }
+
+    /// Reads what has come: each notice, and `None` where some were lost or one cannot be understood. Returns whether there
+    /// may be more, after so many datagrams.
+    pub(crate) fn read(
+        &self,
+        most: usize,
+        mut hear: impl FnMut(Option<&Message<'_>>),
+    ) -> Result<bool, NetlinkError> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        for _ in 0..most {
             match rustix::net::recvfrom(&self.0, &mut buffer[..], RecvFlags::empty()) {
                 Ok((_, length, sender)) => {
                     let sender = sender.and_then(|from| SocketAddrNetlink::try_from(from).ok());
                     if sender.is_some_and(|from| from.pid() == 0) {
-                        any |= Messages::new(&buffer[..length])
-                            .any(|message| message.map_or(true, |message| concerns(&message)));
+                        Messages::new(&buffer[..length])
+                            .for_each(|message| hear(message.as_ref().ok()));
                     }
                 }
-                Err(rustix::io::Errno::AGAIN) => return Ok(any),
-                Err(rustix::io::Errno::NOBUFS) => any = true,
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::NOBUFS) => hear(None),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => {
                     return Err(NetlinkError::Socket {

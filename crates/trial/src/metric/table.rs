@@ -94,6 +94,7 @@ metrics! {
     TcpRetransmitsPerS,
     TcpThroughputBps,
     TcpDeliveryBpsMean,
+    TcpEndedPerS,
 }
 
 /// Metric names of earlier versions. Files with them are read; goals with them are refused with the
@@ -535,5 +536,13 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         definition: "Mean of the delivery rates that the kernel measured of live TCP connections (tcpi_delivery_rate).",
         workloads: LIVE,
         ..GOODPUT
+    },
+    MetricRow {
+        name: "tcp_ended_per_s",
+        column: "TCP ended",
+        phrase: "live TCP connections that ended per second",
+        definition: "Live TCP connections that ended in the window, by the kernel's notices / time of the window.",
+        workloads: LIVE,
+        ..COUNT
     },
 ];

@@ -136,6 +136,7 @@ fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
         Metric::TcpDeliveryBpsMean => {
             rate(8.0 * tcp?.delivery_bytes_per_s_sum as f64, tcp?.deliveries as f64)
         }
+        Metric::TcpEndedPerS => rate(tcp?.ended? as f64, seconds),
         _ => None,
     }
 }

@@ -77,6 +77,16 @@ impl PlanSize {
             _ => None,
         }
     }
+
+    /// The factors that are kept, and those that are not, before those that were too many already.
+    fn of(self, (mut kept, mut beyond): (Vec<Factor>, Vec<Factor>)) -> (Vec<Factor>, Vec<Factor>) {
+        let rest = kept.split_off(kept.len().min(self.factors));
+        beyond.splice(0..0, rest);
+        for factor in &mut kept {
+            factor.levels.truncate(self.levels);
+        }
+        (kept, beyond)
+    }
 }
 
 /// A factor of the plan.
@@ -95,12 +105,7 @@ impl Nic {
 
     /// As [`plan`](Self::plan), of at most this size. What is left out of it is there as comments.
     pub fn plan_of(&self, size: PlanSize) -> Result<String, String> {
-        let (mut kept, mut beyond) = self.factors(MOST_SETTINGS, |_| true);
-        let rest = kept.split_off(kept.len().min(size.factors));
-        beyond.splice(0..0, rest);
-        for factor in &mut kept {
-            factor.levels.truncate(size.levels);
-        }
+        let (kept, beyond) = size.of(self.factors(MOST_SETTINGS, |_| true));
         let settings: usize = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {
@@ -125,9 +130,9 @@ impl Nic {
         Ok(text + METHOD)
     }
 
-    /// A plan file for live traffic of this interface: few settings, whose changes disturb nothing. The error tells why
-    /// there is nothing to vary.
-    pub fn live_plan(&self) -> Result<String, String> {
+    /// A plan file for live traffic of this interface, of at most this size: few settings, whose changes disturb nothing. The
+    /// error tells why there is nothing to vary.
+    pub fn live_plan_of(&self, size: PlanSize) -> Result<String, String> {
         let is_hitless = |factor: &Factor| {
             let is_calm = |knob: &Knob| {
                 let resets = self.settable(*knob).is_some_and(|known| known.resets_link);
@@ -135,7 +140,7 @@ impl Nic {
             };
             factor.knobs.iter().all(is_calm)
         };
-        let (kept, beyond) = self.factors(MOST_LIVE_SETTINGS, is_hitless);
+        let (kept, beyond) = size.of(self.factors(MOST_LIVE_SETTINGS, is_hitless));
         if kept.is_empty() {
             let interface = line(&self.interface);
             return Err(format!(

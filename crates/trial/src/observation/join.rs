@@ -60,6 +60,11 @@ impl TcpObservation {
     /// The readings of both.
     #[must_use]
     pub fn joined(mut self, other: &Self) -> Self {
+        let ended = match (self.readings, other.readings) {
+            (0, _) => other.ended,
+            (_, 0) => self.ended,
+            _ => both(self.ended, other.ended).map(|(one, two)| one.saturating_add(two)),
+        };
         self.rtt.merge(&other.rtt);
         self.rtt_deviation.merge(&other.rtt_deviation);
         self.rtt_samples.merge(&other.rtt_samples);
@@ -74,6 +79,9 @@ impl TcpObservation {
                 .delivery_bytes_per_s_sum
                 .saturating_add(other.delivery_bytes_per_s_sum),
             deliveries: self.deliveries.saturating_add(other.deliveries),
+            ended,
+            seen: self.seen.saturating_add(other.seen),
+            opened: self.opened.saturating_add(other.opened),
             ..self
         }
     }
@@ -155,6 +163,11 @@ mod tests {
         let groups = group(80, 3).joined(&group(443, 4)).joined(&group(443, 5)).tcp_groups;
         let counts: Vec<u64> = groups.values().map(|seen| seen.rtt.count()).collect();
         assert_eq!(counts, [3, 9], "a group that one lacks has the other's counts");
+        let ended = |readings, ended| TcpObservation { readings, ended, ..Default::default() };
+        let of = |one: TcpObservation, other: TcpObservation| one.joined(&other).ended;
+        assert_eq!(of(ended(2, Some(3)), ended(1, Some(4))), Some(7));
+        assert_eq!(of(TcpObservation::default(), ended(1, Some(4))), Some(4));
+        assert_eq!(of(ended(2, Some(3)), ended(1, None)), None);
         let lacking = HostObservation { napi_threads_cpu: None, ..part(1, 1, 1) };
         assert_eq!(part(1, 1, 1).joined(&lacking).napi_threads_cpu, None);
     }

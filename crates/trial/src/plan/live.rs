@@ -12,19 +12,25 @@ impl Plan {
         self.workloads.iter().find_map(|load| load.live.as_deref())
     }
 
-    /// Refuses what cannot be done on live traffic. Its knobs are then those of the one host that there is. Nothing is done to
-    /// a plan that makes its own traffic.
+    /// Refuses what cannot be done on live traffic. Its knobs are then those of the one host that there is. A plan that only
+    /// observes has no factors then. Nothing is done to a plan that makes its own traffic.
     ///
     /// # Errors
     ///
     /// The problem and the remedy.
     pub fn fit_live(&mut self) -> Result<(), String> {
         let Some(live) = self.live() else { return Ok(()) };
+        let observes = live.observe;
         if self.workloads.len() > 1 {
             return Err(
                 "a `live` workload must be the only one: latput makes no traffic beside it"
                     .to_owned(),
             );
+        }
+        if observes {
+            // Whoever changes nothing asks for no setting.
+            self.factors.clear();
+            return Ok(());
         }
         if !matches!(self.method.design, None | Some(Design::Blocks)) {
             return Err(
@@ -50,5 +56,21 @@ impl Plan {
         let targets = self.factors.iter_mut().flat_map(|factor| &mut factor.targets);
         targets.for_each(|target| target.role = Some(Role::Sut));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str =
+        "schema = 1\n[factors]\nrx-ring = [256, 512]\n[[workload]]\nkind = \"live\"\n";
+
+    #[test]
+    fn an_observing_plan_has_no_factors() {
+        let refused = Plan::parse("live.toml", PLAN).unwrap_err();
+        assert!(refused.to_string().contains("disturbs live traffic"), "{refused}");
+        let plan = Plan::parse("live.toml", &format!("{PLAN}observe = true\n")).unwrap();
+        assert!(plan.factors.is_empty() && plan.settings().len() == 1, "{plan:?}");
     }
 }

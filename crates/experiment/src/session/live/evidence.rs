@@ -254,14 +254,19 @@ impl Evidence {
     }
 }
 
-/// The logarithm of the ratio of a figure of two observations; `None` without one that is finite.
+/// The logarithm of the ratio of a figure of two observations; `None` without one that is finite and that counts.
 fn log_ratio(metric: Metric, one: &Observation, other: &Observation) -> Option<f64> {
-    let [one, other] = [one, other].map(|it| metric.value(&Traffic::Live, it));
-    Some((one? / other?).ln()).filter(|log| log.is_finite())
+    let counted =
+        |it: &Observation| metric.value(&Traffic::Live, it).filter(|_| !it.voids_figure(metric));
+    Some((counted(one)? / counted(other)?).ln()).filter(|log| log.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Check;
+    use latput_trial::check::CONNECTIONS_SEEN;
+    use latput_trial::observation::{HostObservation, TcpObservation};
+
     use super::*;
 
     fn no_evidence() -> Evidence {
@@ -283,6 +288,19 @@ mod tests {
         assert!(margins[0] >= NEVER, "nothing is known of the first tick: {margins:?}");
         assert!(NEVER > margins[1] && margins[1] > margins[2], "{margins:?}");
         assert!((margins[3] - margins[2]).abs() < 1e-12, "{margins:?}");
+    }
+
+    #[test]
+    fn a_void_figure_is_no_evidence() {
+        let tcp = TcpObservation { readings: 1, acked_bytes: 100, ..TcpObservation::default() };
+        let window = Nanos::from_s(1);
+        let host = HostObservation { window, tcp: Some(tcp), ..HostObservation::default() };
+        let sound = Observation { hosts: vec![host], ..Observation::default() };
+        let check =
+            Check { name: CONNECTIONS_SEEN.to_owned(), passed: false, detail: String::new() };
+        let void = Observation { checks: vec![check], ..sound.clone() };
+        assert_eq!(log_ratio(Metric::TcpThroughputBps, &sound, &sound), Some(0.0));
+        assert_eq!(log_ratio(Metric::TcpThroughputBps, &sound, &void), None);
     }
 
     #[test]

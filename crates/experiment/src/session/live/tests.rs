@@ -283,6 +283,7 @@ fn run(
         begun: Instant::now(),
         is_simulated: false,
         slice: None,
+        run_time: None,
         lost: crate::session::LostTrials::default(),
     };
     session.live(&mut made).unwrap();
@@ -355,7 +356,7 @@ fn tail_noise(results: &Results) -> Vec<f64> {
 fn to_observe_runs_nothing_but_today() {
     let (results, slices) = run(7, "1000, 1001", "observe = true", &[]);
     assert!(slices.is_empty(), "{slices:?}");
-    assert_eq!((results.settings.len(), results.rows.len()), (1, OBSERVED_BLOCKS as usize));
+    assert_eq!((results.settings.len(), results.rows.len()), (1, time::OBSERVED_BLOCKS as usize));
     let told = results
         .notes
         .iter()

@@ -167,6 +167,7 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
         begun: Instant::now(),
         is_simulated: false,
         slice: None,
+        run_time: None,
         lost: LostTrials::default(),
     };
     session.slices(&mut made).unwrap();
