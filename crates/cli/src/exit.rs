@@ -12,7 +12,8 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done; a run with a goal was judged, even if it was too noisy for an answer
   1  failed, and the machine is unchanged
-  2  wrong usage: command line, plan or testbed file
+  2  wrong usage: command line, plan or testbed file; a named file, run or setting that is not there, or that latput \
+     cannot read
   3  not permitted (the message says which privilege is missing)
   4  the change was refused and rolled back
   5  stranded: a rollback failed or a checkpoint is left; the message says how to finish

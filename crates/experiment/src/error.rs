@@ -183,8 +183,8 @@ pub enum Error {
         path: PathBuf,
         /// The problem and the remedy.
         problem: String,
-        /// Whether the user may not read or write it.
-        permission: bool,
+        /// Whether another file is to be named, or a right is missing.
+        refusal: Refusal,
     },
     /// The two ends' reports on a trial do not match.
     #[error("workload `{workload}`: {problem}")]
@@ -302,9 +302,10 @@ impl Error {
                 latput_peers::ErrorKind::Usage => Refusal::Usage,
                 _ => Refusal::Failure,
             },
-            Self::Lab { permission: true, .. }
-            | Self::ResultsDb { permission: true, .. }
-            | Self::Agent { permission: true, .. } => Refusal::Permission,
+            Self::ResultsDb { refusal, .. } => *refusal,
+            Self::Lab { permission: true, .. } | Self::Agent { permission: true, .. } => {
+                Refusal::Permission
+            }
             _ => Refusal::Failure,
         };
         ChangeOutcome::Refused(refusal)

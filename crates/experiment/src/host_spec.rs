@@ -88,6 +88,19 @@ impl HostSpec {
         self.way().words(args)
     }
 
+    /// Whether the way to it enters a network namespace, which has no configuration files of its own.
+    pub fn is_namespace(&self) -> bool {
+        let words: Vec<&str> = self.via.iter().map(String::as_str).collect();
+        let runs = |first: &str, second: &str| words.windows(2).any(|it| it == [first, second]);
+        // `lab exec HOST --`: a host of the lab, or one in a word.
+        let of_lab =
+            words.iter().rposition(|word| *word == "--").and_then(|end| words[..end].last());
+        let is_of_lab = of_lab.is_some_and(|host| {
+            host.starts_with("netns://") || !(host.contains("://") || host.starts_with("exec:"))
+        });
+        runs("netns", "exec") || words.contains(&"nsenter") || (runs("lab", "exec") && is_of_lab)
+    }
+
     /// This host under a plan, which may allow more than the testbed does.
     pub(crate) fn under(&self, plan: &Plan) -> Self {
         let link_reset = match self.link_reset {
@@ -110,4 +123,28 @@ pub fn own_way() -> Way {
 pub(crate) fn own_program() -> String {
     std::env::current_exe()
         .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn way_into_namespace_is_known() {
+        for (via, expected) in [
+            ("", false),
+            ("ssh root@server", false),
+            ("latput lab exec a --", true),
+            ("latput lab exec netns://a --", true),
+            ("ssh root@server ip netns exec a", true),
+            ("nsenter --net=/run/netns/a", true),
+            ("latput lab exec --bring static ssh://root@server --", false),
+            ("latput lab exec exec:docker --", false),
+            ("docker exec -i a", false),
+        ] {
+            let via = via.split_whitespace().map(str::to_owned).collect();
+            let host = HostSpec::unknown("a", Role::Sut, (via, "latput".to_owned()));
+            assert_eq!(host.is_namespace(), expected, "{:?}", host.via);
+        }
+    }
 }

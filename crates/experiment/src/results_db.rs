@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use latput_formats::FileKind;
+use latput_knobs::Refusal;
 use latput_linux::files::{self, FileError, FileLock};
 use latput_trial::{Metric, Results, Row};
 use rusqlite::config::DbConfig;
@@ -77,6 +79,8 @@ fn views() -> String {
 
 /// Most bytes of one header or observation.
 const LONGEST: i32 = 64 << 20;
+/// Largest file of another kind that is looked at, bytes: a larger one is not named in the error.
+const TOLD_BY_BYTES: u64 = 16 << 20;
 /// Most time of the queries of a file from an unknown source.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Steps of SQLite's virtual machine between two checks of the time.
@@ -136,7 +140,7 @@ impl ResultsDb {
             Error::ResultsDb {
                 path: path.to_owned(),
                 problem: place + &error.problem,
-                permission: error.permission,
+                refusal: refusal_of(error.permission),
             }
         };
         let (real, is_new) = files::ensure(path).map_err(refused)?;
@@ -146,13 +150,14 @@ impl ResultsDb {
         let busy =
             "another latput is writing to this file: wait for it, or name another file with -o";
         let lock = FileLock::take(Path::new(&name)).map_err(refused)?.map_err(|_| {
-            Error::ResultsDb { path: path.to_owned(), problem: busy.to_owned(), permission: false }
+            let problem = busy.to_owned();
+            Error::ResultsDb { path: path.to_owned(), problem, refusal: Refusal::Failure }
         })?;
         // SQLite does not tell a missing right from the rest.
         File::options().read(true).write(true).open(&real).map_err(|error| {
-            let permission = error.kind() == io::ErrorKind::PermissionDenied;
+            let refusal = refusal_of(error.kind() == io::ErrorKind::PermissionDenied);
             let problem = format!("{error}: name another file with -o");
-            Error::ResultsDb { path: path.to_owned(), problem, permission }
+            Error::ResultsDb { path: path.to_owned(), problem, refusal }
         })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let db = Self::connect(path, &real, flags, PATIENCE)?;
@@ -176,7 +181,13 @@ impl ResultsDb {
 
     /// Refuses a file that [`Self::create`] would refuse, and makes none.
     pub fn check(path: &Path) -> Result<(), Error> {
-        if !path.metadata().is_ok_and(|meta| meta.len() > 0) {
+        let Ok(meta) = path.metadata() else { return Ok(()) };
+        if !meta.is_file() {
+            let problem = "not a regular file: name another with -o".to_owned();
+            let path = path.to_owned();
+            return Err(Error::ResultsDb { path, problem, refusal: Refusal::Failure });
+        }
+        if meta.len() == 0 {
             return Ok(());
         }
         let results_db = Self::connect_any(path)?;
@@ -192,13 +203,14 @@ impl ResultsDb {
 
     /// Opens any database, for reading where it cannot be written.
     fn connect_any(path: &Path) -> Result<Self, Error> {
-        let refused = |problem: &str, permission| {
+        let refused = |problem: &str, refusal| {
             let problem =
                 format!("{problem}: name a file that `latput run` or `latput tune` wrote");
-            Error::ResultsDb { path: path.to_owned(), problem, permission }
+            Error::ResultsDb { path: path.to_owned(), problem, refusal }
         };
-        let denied = |error: &io::Error| {
-            refused(&error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
+        let denied = |error: &io::Error, otherwise| match error.kind() {
+            io::ErrorKind::PermissionDenied => refused(&error.to_string(), Refusal::Permission),
+            _ => refused(&error.to_string(), otherwise),
         };
         let real = path.canonicalize().map_err(|error| match run_of(path) {
             Some((file, run)) => {
@@ -206,15 +218,15 @@ impl ResultsDb {
                     "the file is `{}`; a command that reads one run takes `--run {run}`",
                     file.display()
                 );
-                Error::ResultsDb { path: path.to_owned(), problem, permission: false }
+                Error::ResultsDb { path: path.to_owned(), problem, refusal: Refusal::Usage }
             }
-            None => denied(&error),
+            None => denied(&error, Refusal::Usage),
         })?;
         if !real.is_file() {
-            return Err(refused("not a regular file", false));
+            return Err(refused("not a regular file", Refusal::Usage));
         }
         // SQLite does not tell a missing right from the rest.
-        File::open(&real).map_err(|error| denied(&error))?;
+        File::open(&real).map_err(|error| denied(&error, Refusal::Failure))?;
         let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
         let opened = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
@@ -478,7 +490,7 @@ impl ResultsDb {
     pub fn settle(&self) -> Result<(), Error> {
         let moved = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         let Err(error) = moved else { return Ok(()) };
-        let Error::ResultsDb { path, problem, permission } = sql_error(&self.path, &error) else {
+        let Error::ResultsDb { path, problem, refusal } = sql_error(&self.path, &error) else {
             unreachable!("it is an error of the file")
         };
         let log = merge::beside(&path, "-wal");
@@ -486,7 +498,7 @@ impl ResultsDb {
             "{problem}. Until then its newest trials are in {}: keep the two files together",
             log.display()
         );
-        Err(Error::ResultsDb { path, problem, permission })
+        Err(Error::ResultsDb { path, problem, refusal })
     }
 
     /// The runs of the file, oldest first.
@@ -592,8 +604,9 @@ impl ResultsDb {
         result.map_err(|error| sql_error(&self.path, &error))
     }
 
+    /// The error of a file that is not what it should be, or that lacks what was asked of it.
     fn error(&self, problem: String) -> Error {
-        Error::ResultsDb { path: self.path.clone(), problem, permission: false }
+        Error::ResultsDb { path: self.path.clone(), problem, refusal: Refusal::Usage }
     }
 }
 
@@ -630,7 +643,12 @@ fn index(idx: usize) -> i64 {
 fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            "this is not a results file (not an SQLite database): name another file".to_owned()
+            let kind = files::read(path, TOLD_BY_BYTES).ok().and_then(|it| FileKind::of(&it));
+            let hint = kind.map_or_else(
+                || "name another file".to_owned(),
+                |kind| kind.hint(&path.display().to_string()),
+            );
+            format!("this is not a results file (not an SQLite database): {hint}")
         }
         Some(ErrorCode::DatabaseCorrupt) => format!(
             "the file is damaged ({error}): move it away, or recover it with `sqlite3 FILE .recover`"
@@ -659,11 +677,23 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
         }
         _ => error.to_string(),
     };
-    let permission = matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied)
-    );
-    Error::ResultsDb { path: path.to_owned(), problem, permission }
+    let refusal = match error.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Refusal::Permission,
+        Some(
+            ErrorCode::NotADatabase
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::TooBig
+            | ErrorCode::ConstraintViolation,
+        ) => Refusal::Usage,
+        _ => Refusal::Failure,
+    };
+    Error::ResultsDb { path: path.to_owned(), problem, refusal }
+}
+
+/// The refusal of what the operating system refuses.
+const fn refusal_of(is_permission: bool) -> Refusal {
+    if is_permission { Refusal::Permission } else { Refusal::Failure }
 }
 
 #[cfg(test)]

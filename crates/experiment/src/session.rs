@@ -421,13 +421,13 @@ impl Session<'_> {
                 return Ok(());
             }
             let trials = too_wide.len() * self.results.settings.len();
-            if block == method.repetitions_min {
-                self.progress.remark(&self.more_blocks(trials));
-            }
             if !self.fits_budget(before, trials) {
                 let note = "stopped at the time budget; some intervals are wider than asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
+            }
+            if block == method.repetitions_min {
+                self.progress.remark(&self.more_blocks(before, trials));
             }
             self.results.planned_trials = (before + trials) as u64;
             self.wait_for_quiet(runner, &mut patience)?;
@@ -455,20 +455,22 @@ impl Session<'_> {
         self.look(looking, (blocks > 0 && !self.is_simulated).then_some(left))
     }
 
-    /// What is told when the planned blocks were not enough; one more has so many trials.
-    fn more_blocks(&self, trials: usize) -> String {
+    /// What is told when the planned blocks were not enough: how many more the budget has room for, of so many trials each
+    /// after those `before` them.
+    fn more_blocks(&self, before: usize, trials: usize) -> String {
         let method = &self.run.plan.method;
-        let most = method.repetitions_max - method.repetitions_min;
+        let fits = |more: &u32| self.fits_budget(before, trials * *more as usize);
+        let most = (1..=method.repetitions_max - method.repetitions_min).rev().find(fits);
+        let most = most.unwrap_or(1);
         let percent = latput_units::text::percent(method.half_width);
+        let blocks = if most == 1 { "block" } else { "blocks" };
         let told =
-            format!("some intervals are wider than {percent}: up to {most} more blocks follow");
+            format!("some intervals are wider than {percent}: up to {most} more {blocks} follow");
         if self.is_simulated {
             return told;
         }
         let longest = self.trial_time() * count(trials) * most;
-        let within =
-            method.budget.map_or_else(String::new, |it| format!(" and the budget of {it}"));
-        format!("{told}, within {:.0} min{within}", (longest.as_secs_f64() / 60.0).ceil())
+        format!("{told}, within {:.0} min", (longest.as_secs_f64() / 60.0).ceil())
     }
 
     /// Reports a remark, and stores it once with the results.

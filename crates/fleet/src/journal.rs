@@ -33,10 +33,19 @@ pub struct HostEntry {
 pub struct EntryValue {
     /// The knob.
     pub knob: String,
+    /// Where: `device`, `rx-0`.
+    pub place: String,
     /// The value before.
     pub before: String,
     /// The value after.
     pub written: String,
+}
+
+impl EntryValue {
+    const fn texts(&self) -> [&String; 4] {
+        let Self { knob, place, before, written } = self;
+        [knob, place, before, written]
+    }
 }
 
 #[derive(Deserialize)]
@@ -83,8 +92,7 @@ impl HostEntry {
 
     fn texts(&self) -> impl Iterator<Item = &String> {
         let own = [&self.interface, &self.command, &self.user, &self.state];
-        let of_values =
-            self.values.iter().flat_map(|value| [&value.knob, &value.before, &value.written]);
+        let of_values = self.values.iter().flat_map(EntryValue::texts);
         own.into_iter().chain(of_values)
     }
 }

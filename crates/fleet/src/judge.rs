@@ -6,7 +6,7 @@ use latput_knobs::{Knob, Value};
 use latput_units::IntoMap;
 
 use crate::inventory::FleetHost;
-use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook};
+use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
 /// What came of asking a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub fn told(differences: &[Difference]) -> String {
             (Some(value), _) => format!("{knob} is {value}, wanted {wanted}"),
             (None, why) => {
                 let why = why.as_deref().unwrap_or("it is not in the answer");
-                format!("{knob} cannot be read, wanted {wanted}: {why}")
+                format!("{knob} {UNREAD}, wanted {wanted}: {why}")
             }
         };
         if !said.contains(&is) {

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: u32 = 1;
 /// Most bytes of an answer.
 pub const ANSWER_BYTES_MOST: usize = 1 << 20;
+/// The words for a knob without a value, in all commands: the host lacks it (without GRO a veth has no NAPI, for instance),
+/// or may not read it.
+pub const UNREAD: &str = "cannot be read";
 /// Most bytes of a text in it.
 const TEXT_BYTES_MOST: usize = 16 << 10;
 
@@ -191,7 +194,7 @@ impl KnobLook {
     /// The value in a few words: one for all places if it is the same, else each.
     pub fn brief(&self) -> String {
         match self.values.as_slice() {
-            [] => "-".to_owned(),
+            [] => UNREAD.to_owned(),
             [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
                 first.value.clone()
             }
@@ -280,6 +283,6 @@ pub(crate) mod tests {
         knob.values[1].value = "8".into();
         assert_eq!(knob.brief(), "device: 9, rx-0: 8");
         knob.values.clear();
-        assert_eq!(knob.brief(), "-");
+        assert_eq!(knob.brief(), UNREAD);
     }
 }

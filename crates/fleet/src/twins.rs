@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::inventory::FleetHost;
 use crate::judge::{HostState, Judged};
-use crate::look::InterfaceLook;
+use crate::look::{InterfaceLook, UNREAD};
 
 /// A knob in which hosts of a group differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +16,6 @@ pub struct TwinDrift {
     /// The values with their hosts, the most frequent first.
     pub values: Vec<(String, Vec<String>)>,
 }
-
-/// The value of a knob that a host lacks while others of its group have it.
-pub const LACKED: &str = "not there";
 
 /// How many hosts of a group were compared with each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +58,7 @@ pub fn drift(judged: &[Judged]) -> Vec<TwinDrift> {
         let lacks = of_group.filter(|(_, look)| look.knobs.iter().all(|own| own.knob != knob.knob));
         let names: Vec<String> = lacks.map(|(host, _)| host.name.clone()).collect();
         if !names.is_empty() {
-            knob.values.push((LACKED.to_owned(), names));
+            knob.values.push((UNREAD.to_owned(), names));
         }
     }
     let differing = found.into_iter().filter(|knob| knob.values.len() > 1);
@@ -162,6 +159,6 @@ mod tests {
         let of = |value: &str, hosts: &[&str]| {
             (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(found[0].values, [of("1500", &["a", "b"]), of(LACKED, &["c"])]);
+        assert_eq!(found[0].values, [of("1500", &["a", "b"]), of(UNREAD, &["c"])]);
     }
 }

@@ -1,5 +1,6 @@
 //! flent's data files: JSON in gzip, with a series of values for each figure.
 
+mod own;
 mod read;
 mod write;
 

@@ -14,6 +14,8 @@ use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
 pub const LARGEST: usize = 64 << 20;
+/// Label of the setting of files that name none.
+const UNNAMED: &str = "as it was";
 /// Most objects, and most commas, of a JSON file. In memory an object takes some 700 bytes and a
 /// number 32.
 const MOST_OBJECTS: usize = 500_000;
@@ -39,6 +41,15 @@ impl ImportFormat {
             Self::Flent => "flent",
         }
     }
+
+    /// The outputs of the program that are read.
+    const fn outputs(self) -> &'static str {
+        match self {
+            Self::Iperf3 => "`iperf3 --json` and `--json-stream`",
+            Self::Netperf => "`netperf -k`, `-o` and the classic output with its title",
+            Self::Flent => "its data files, `.flent` and `.flent.gz`",
+        }
+    }
 }
 
 /// A file that cannot be imported.
@@ -62,8 +73,8 @@ pub struct Imported {
     pub left_out: Vec<ImportError>,
 }
 
-/// Imports named files as one run: one workload for each kind of test, one repetition for each test of that kind. A test
-/// that stands there several times, in one file or in several, counts once.
+/// Imports named files as one run: one workload for each kind of test, one setting for each that a file names, one
+/// repetition for each test of both. A test that stands there several times, in one file or in several, counts once.
 ///
 /// # Errors
 ///
@@ -78,7 +89,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: 0,
         hosts: Vec::new(),
-        settings: vec![LabelledSetting { label: "as it was".to_owned(), by_role: BTreeMap::new() }],
+        settings: Vec::new(),
         workloads: Vec::new(),
         rows: Vec::new(),
         planned_trials: 0,
@@ -165,7 +176,11 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
         ImportFormat::Flent => flent::tests(&text)?,
     };
     if tests.tests.is_empty() {
-        return Err(Problem::new(format!("no test of {} is in it", format.name())));
+        return Err(Problem::new(format!(
+            "no test of {} is in it: latput reads {}",
+            format.name(),
+            format.outputs()
+        )));
     }
     Ok(tests)
 }
@@ -196,10 +211,17 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
             results.workloads.len() - 1
         }
     };
-    let earlier = results.rows.iter().filter(|row| row.workload == workload).count();
+    let label = test.setting.unwrap_or_else(|| UNNAMED.to_owned());
+    let known = results.settings.iter().position(|setting| setting.label == label);
+    let setting = known.unwrap_or_else(|| {
+        results.settings.push(LabelledSetting { label, by_role: BTreeMap::new() });
+        results.settings.len() - 1
+    });
+    let is_earlier = |row: &&Row| (row.setting, row.workload) == (setting, workload);
+    let earlier = results.rows.iter().filter(is_earlier).count();
     results.rows.push(Row {
         block: u32::try_from(earlier).map_err(|_| "there are too many tests".to_owned())?,
-        setting: 0,
+        setting,
         workload,
         started_unix_ms: test.started_unix_ms.unwrap_or(0),
         observation: test.observation,

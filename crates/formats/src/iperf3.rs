@@ -160,6 +160,7 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     let notes = missing_connections(asked, end).into_iter().collect();
     let test = Test {
         workload: workload(kind, &fields(asked, udp)?)?,
+        setting: None,
         started_unix_ms: started(&start["timestamp"]),
         identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
         observation,

@@ -4,6 +4,7 @@
 //! Pure: bytes in, values out. [`import()`] reads, [`flent::write`] writes. Each program has one
 //! module.
 
+pub mod file_kind;
 pub mod flent;
 pub mod gzip;
 pub mod import;
@@ -17,6 +18,7 @@ mod parsed;
 mod read_error;
 mod rules;
 
+pub use file_kind::FileKind;
 pub use import::{ImportError, ImportFormat, Imported, LARGEST, import};
 pub use read_error::ReadError;
 pub use rules::{few_observations, is_same_content};

@@ -46,6 +46,7 @@ fn test(record: &Record) -> Result<Test, ReadError> {
     cpu(record, kind, &mut observation)?;
     let test = Test {
         workload: workload(kind, &fields(record, kind, &mut notes))?,
+        setting: None,
         started_unix_ms: None,
         identity: None,
         observation,

@@ -46,6 +46,8 @@ impl Tests {
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) workload: Workload,
+    /// Label of the setting, where the file names one.
+    pub(crate) setting: Option<String>,
     pub(crate) started_unix_ms: Option<u64>,
     /// The program's own name of the test, such as iperf3's cookie.
     pub(crate) identity: Option<String>,
@@ -57,7 +59,8 @@ pub(crate) struct Test {
 impl Test {
     /// Whether both are one test: by the program's own name of it, or by everything that is said of it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        if self.workload != other.workload || self.started_unix_ms != other.started_unix_ms {
+        let is_same_case = self.workload == other.workload && self.setting == other.setting;
+        if !is_same_case || self.started_unix_ms != other.started_unix_ms {
             return false;
         }
         if let (Some(one), Some(other)) = (&self.identity, &other.identity) {

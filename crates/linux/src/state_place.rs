@@ -7,6 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::confine;
+
 /// The process namespace that the kernel starts with (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
 const FIRST_PROCESSES: &str = "pid:[4026531836]";
 /// The network namespace that the kernel starts with has a number of its own since Linux 6.18 (`NET_NS_INIT_INO`), and one of
@@ -39,6 +41,29 @@ pub fn is_hidden(folder: &Path) -> bool {
     !is_part_of_another(&mounts, &folder)
 }
 
+/// Whether this process is in a network namespace without configuration of its own: its network is not that of process 1,
+/// and its `/etc` is, as in `ip netns exec`. The files there configure interfaces of another network. A container has files
+/// of its own. Who has no rights is told no: it cannot write the files either.
+pub fn is_without_own_files() -> bool {
+    // procfs makes a file for each network namespace, which everybody may look at.
+    let network = |process: &str| inode(&format!("/proc/{process}/net/dev"));
+    let is_other = |ours: Option<_>, theirs: Option<_>| Some(ours? != theirs?);
+    if is_other(network("thread-self"), network("1")) != Some(true) || !confine::has_capabilities()
+    {
+        return false;
+    }
+    let has_own = is_other(inode("/etc"), inode("/proc/1/root/etc")).unwrap_or_else(|| {
+        // Process 1 may have more rights than this one: then a mount tells.
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+        innermost(&mounts, Path::new("/etc")).is_some_and(|(depth, _)| depth > 1)
+    });
+    !has_own
+}
+
+fn inode(path: &str) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
 /// The number of a namespace in what its link says: `net:[4026531833]`.
 fn number_of(link: &str) -> Option<u64> {
     link.split_once('[')?.1.strip_suffix(']')?.parse().ok()
@@ -59,14 +84,18 @@ fn place_of(folder: &Path) -> Option<(u64, u64, usize)> {
 /// Whether a folder lies in a mount that shows a part of a file system, as of a folder of the host: in
 /// `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`) its root is not that of the file system.
 fn is_part_of_another(mounts: &str, folder: &Path) -> bool {
+    innermost(mounts, folder).is_some_and(|(_, root)| root != "/")
+}
+
+/// The mount that a folder lies in: the depth of its place, and its root in the file system.
+fn innermost(mounts: &str, folder: &Path) -> Option<(usize, String)> {
     let mount = |line: &str| {
         let mut fields = line.split(' ').skip(3);
         let (root, point) = (fields.next()?.to_owned(), PathBuf::from(fields.next()?));
         folder.starts_with(&point).then_some((point.components().count(), root))
     };
     // Of several at one place, the last hides the others.
-    let innermost = mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth);
-    innermost.is_some_and(|(_, root)| root != "/")
+    mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth)
 }
 
 #[cfg(test)]
@@ -82,6 +111,10 @@ mod tests {
         assert!(is_part_of_another(&hosts, folder));
         assert!(!is_part_of_another(&hosts, Path::new("/run/latputs")));
         assert!(!is_part_of_another("", folder));
+        let depth =
+            |mounts: &str, folder: &str| innermost(mounts, Path::new(folder)).map(|it| it.0);
+        assert_eq!(depth(alone, "/etc"), Some(1));
+        assert_eq!(depth("1 0 0:1 / / rw\n2 1 0:2 / /etc rw\n", "/etc"), Some(2));
         assert_eq!(number_of("net:[4026531833]"), Some(4_026_531_833));
         assert_eq!(number_of("net"), None);
     }

@@ -62,7 +62,7 @@ pub struct Comparison {
     pub method: CompareMethod,
     /// The figures, by workload in the order of the base.
     pub figures: Vec<FigureComparison>,
-    /// Parts that could not be compared, in sentences.
+    /// Parts that could not be compared, and values in which settings of one label differ, in sentences.
     pub remarks: Vec<String>,
     /// What besides the settings differs between the two sides' runs; empty for two settings of one run.
     pub origin: Vec<OriginDifference>,
@@ -178,7 +178,11 @@ pub(crate) fn compare_figures(
             paired: are_paired((base, of_base), (other, of_other)),
             method,
             figures: Vec::new(),
-            remarks: remarks.clone(),
+            remarks: remarks
+                .iter()
+                .cloned()
+                .chain(origin::values((base, of_base), (other, of_other)))
+                .collect(),
             origin: origin.clone(),
         })
         .collect();

@@ -1,12 +1,14 @@
 //! Results for other programs: CSV, JSON and Markdown.
 
 pub mod comparison_csv;
+pub mod comparison_json;
 pub mod csv;
 pub mod junit;
 pub mod ktap;
 pub mod markdown;
 
 pub use comparison_csv::comparison_csv;
+pub use comparison_json::{ComparisonDocument, comparison_json};
 pub use csv::csv;
 pub(crate) use csv::line as csv_line;
 pub use junit::junit;

@@ -119,7 +119,7 @@ impl GateAnswer {
     }
 
     /// The answer in a sentence.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         if let Some(why) = self.why_failed() {
             return format!("The gate failed: {why}.");
         }

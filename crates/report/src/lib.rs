@@ -31,14 +31,15 @@ mod single;
 mod view;
 
 pub use brief::brief;
-pub use comparison::ComparisonDocument;
 pub use document::Document;
-pub use export::{comparison_csv, csv, json, junit, ktap, markdown};
+pub use export::{
+    ComparisonDocument, comparison_csv, comparison_json, csv, json, junit, ktap, markdown,
+};
 pub use gate::{Gate, GateAnswer, JudgedFigure};
 pub use html::{
     LARGEST_REPORT, ReportError, comparison_html, html, html_with_trials, picture, read_report,
 };
-pub use next::shell_word;
+pub use next::{NO_KEEP, shell_word};
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};
 pub use screen::Screen;

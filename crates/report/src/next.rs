@@ -11,6 +11,11 @@ const LAB: &str = "lab";
 /// Behind what is done on each host: how to get there is `apply`'s to say.
 const EACH: &str = "on each host (`apply` prints the whole line)";
 const ON_IT: &str = "on that host (`apply` prints the whole line)";
+/// In the place of the command that keeps a setting, for a network namespace.
+pub const NO_KEEP: &str =
+    "a network namespace has no files of its own: set the values where it is made";
+/// Beginning of a host that is a network namespace.
+const NAMESPACE: &str = "netns://";
 const GONE: &str = "Nothing to apply to. Measure your hosts: `latput tune HOST HOST`.";
 
 /// One line: its name, and a command or what is said of it.
@@ -46,11 +51,14 @@ fn lines_of(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
     if testbed == LAB || testbed.starts_with(SIMULATED) || testbed.starts_with(GUEST) {
         return vec![line("apply", None, Some(GONE))];
     }
+    // The first host of several is the system under test.
+    let is_namespace = testbed.starts_with(NAMESPACE);
+    let keep = if is_namespace { (None, NO_KEEP) } else { (Some("latput keep"), place) };
     let apply = format!("latput apply {} --confirm-within 60s", shell_word(file));
     vec![
         line("apply", Some(&apply), None),
         line("undo", Some("latput undo"), Some(place)),
-        line("keep", Some("latput keep"), Some(place)),
+        line("keep", keep.0, Some(keep.1)),
     ]
 }
 
@@ -65,7 +73,7 @@ pub fn shell_word(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EACH, NextLine, ON_IT, lines_of};
+    use super::{EACH, NO_KEEP, NextLine, ON_IT, lines_of};
 
     fn joined(lines: &[NextLine]) -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.name, line.text())).collect()
@@ -82,8 +90,15 @@ mod tests {
                 "keep: latput keep, on each host (`apply` prints the whole line)"
             ]
         );
-        let of_one_host = joined(&lines_of("r.db", "netns://b%eth0", ON_IT));
+        let of_one_host = joined(&lines_of("r.db", "ssh://b%eth0", ON_IT));
         assert!(of_one_host[1].contains("latput undo, on that host"), "{of_one_host:?}");
+        for hosts in ["netns://a,netns://b", "netns://a?cpus=0,2,netns://b", "netns://a"] {
+            let lines = joined(&lines_of("r.db", hosts, EACH));
+            assert_eq!(lines[2], format!("keep: {NO_KEEP}"), "{hosts}");
+        }
+        // The system under test has files of its own.
+        let of_server = joined(&lines_of("r.db", "ssh://s,netns://b", EACH));
+        assert!(of_server[2].starts_with("keep: latput keep"));
         for gone in ["lab", "sim:server-10g", "vm:igb"] {
             let lines = joined(&lines_of("r.db", gone, ON_IT));
             assert!(

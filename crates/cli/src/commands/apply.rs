@@ -21,7 +21,7 @@ use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
 use latput_load::Stop;
 use latput_model::Summary;
-use latput_report::shell_word;
+use latput_report::{NO_KEEP, shell_word};
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
@@ -438,8 +438,10 @@ fn print_next(parts: &[Part]) {
         let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
         let keep: Vec<String> =
             ["keep".to_owned(), part.interface.clone()].into_iter().chain(values).collect();
-        let undo = ["undo".to_owned()];
-        format!("undo:  {}\nkeep:  {}\n", part.command_line(&undo), part.command_line(&keep))
+        let undo = part.command_line(&["undo".to_owned()]);
+        let keep =
+            if part.host.is_namespace() { NO_KEEP.to_owned() } else { part.command_line(&keep) };
+        format!("undo:  {undo}\nkeep:  {keep}\n")
     };
     output::print_change(&parts.iter().map(next).collect::<String>());
 }

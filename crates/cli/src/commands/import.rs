@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_formats::{ImportFormat, Imported, LARGEST, import, is_same_content};
+use latput_formats::{FileKind, ImportFormat, Imported, LARGEST, import, is_same_content};
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_model::Summary;
-use latput_report::{LARGEST_REPORT, read_report};
+use latput_report::{LARGEST_REPORT, read_report, shell_word};
 use latput_trial::figures::Parser;
+use latput_trial::results::LabelledSetting;
 use latput_trial::{Observation, Results, Row};
 
 use crate::commands::report;
@@ -29,7 +30,9 @@ Examples:
   latput import iperf3 run1.json run2.json -o old.db    iperf3 --json, or --json-stream
   latput import netperf rr.txt -o old.db                netperf -k, -o, or classic output
   latput import flent upload.flent.gz -o old.db         a flent data file
-  latput report old.db                                  what is in it
+  latput report old.db --list                           the runs: each import adds one
+  latput history old.db                                 the figures of all of them
+  latput report old.db --run 1                          one of them; without --run the newest
 
 The trials of a report keep their figures and are marked as imported: `latput apply` asks for --on. Each test
 of another program is one run. Tests of the same kind and sizes are repetitions of one workload. Data that a
@@ -109,20 +112,48 @@ fn parser_of(word: &Path) -> Option<Parser> {
 }
 
 fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Imported, CliError> {
-    let read = |path: &PathBuf| {
-        let bytes = files::read(path, LARGEST as u64);
-        let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
+    let named = |path: &PathBuf| {
+        let bytes = read(path, LARGEST as u64, format.name())?;
         Ok((path.display().to_string(), bytes))
     };
-    let files = files.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
-    import(format, &files).map_err(|error| CliError::usage(error.to_string()))
+    let files = files.iter().map(named).collect::<Result<Vec<_>, CliError>>()?;
+    import(format, &files).map_err(|error| {
+        let bytes = files.iter().find(|(name, _)| *name == error.file).map(|(_, bytes)| bytes);
+        let is_other = |kind: &FileKind| !kind.is_of(format);
+        let kind = bytes.and_then(|bytes| FileKind::of(bytes)).filter(is_other);
+        let hint = kind.map_or_else(String::new, |kind| format!("; {}", kind.hint(&error.file)));
+        CliError::usage(format!("{error}{hint}"))
+    })
 }
 
 fn of_report(path: &Path) -> Result<Results, CliError> {
-    let bytes = files::read(path, LARGEST_REPORT as u64);
-    let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
-    let wrong = |error| CliError::usage(format!("{}: {error}", path.display()));
-    read_report(&bytes).map_err(wrong)
+    let bytes = read(path, LARGEST_REPORT as u64, "PROGRAM")?;
+    read_report(&bytes).map_err(|error| {
+        let name = path.display().to_string();
+        let is_other = |kind: &FileKind| *kind != FileKind::Report;
+        let kind = FileKind::of(&bytes).filter(is_other);
+        let why = kind.map_or_else(|| error.to_string(), |kind| kind.hint(&name));
+        CliError::usage(format!("{name}: {why}"))
+    })
+}
+
+/// The content of a file of `program`. Of a folder its files are to be named.
+fn read(path: &Path, limit: u64, program: &str) -> Result<Vec<u8>, CliError> {
+    if path.is_dir() {
+        let folder = path.display().to_string();
+        // As `latput report -o X.flent` makes it.
+        let is_flent = path.extension().is_some_and(|end| end == "flent");
+        let (program, files) = match program {
+            "flent" => (program, "*.flent.gz"),
+            _ if is_flent => ("flent", "*.flent.gz"),
+            _ => (program, "*"),
+        };
+        let word = shell_word(folder.trim_end_matches('/'));
+        return Err(CliError::usage(format!(
+            "{folder} is a folder: name its files, as in `latput import {program} {word}/{files} -o RESULTS`"
+        )));
+    }
+    files::read(path, limit).map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test without a time may
@@ -135,16 +166,20 @@ fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, Cl
         if earlier.testbed != testbed {
             continue;
         }
-        let workloads = &results.workloads;
+        let Results { rows, settings, workloads, .. } = &mut *results;
+        let label = |settings: &[LabelledSetting], row: &Row| {
+            settings.get(row.setting).map(|setting| setting.label.clone())
+        };
         let is_known = |row: &Row| {
             let kept = LazyCell::new(|| as_kept(&row.observation));
             earlier.rows.iter().any(|other| {
                 other.started_unix_ms == row.started_unix_ms
                     && is_same_content(&other.observation, &kept, row.started_unix_ms > 0)
                     && earlier.workloads.get(other.workload) == workloads.get(row.workload)
+                    && label(&earlier.settings, other) == label(settings, row)
             })
         };
-        results.rows.retain(|row| !is_known(row));
+        rows.retain(|row| !is_known(row));
     }
     results.planned_trials = results.rows.len() as u64;
     Ok(before - results.rows.len())

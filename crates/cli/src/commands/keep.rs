@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_knobs::export::{self, Target};
-use latput_linux::{RootFolder, confine};
+use latput_linux::{RootFolder, confine, state_place};
 
 use crate::commands::export_settings::{
     ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
@@ -89,9 +89,10 @@ pub(crate) struct Args {
     /// Do not ask.
     #[arg(long)]
     yes: bool,
-    /// The folder that stands for `/`: an image, or a test.
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    root: PathBuf,
+    /// The folder that stands for `/`: an image, or the files of a container. A network namespace without files of its own
+    /// is refused without it.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 impl Args {
@@ -101,17 +102,25 @@ impl Args {
             std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
             self.knobs = text.lines().map(str::to_owned).collect();
         }
-        if !self.root.is_dir() {
-            let message = format!("--root {}: there is no such folder", self.root.display());
+        let folder = self.root.as_deref().unwrap_or(Path::new("/"));
+        if !folder.is_dir() {
+            let message = format!("--root {}: there is no such folder", folder.display());
             return Err(CliError::usage(message));
         }
-        let root = RootFolder::open(&self.root)?;
+        if self.root.is_none() && !self.remove && state_place::is_without_own_files() {
+            return Err(CliError::usage(
+                "this is a network namespace without files of its own: those in /etc configure the host's interfaces, also \
+                 one of this name. Set the values where the namespace is made (`latput set`), or name the folder of the \
+                 container whose network this is with --root",
+            ));
+        }
+        let root = RootFolder::open(folder)?;
         if self.watch {
             watch::install(&root, self.force)?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.check {
-            return check::run(&self.records(&root)?, &root, context);
+            return check::run(&self.records(&root)?, (&root, self.source.as_deref()), context);
         }
         if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
     }
@@ -183,9 +192,8 @@ impl Args {
             self.source.as_ref().is_none_or(|interface| record.interface == *interface)
         };
         let records: Vec<Record> = records.into_iter().filter(is_meant).collect();
-        if records.is_empty() {
-            let of = self.source.as_ref().map_or(String::new(), |name| format!(" for {name}"));
-            return Err(CliError::new(Code::Failed, format!("nothing is kept{of}")));
+        if records.is_empty() && !self.check {
+            return Err(CliError::new(Code::Failed, nothing_kept(self.source.as_deref())));
         }
         Ok(records)
     }
@@ -354,6 +362,12 @@ fn placed(
         },
         _ => Ok(target),
     }
+}
+
+/// The sentence where there is no record, of one interface or of any.
+fn nothing_kept(interface: Option<&str>) -> String {
+    let of = interface.map_or(String::new(), |name| format!(" for {name}"));
+    format!("nothing is kept{of}")
 }
 
 /// Says when what was written takes effect, and what is to be done for it.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use latput_knobs::transaction::Change;
 use latput_knobs::{Place, Setting};
-use latput_report::shell_word;
+use latput_linux::state_place;
+use latput_report::{NO_KEEP, shell_word};
 
 /// How to take back entry `number` of the journal.
 pub(super) fn undo(number: u64) -> String {
@@ -14,9 +15,14 @@ pub(super) fn undo(number: u64) -> String {
 
 /// The lines after `setting` was set on `interface`, as entry `number` of the journal.
 pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
-    let mut keep = format!("keep:  latput keep {}", shell_word(interface));
-    for (knob, value) in setting {
-        let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
+    let mut keep = "keep:  ".to_owned();
+    if state_place::is_without_own_files() {
+        keep += NO_KEEP;
+    } else {
+        let _ = write!(keep, "latput keep {}", shell_word(interface));
+        for (knob, value) in setting {
+            let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
+        }
     }
     undo(number) + &keep + "\n"
 }

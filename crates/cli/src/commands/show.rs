@@ -280,6 +280,22 @@ fn range_text(knob: &ShownKnob) -> String {
     }
 }
 
+/// Whose the value is, in words.
+fn whose(knob: &ShownKnob) -> &'static str {
+    let has = |kind: &str| knob.values.iter().any(|value| value.place.starts_with(kind));
+    if knob.scope != "interface" {
+        "all interfaces of the host share the value"
+    } else if has("napi of") {
+        "each NAPI instance of the interface has a value"
+    } else if has("interrupt") {
+        "each interrupt of the interface has a value"
+    } else if has("rx-") || has("tx-") {
+        "each queue of the interface has a value"
+    } else {
+        "the interface has one value"
+    }
+}
+
 /// All details of each knob.
 fn details(document: &ShowDocument) -> String {
     let mut text = String::new();
@@ -293,8 +309,7 @@ fn details(document: &ShowDocument) -> String {
         let _ = writeln!(text, "  {}", knob.doc);
         let _ = writeln!(text, "  takes {}", knob.allowed);
         let _ = writeln!(text, "  {mark} {}", knob.how);
-        let _ =
-            writeln!(text, "  a change is {}{link}; it belongs to the {}\n", knob.tier, knob.scope);
+        let _ = writeln!(text, "  a change is {}{link}; {}\n", knob.tier, whose(knob));
     }
     text + lacking(document).trim_start()
 }
@@ -314,6 +329,23 @@ mod tests {
         let text = table(&document, true, 160);
         assert!(text.contains("rx-ring") && text.contains("no such ring"), "{text}");
         assert!(text.contains("what it does"), "{text}");
+    }
+
+    #[test]
+    fn details_say_whose_a_value_is() {
+        let mut document = sample();
+        for (scope, place, said) in [
+            ("interface", "napi of rx-0", "each NAPI instance of the interface has a value"),
+            ("interface", "tx-0", "each queue of the interface has a value"),
+            ("interface", "interrupt 0", "each interrupt of the interface has a value"),
+            ("interface", "device", "the interface has one value"),
+            ("host", "host", "all interfaces of the host share the value"),
+        ] {
+            document.knobs[0].scope = scope.to_owned();
+            document.knobs[0].values[0].place = place.to_owned();
+            let text = details(&document);
+            assert!(text.contains(said), "{place}: {text}");
+        }
     }
 
     #[test]

@@ -359,7 +359,7 @@ pub(crate) struct FleetDoneHost {
     interface: String,
     /// `undone`, `in-part` (somebody else set values since), `would-undo`, `unchanged` (the rollout is not in force there);
     /// `confirmed`, `put-back`, `went-back` (it did before); `kept`, `would-write`, `removed`; `same`, `different`,
-    /// `unknown` (what is kept against what is in force); `left-out`, `refused`, `lost` (it is not known) or `stranded`.
+    /// `unknown` or `nothing-kept` (what is kept against what is in force); `left-out`, `refused`, `lost` (it is not known) or `stranded`.
     outcome: String,
     /// Why, or which files; empty if the outcome says all.
     why: String,

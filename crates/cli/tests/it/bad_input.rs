@@ -225,11 +225,11 @@ fn an_unknown_knob_value_or_interface_is_refused_and_the_nearest_is_named() {
 #[test]
 fn a_results_file_that_is_none_is_refused_by_name() {
     let place = Place::new();
-    place.run(&["report", "nowhere.db"]).expect(1, &["nowhere.db"]);
+    place.run(&["report", "nowhere.db"]).expect(2, &["nowhere.db"]);
     place.write("text.db", "throughput,latency\n1,2\n");
-    place.run(&["report", "text.db"]).expect(1, &["text.db", "not a results file"]);
+    place.run(&["report", "text.db"]).expect(2, &["text.db", "not a results file"]);
     place.write("plan.toml", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n");
-    place.run(&["run", "plan.toml", "-o", "text.db"]).expect(1, &["text.db", "not a results file"]);
+    place.run(&["run", "plan.toml", "-o", "text.db"]).expect(2, &["text.db", "not a results file"]);
     assert_eq!(std::fs::read_to_string(place.path("text.db")).unwrap().len(), 23);
     place.run(&["run", "plan.toml", "-o", "no/such/folder.db"]).expect(1, &["folder"]);
 }

@@ -54,7 +54,7 @@ fn a_check_fails_where_the_run_would() {
     check("old.toml").expect(1, &["host `far`", "hello"]);
     place.write("text.db", "no database");
     let on = ["run", "plan.toml", "--on", "sim:server-10g", "--check"];
-    place.run(&[&on[..], &["-o", "text.db"]].concat()).expect(1, &["text.db"]);
+    place.run(&[&on[..], &["-o", "text.db"]].concat()).expect(2, &["text.db"]);
     place.run(&[&on[..], &["-o", "no/such/folder.db"]].concat()).expect(1, &["no/such"]);
     place.write("plan.toml", &PLAN.replace("mtu = [1500, 9000]", "tx-push = [\"on\", \"off\"]"));
     place.run(&on).expect(2, &["tx-push"]);

@@ -236,7 +236,7 @@ fn wrong_sources_knobs_and_names_are_refused() {
     refused(&["nowhere"], 2, &["neither a results file nor an interface"]);
     refused(&["nowhere", "mtu"], 2, &["nowhere"]);
     refused(&["nowhere.db", "--setting", "x"], 2, &["nowhere.db", "no such results file"]);
-    refused(&["text.db"], 1, &["text.db"]);
+    refused(&["text.db"], 2, &["text.db"]);
     refused(&["eth7", "mut=9000"], 2, &["did you mean `mtu`?"]);
     refused(&["eth7", "mtu=9000", "mtu=1500"], 2, &["given twice"]);
     refused(&["eth7", "mtu=banana"], 2, &["banana"]);

@@ -42,9 +42,65 @@ fn a_comparison_is_a_document_of_its_own_schema() {
     place.run(&args).expect(0, &["trans", "equivalent", "compared as two groups"]);
     let with_json = [args.as_slice(), &["--json"]].concat();
     check(COMPARISON, &place.run(&with_json).expect(0, &[]).out);
-    place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(1, &["9"]);
+    place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(2, &["9"]);
     let as_csv = [args.as_slice(), &["--format", "csv"]].concat();
     place.run(&as_csv).expect(0, &["largest_loss_ratio"]);
+}
+
+/// Several settings are one document for a reader of JSON, on stdout and in a file.
+#[test]
+fn comparison_of_settings_is_one_document() {
+    let place = Place::new();
+    place.write(
+        "plan.toml",
+        "schema = 1\nname = \"several\"\n[factors]\nrx-usecs = [0, 50, 100]\n[[workload]]\nkind = \"tcp_rr\"\n\
+         [method]\nduration = \"50ms\"\nrepetitions = { min = 3, max = 3 }\n",
+    );
+    for file in ["a.db", "b.db"] {
+        place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", file]).expect(0, &[]);
+    }
+    let compare = ["report", "--compare", "a.db", "b.db", "--fail-on", "worse:20%"];
+    let ran = place.run(&[&compare[..], &["--json"]].concat());
+    let passed = "The gate passed: none of";
+    check(COMPARISON, &ran.expect(0, &[passed]).out);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(document["schema"], 2);
+    let pairs = document["comparisons"].as_array().unwrap();
+    assert_eq!(pairs.len(), 3, "{document}");
+    for pair in pairs {
+        assert_eq!(pair["base"], pair["other"]);
+        assert!(!pair["figures"].as_array().unwrap().is_empty(), "{pair}");
+    }
+    for file in ["c.json", "c.xml", "c.html"] {
+        place.run(&[&compare[..], &["-o", file]].concat()).expect(0, &[passed]);
+    }
+    check(COMPARISON, &std::fs::read_to_string(place.path("c.json")).unwrap());
+    // Nothing in common is a document, too.
+    let measure = ["measure", "sim:server-10g", "--workload", "tcp_stream", "--repetitions", "2"];
+    place.run(&[&measure[..], &["--duration", "50ms", "-o", "c.db"]].concat()).expect(0, &[]);
+    let none = ["report", "--compare", "a.db:0us", "c.db:as it is", "--json"];
+    check(COMPARISON, &place.run(&none).expect(0, &["only the first has workload"]).out);
+}
+
+/// Two settings of one label may have other values, which only a note tells.
+#[test]
+fn comparison_notes_values_behind_one_label() {
+    let place = Place::new();
+    let plan = "schema = 1\nname = \"several\"\n[factors]\nrx-usecs = [0, 50]\n[[workload]]\nkind = \"tcp_rr\"\n\
+                [method]\nduration = \"50ms\"\nrepetitions = { min = 3, max = 3 }\n";
+    place.write("plan.toml", plan);
+    for file in ["a.db", "b.db"] {
+        place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", file]).expect(0, &[]);
+    }
+    let compare = ["report", "--compare", "a.db", "b.db"];
+    let before = place.run(&compare);
+    assert!(!before.expect(0, &[]).out.contains("is not the same setting"), "{before:#?}");
+    let db = rusqlite::Connection::open(place.path("b.db")).unwrap();
+    let edited = db
+        .execute("UPDATE run SET header = replace(header, '\"time\":50000', '\"time\":60000')", []);
+    assert_eq!(edited.unwrap(), 1);
+    drop(db);
+    place.run(&compare).expect(0, &["is not the same setting in both", "50us, then 60us"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod bad_results;
 mod check;
 mod command_line;
 mod disk;
+mod exit_codes;
 mod export_settings;
 mod first_answer;
 mod fleet;

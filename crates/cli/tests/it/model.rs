@@ -73,9 +73,9 @@ fn a_plan_that_varies_nothing_is_refused_term_by_term_with_what_to_vary() {
 #[test]
 fn what_has_no_costs_is_refused_by_name() {
     let place = Place::new();
-    place.run(&["model", "fit", "absent.db"]).expect(1, &["absent.db"]);
+    place.run(&["model", "fit", "absent.db"]).expect(2, &["absent.db"]);
     place.write("text.db", "no database");
-    place.run(&["model", "fit", "text.db"]).expect(1, &["text.db"]);
+    place.run(&["model", "fit", "text.db"]).expect(2, &["text.db"]);
     let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
     place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
     let no_such = ["model", "fit", "kept.db", "--workload", "udp"];

@@ -176,7 +176,7 @@ fn files_of_other_programs_become_results() {
         .run(&["import", "netperf", "rr.txt", "-o", "old.db"])
         .expect(0, &["19.0", "550", "26.3", "run 2 of old.db"]);
     place.run(&["report", "old.db", "--run", "1"]).expect(0, &["8.00", "Gbit/s"]);
-    place.run(&["report", "old.db", "--run", "7"]).expect(1, &["no run 7: its newest is 2"]);
+    place.run(&["report", "old.db", "--run", "7"]).expect(2, &["no run 7: its newest is 2"]);
     let csv = place.run(&["report", "old.db", "--run", "2", "--format", "csv"]);
     csv.expect(0, &["550000"]);
     assert!(csv.out.contains(",,"), "what was not told is empty: {}", csv.out);
@@ -194,6 +194,52 @@ fn a_file_that_cannot_be_imported_is_named_and_nothing_is_kept() {
     import("iperf3", "missing").expect(2, &["missing: cannot read: No such file"]);
     import("netperf", "good.json").expect(2, &["good.json: no test of netperf is in it"]);
     import("flent", "good.json").expect(2, &["good.json: version: there is none"]);
+    assert!(!place.path("never.db").exists());
+}
+
+/// Each error names what the file is and the command that reads it.
+#[test]
+fn wrong_file_is_named_with_its_command() {
+    let place = Place::new();
+    place.write("good.json", IPERF3);
+    place.write("text.txt", "[ ID] Interval           Transfer     Bitrate\n");
+    place.run(&["import", "iperf3", "good.json", "-o", "kept.db"]).expect(0, &[]);
+    place.run(&["report", "kept.db", "--share", "-o", "out.html"]).expect(0, &[]);
+    place.run(&["report", "kept.db", "-o", "all.flent"]).expect(0, &[]);
+    let files = std::fs::read_dir(place.path("all.flent")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let data = names.into_iter().find(|name| name.ends_with(".flent.gz")).unwrap();
+    let data = format!("all.flent/{data}");
+    let of_data = format!("`latput import flent {data} -o RESULTS`");
+    for (args, said) in [
+        (&["history", &data][..], of_data.as_str()),
+        (
+            &["import", "iperf3", "text.txt", "-o", "x.db"][..],
+            "iperf3's text output: latput reads its JSON: run `iperf3 --json`",
+        ),
+        (&["import", "good.json", "-o", "x.db"], "`latput import iperf3 good.json -o RESULTS`"),
+        (
+            &["import", "netperf", "good.json", "-o", "x.db"],
+            "`latput import iperf3 good.json -o RESULTS`",
+        ),
+        (&["import", "kept.db", "-o", "x.db"], "a results file: `latput report kept.db`"),
+        (
+            &["import", "all.flent", "-o", "x.db"],
+            "`latput import flent all.flent/*.flent.gz -o RESULTS`",
+        ),
+        (
+            &["import", "flent", "all.flent/", "-o", "x.db"],
+            "`latput import flent all.flent/*.flent.gz -o RESULTS`",
+        ),
+        (&["import", "iperf3", ".", "-o", "x.db"], "`latput import iperf3 ./* -o RESULTS`"),
+        (&["report", "out.html"], "a report of latput: `latput import out.html -o RESULTS`"),
+        (
+            &["report", "--compare", "kept.db", "good.json"],
+            "`latput import iperf3 good.json -o RESULTS`",
+        ),
+    ] {
+        place.run(args).expect(2, &[said]);
+    }
     assert!(!place.path("never.db").exists());
 }
 
@@ -304,4 +350,56 @@ fn several_settings_for_flent_are_a_folder_with_a_manifest_and_flent_reads_each(
             assert!(said.contains(&words), "{file}: {said}");
         }
     }
+}
+
+/// Every setting, workload and run of a file comes back from flent's files as it was.
+#[test]
+fn flent_files_of_several_settings_come_back() {
+    let place = Place::new();
+    let plan = BOTH_WAYS.replace(
+        "[[workload]]",
+        "[factors]\nrx-usecs = [0, 50]\n[[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"udp_rr\"\n[[workload]]",
+    );
+    place.write("plan.toml", &plan);
+    let cells = |file: &str| -> Vec<(String, String, u64, [Option<f64>; 3])> {
+        let said = place.run(&["report", file, "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let cells = document["cells"].as_array().unwrap().iter().map(|cell| {
+            let figure = |name: &str| cell["metrics"][name]["value"].as_f64();
+            let figures = ["latency_ns_p50", "latency_ns_p99", "throughput_bps"].map(figure);
+            let name = |list: &str, key: &str, name: &str| {
+                let idx = usize::try_from(cell[key].as_u64().unwrap()).unwrap();
+                document[list][idx][name].as_str().unwrap().to_owned()
+            };
+            let workload = name("workloads", "workload", "name");
+            let setting = name("settings", "setting", "label");
+            (workload, setting, cell["runs_count"].as_u64().unwrap(), figures)
+        });
+        cells.collect()
+    };
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    place.run(&["report", "kept.db", "-o", "all.flent"]).expect(0, &[]);
+    let folder = std::fs::read_dir(place.path("all.flent")).unwrap();
+    let mut files: Vec<String> = folder
+        .map(|entry| format!("all.flent/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .filter(|name| name.ends_with(".flent.gz"))
+        .collect();
+    files.sort();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let import = [&["import", "flent"], &files[..], &["-o", "back.db"]].concat();
+    place.run(&import).expect(0, &[]);
+    let (before, after) = (cells("kept.db"), cells("back.db"));
+    assert_eq!(before.len(), 6, "{before:?}");
+    for (workload, setting, trials, figures) in before {
+        let is_same = |cell: &&(String, String, u64, [Option<f64>; 3])| {
+            cell.0 == workload && cell.1 == setting && cell.2 == trials
+        };
+        let back =
+            after.iter().find(is_same).unwrap_or_else(|| panic!("{workload} {setting}: {after:?}"));
+        for (was, is) in figures.into_iter().zip(back.3).filter(|(was, _)| was.is_some()) {
+            let (was, is) = (was.unwrap(), is.unwrap());
+            assert!((was - is).abs() <= 0.02 * was, "{workload} {setting}: {was} is {is}");
+        }
+    }
+    place.run(&import).expect(0, &["are in back.db already"]);
 }

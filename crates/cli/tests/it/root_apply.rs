@@ -56,7 +56,7 @@ fn every_host_gets_the_setting_and_undo_takes_it_back_on_each() {
         "a: changed lat0 mtu",
         "confirmed: lat0 of b",
         "undo:  latput lab exec a -- latput undo",
-        "keep:  latput lab exec b -- latput keep lat0 mtu=1400",
+        "keep:  a network namespace has no files of its own",
     ];
     place.run(&apply).expect(0, &words);
     assert_eq!(mtus(&lab), [true, true]);

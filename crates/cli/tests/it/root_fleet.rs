@@ -272,21 +272,30 @@ fn a_rollout_is_listed_kept_and_taken_back() {
     rack.fleet(&["keep", "--dry-run"])
         .expect(6, &["left-out     4 hosts", "gro is off, wanted on"]);
     let ran = rack.fleet(&["apply", "--soak", "0s"]);
-    ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  latput fleet keep"]);
+    ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  a network namespace has no"]);
     assert!(rack.all_are("700"), "{:?}", rack.lengths());
     let undo = ran.out.lines().find_map(|line| line.strip_prefix("undo:  latput fleet undo "));
     let rollout = undo.unwrap().split(' ').next().unwrap().to_owned();
     let by = format!("{rollout} by ");
     rack.fleet(&["log"]).expect(
         6,
-        &["h1 eth0\n  ", &by, ": in-force", "txqueuelen: 1000 -> 700", "dead eth0\n  unknown"],
+        &[
+            "h1 eth0\n  ",
+            &by,
+            ": in-force",
+            "txqueuelen (device): 1000 -> 700",
+            "dead eth0\n  unknown",
+        ],
     );
     let log = document(FLEET_LOG, &rack.fleet(&["log", "--json"]).expect(6, &[]).out);
     assert_eq!(log["hosts"][0]["entries"][0]["command"], rollout);
-    // Each host would do what `latput keep` does there; this test's hosts have one folder of files.
+    let refused = ["refused      3 hosts", "network namespace without files of its own"];
+    rack.fleet(&["keep", "--dry-run"]).expect(6, &refused);
+    // Each host would do what `latput keep` does there; this test's hosts have one folder of files from here on.
+    crate::root_keep::hide_folders();
     rack.fleet(&["keep", "--dry-run"]).expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
     rack.fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
-    rack.fleet(&["verify", "--kept"]).expect(6, &["refused      3 hosts", "nothing is kept"]);
+    rack.fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "lost "]);
     // One host has gone on by itself, another in part.
     ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
     ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);

@@ -16,7 +16,38 @@ pub(crate) fn prepare() -> Option<Place> {
     Some(place)
 }
 
-fn hide_folders() {
+/// The files of the host are of its own interfaces, also of one that has the same name there.
+#[test]
+fn namespace_without_files_is_refused() {
+    let Some(place) = prepare_interfaces() else { return };
+    let refused = &["network namespace without files of its own", "--root"];
+    for args in [
+        &["keep", "nic7", "mtu=1400", "--dry-run"][..],
+        &["keep", "--check"],
+        &["keep", "--check", "nic7"],
+        &["keep", "--watch"],
+    ] {
+        let ran = place.run(args);
+        ran.expect(2, refused);
+        assert_eq!(ran.out, "");
+    }
+    // A container has files of its own: those that --root names, or those that it sees in /etc.
+    let root = place.path("root");
+    fs::create_dir_all(&root).unwrap();
+    let of_root = ["keep", "nic7", "mtu=1400", "--root", "root", "--dry-run"];
+    place.run(&of_root).expect(0, &["10-latput-nic7.link"]);
+    // No line that is printed after a change is refused then.
+    place
+        .run(&["set", "nic7", "txqueuelen=900"])
+        .expect(0, &["keep:  a network namespace has no files"]);
+    hide_folders();
+    place.run(&["keep", "nic7", "mtu=1400", "--dry-run"]).expect(0, &["10-latput-nic7.link"]);
+    place
+        .run(&["set", "nic7", "txqueuelen=901"])
+        .expect(0, &["keep:  latput keep nic7 txqueuelen=901"]);
+}
+
+pub(crate) fn hide_folders() {
     for folder in ["/etc", "/var/lib"] {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "none", folder]).status();
         assert!(mounted.unwrap().success());

@@ -17,7 +17,7 @@ fn a_change_is_logged_with_its_maker_and_undone_and_done_again() {
         &[
             "changed v0 mtu",
             "undo:  latput undo 1",
-            "keep:  latput keep v0 mtu=1400",
+            "keep:  a network namespace has no files of its own",
             "v0  set by ann: in force",
             "mtu (device): 1500 -> 1400",
             "would undo v0 mtu (device) from 1400 to 1500",

@@ -47,7 +47,7 @@ fn the_stopping_rule_is_judged_after_the_merge_and_gives_the_bytes_of_one_run() 
     place.run(&[&whole[..], &["all.db"]].concat()).expect(0, &["18 of 18 trials are done"]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
     // It has more now than the shards: they do not take its place.
-    place.merge(&parts, &[]).expect(1, &["all.db", "trials that these shards lack", "-o"]);
+    place.merge(&parts, &[]).expect(2, &["all.db", "trials that these shards lack", "-o"]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
 }
 
@@ -120,7 +120,7 @@ fn missing_doubled_and_foreign_shards_are_named_and_nothing_is_written() {
     // A file of another run is not replaced.
     fs::copy(place.path("one.db"), place.path("all.db")).unwrap();
     place.sql("all.db", "UPDATE run SET plan = 'mine'");
-    place.merge(&parts, &[]).expect(1, &["all.db", "would be lost", "-o"]);
+    place.merge(&parts, &[]).expect(2, &["all.db", "would be lost", "-o"]);
     assert_eq!(place.text("all.db", "SELECT plan FROM run"), "mine");
 }
 
@@ -160,14 +160,14 @@ fn a_partial_merge_takes_nothing_from_the_file_that_it_replaces() {
     for others in [&parts[2..3], &parts[2..]] {
         place
             .merge(others, &["--partial"])
-            .expect(1, &["all.db", "10 trials that these shards lack", "-o"]);
+            .expect(2, &["all.db", "10 trials that these shards lack", "-o"]);
         assert_eq!(place.trials("all.db"), 10);
     }
     place.merge(&parts[..3], &["--partial"]).expect(6, &["14 of 18"]);
     place.merge(&parts, &[]).expect(0, &["18 of 18"]);
     place
         .merge(&parts[1..], &["--partial"])
-        .expect(1, &["all.db", "5 trials that these shards lack"]);
+        .expect(2, &["all.db", "5 trials that these shards lack"]);
     assert_eq!(place.trials("all.db"), 18);
     assert!(!place.path("all.db.merging").exists());
 }
@@ -213,11 +213,11 @@ fn a_trial_that_cannot_be_read_or_is_of_another_shard_names_its_file() {
     let place = place();
     let parts = place.shards(4);
     place.sql("part2.db", "UPDATE trial SET observation = '{}x' WHERE id = 1");
-    place.merge(&parts, &[]).expect(1, &["part2.db", "a trial in it cannot be read"]);
+    place.merge(&parts, &[]).expect(2, &["part2.db", "a trial in it cannot be read"]);
     place.sql("part4.db", "UPDATE trial SET block = 77 WHERE id = 1");
     let others = [&parts[..1], &parts[2..]].concat();
     let said = ["part4.db", "1 of its 4 trials are not of shard 4/4"];
-    place.merge(&others, &["--partial"]).expect(1, &said);
+    place.merge(&others, &["--partial"]).expect(2, &said);
     assert!(!place.path("all.db").exists() && !place.path("all.db.merging").exists());
 }
 
@@ -310,7 +310,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
     let place = place();
     place.write("plan.toml", SEARCH);
     let shard = |from: &str| place.search(&["--shard", "1/2", "--from", from, "-o", "part1.db"]);
-    shard("none.db").expect(1, &["none.db", "No such file"]);
+    shard("none.db").expect(2, &["none.db", "No such file"]);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "run.db"]).expect(0, &[]);
     shard("run.db").expect(2, &["run.db has no open search of this plan", "--no-trials"]);
 
@@ -321,14 +321,14 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
         let words: Vec<&str> = ["merge", "-o", file].into_iter().chain(parts).collect();
         place.run(&words)
     };
-    merged_to("other.db", &first).expect(1, &["the earlier blocks are missing", "-o", "--from"]);
+    merged_to("other.db", &first).expect(2, &["the earlier blocks are missing", "-o", "--from"]);
     fs::copy(place.path("part2.db"), place.path("old.db")).unwrap();
     fs::copy(place.path("all.db"), place.path("empty.db")).unwrap();
     place.merge(&first, &[]).expect(0, &[]);
     let second = place.search_shards(2);
     let mixed = [second[0].clone(), "old.db".to_owned()];
     place.merge(&mixed, &[]).expect(2, &["old.db: it is of another block of the search"]);
-    merged_to("empty.db", &second).expect(1, &["empty.db", "--from"]);
+    merged_to("empty.db", &second).expect(2, &["empty.db", "--from"]);
     place.merge(&second[..1], &[]).expect(2, &["no file has shard 2/2"]);
     place.merge(&second, &[]).expect(0, &[]);
 
@@ -340,7 +340,7 @@ fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
     place.search(&["--no-trials", "-o", "new.db"]).expect(6, &[]);
     place
         .search(&["--shard", "1/2", "--from", "new.db", "-o", "part1.db"])
-        .expect(1, &["part1.db", "from another search: name another file"]);
+        .expect(2, &["part1.db", "from another search: name another file"]);
     place.search(&["--no-trials", "--ask-tell", "-o", "x.db"]).expect(2, &["--ask-tell"]);
 }
 

@@ -9,6 +9,7 @@ mod parts;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use latput_knobs::Refusal;
 use latput_linux::files::FileLock;
 use latput_load::Stop;
 use latput_trial::{Observation, Results};
@@ -16,7 +17,7 @@ use rusqlite::{OptionalExtension, params};
 
 use self::block::SearchBefore;
 use self::parts::{Found, Part};
-use super::{LOCK, ResultsDb, index};
+use super::{LOCK, ResultsDb, index, refusal_of};
 use crate::error::Error;
 use crate::session::shuffled;
 use crate::shard::Shard;
@@ -67,7 +68,7 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
         return Err(Error::ResultsDb {
             path: merge.output.to_owned(),
             problem: problem.to_owned(),
-            permission: false,
+            refusal: Refusal::Usage,
         });
     }
     let scratch = Scratch::new(merge.output)?;
@@ -97,7 +98,7 @@ fn lock(output: &Path) -> Result<FileLock, Error> {
     let refused = |problem: String, permission| Error::ResultsDb {
         path: output.to_owned(),
         problem,
-        permission,
+        refusal: refusal_of(permission),
     };
     let mut name = output.as_os_str().to_owned();
     name.push(LOCK);
@@ -114,7 +115,11 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
         Ok(meta) if meta.is_file() => meta.len(),
         Ok(_) => {
             let problem = "not a regular file: name another with -o".to_owned();
-            return Err(Error::ResultsDb { path: output.to_owned(), problem, permission: false });
+            return Err(Error::ResultsDb {
+                path: output.to_owned(),
+                problem,
+                refusal: Refusal::Failure,
+            });
         }
         Err(_) => return Ok(None),
     };
@@ -157,7 +162,7 @@ impl Scratch {
         }
         let path = scratch.path.clone();
         let problem = "it is in the way and cannot be removed: move it away".to_owned();
-        Err(Error::ResultsDb { path, problem, permission: false })
+        Err(Error::ResultsDb { path, problem, refusal: Refusal::Failure })
     }
 
     fn remove(&self) {
@@ -169,8 +174,8 @@ impl Scratch {
     fn take_name_of(self, output: &Path) -> Result<(), Error> {
         let failed = |doing: &str, error: std::io::Error| {
             let problem = format!("cannot {doing}: {error}");
-            let permission = error.kind() == std::io::ErrorKind::PermissionDenied;
-            Error::ResultsDb { path: output.to_owned(), problem, permission }
+            let refusal = refusal_of(error.kind() == std::io::ErrorKind::PermissionDenied);
+            Error::ResultsDb { path: output.to_owned(), problem, refusal }
         };
         fs::rename(&self.path, output).map_err(|error| failed("give it its name", error))?;
         let folder = match output.parent() {
@@ -225,7 +230,7 @@ fn fill(
             return Err(Error::ResultsDb {
                 path: output,
                 problem: problem.to_owned(),
-                permission: false,
+                refusal: Refusal::Failure,
             });
         }
     }
@@ -240,7 +245,7 @@ fn fill(
         return Err(Error::ResultsDb {
             path: path.to_owned(),
             problem: problem.to_owned(),
-            permission: false,
+            refusal: Refusal::Failure,
         });
     }
     Ok(trials)

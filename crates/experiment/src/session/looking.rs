@@ -66,15 +66,14 @@ impl Session<'_> {
             } else {
                 format!("{:.0} s ({trials} trials)", self.begun.elapsed().as_secs_f64())
             };
-            let sure = percent(1.0 - (1.0 - self.results.confidence) * share);
             let more = if ends_there {
                 String::new()
             } else {
                 more(&answer, left).map_or_else(String::new, |more| format!("\n  {more}"))
             };
+            // The sentence has the level of its interval.
             let sentence = answer.headline.sentence();
-            self.progress
-                .remark(&format!("proven after {after}, at {sure}: {what}; {sentence}{more}"));
+            self.progress.remark(&format!("proven after {after}: {what}; {sentence}{more}"));
             looking.told = Some(what);
         }
         if ends_there {

@@ -19,7 +19,7 @@ use crate::read_error::ReadError;
 /// counts what moved before the first value and behind the last.
 const MEANS_APART: f64 = 0.1;
 
-/// The single test of a file.
+/// The single test of a file, or the runs of one that latput has written.
 pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
     let found = JsonDocuments::parse(text);
     let mut documents = found.documents.into_iter();
@@ -39,6 +39,9 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
             return Err(Problem::at("version", text));
         }
         None => return Err(Problem::at("version", "there is none: is it a flent file?")),
+    }
+    if let Some(own) = super::own::tests(&document) {
+        return own;
     }
     let mut tests = Tests { notes: found.notes, ..Tests::default() };
     tests.push(test(&document));
@@ -191,6 +194,7 @@ fn finish(
     let name = |key: &str| format!("flent_{}", key.to_lowercase());
     Test {
         workload,
+        setting: None,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
         identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
         observation,
@@ -256,17 +260,17 @@ fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String
 
 /// One value of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct SeriesPoint {
+pub(super) struct SeriesPoint {
     /// Seconds since 1970.
-    t: f64,
-    val: f64,
+    pub(super) t: f64,
+    pub(super) val: f64,
     seq: Option<u64>,
     /// Length of the interval that it is the rate of.
     seconds: Option<f64>,
 }
 
 /// The numeric values in time order.
-fn points(values: &Value) -> Vec<SeriesPoint> {
+pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
         let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
@@ -285,7 +289,7 @@ const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-fn histogram(points: &[SeriesPoint]) -> Histogram {
+pub(super) fn histogram(points: &[SeriesPoint]) -> Histogram {
     let mut rtt = Histogram::new();
     for point in points {
         rtt.record(Nanos::from_secs_f64(point.val / 1e3));

@@ -52,7 +52,7 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
             if rows.is_empty() {
                 continue;
             }
-            let text = file(results, workload, &title(&workload.name, &setting.label), &rows);
+            let text = file(results, workload, &setting.label, &rows);
             let (workload, setting) = (workload.name.clone(), setting.label.clone());
             let test = shape(&results.workloads[workload_idx]).test;
             files.push(FlentFile { workload, setting, test, text });
@@ -62,11 +62,18 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
 }
 
 /// flent's test, its goodput series with the sums that its plots use, and its parameters.
-struct Shape {
-    test: &'static str,
-    goodput: &'static [(&'static str, Metric)],
+pub(super) struct Shape {
+    pub(super) test: &'static str,
+    pub(super) goodput: &'static [(&'static str, Metric)],
     streams: Option<&'static str>,
     note: String,
+}
+
+impl Shape {
+    /// Whether the round trips are those of the load, and not of a probe beside it.
+    pub(super) fn is_of_load(&self) -> bool {
+        self.test == "ping"
+    }
 }
 
 const UPLOAD: &[(&str, Metric)] =
@@ -76,7 +83,7 @@ const DOWNLOAD: &[(&str, Metric)] =
 const BOTH_WAYS: &[(&str, Metric)] =
     &[("TCP upload", Metric::ThroughputToSutBps), ("TCP download", Metric::ThroughputFromSutBps)];
 
-fn shape(workload: &Workload) -> Shape {
+pub(super) fn shape(workload: &Workload) -> Shape {
     let flows = |connections: u32| match connections {
         1 => "one connection".to_owned(),
         count => format!("the series is the sum of {count} connections"),
@@ -116,7 +123,17 @@ fn shape(workload: &Workload) -> Shape {
     }
 }
 
-fn file(results: &Results, workload: &Workload, title: &str, rows: &[&Row]) -> String {
+/// Name of the test parameter that says whose figures they are: flent keeps parameters that it does not know.
+pub(super) const OWN: &str = "latput";
+/// Key of the run that a raw value is of.
+pub(super) const RUN: &str = "run";
+
+/// The setting and the workload, as text: flent's parameters are texts.
+fn own(workload: &Workload, setting: &str) -> String {
+    json!({ "setting": setting, "workload": workload }).to_string()
+}
+
+fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) -> String {
     let shape = shape(workload);
     let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     // Imported runs may lack times. They are then placed one second apart in their order.
@@ -137,17 +154,20 @@ fn file(results: &Results, workload: &Workload, title: &str, rows: &[&Row]) -> S
         let is_sum = name.ends_with("sum");
         series.add(name, "Mbits/s", is_sum, &rows.iter().map(goodput).collect::<Vec<_>>());
     }
-    let of_load = shape.test == "ping";
+    let of_load = shape.is_of_load();
     series.add_pings(rows, |row| {
         let flow = row.observation.traffic.latency.as_ref().filter(|_| of_load);
         flow.or_else(|| row.observation.probe.as_ref().map(|probe| &probe.rtt))
     });
     let total = series.times.iter().copied().fold(0.0, f64::max) + length;
     let time = utc(began);
-    let parameters = shape.streams.map_or_else(|| json!({}), |name| json!({ name: "1" }));
+    let mut parameters = json!({ OWN: own(workload, setting) });
+    if let Some(name) = shape.streams {
+        parameters[name] = json!("1");
+    }
     let metadata = json!({
         "NAME": shape.test,
-        "TITLE": title,
+        "TITLE": title(&workload.name, setting),
         "NOTE": format!("{}; written by latput {}", shape.note, results.latput_version),
         "HOST": results.testbed,
         "HOSTS": [results.testbed],
@@ -192,9 +212,10 @@ impl Series {
     /// Adds one value for each run; `None` is absent. flent computes sums itself and keeps no raw
     /// values for them.
     fn add(&mut self, name: &str, units: &str, is_computed: bool, values: &[Option<f64>]) {
-        let points = self.times.iter().zip(values);
-        let raw = points
-            .filter_map(|(t, value)| Some(json!({ "t": self.began_s + t, "val": (*value)? })));
+        let points = self.times.iter().zip(values).enumerate();
+        let raw = points.filter_map(|(run, (t, value))| {
+            Some(json!({ "t": self.began_s + t, "val": (*value)?, RUN: run }))
+        });
         let raw: Vec<Value> = raw.collect();
         if raw.is_empty() {
             return;
@@ -220,13 +241,14 @@ impl Series {
             return;
         }
         let mut raw = Vec::new();
-        for (t, row) in self.times.iter().zip(rows) {
+        for (run, (t, row)) in self.times.iter().zip(rows).enumerate() {
             let Some(rtt) = rtt(row) else { continue };
             let values = rtt.count().min(VALUES);
             for idx in 0..values {
                 let quantile = (idx as f64 + 0.5) / values as f64;
                 if let Some(time) = rtt.quantile(quantile) {
-                    raw.push(json!({ "t": self.began_s + t, "val": time.as_ms_f64() }));
+                    let value = time.as_ms_f64();
+                    raw.push(json!({ "t": self.began_s + t, "val": value, RUN: run }));
                 }
             }
         }
@@ -257,7 +279,10 @@ mod tests {
         assert_eq!((&value["version"], &value["metadata"]["NAME"]), (&json!(4), &json!("tcp_nup")));
         assert_eq!(value["x_values"], json!([0.0, 2.5]));
         assert_eq!(value["results"]["TCP upload::1"], json!([8.0, null]), "absent is not zero");
-        assert_eq!(value["raw_values"]["TCP upload::1"], json!([{ "t": 1000.0, "val": 8.0 }]));
+        assert_eq!(
+            value["raw_values"]["TCP upload::1"],
+            json!([{ "t": 1000.0, "val": 8.0, "run": 0 }])
+        );
         assert_eq!(value["raw_values"].get("TCP upload sum"), None);
         let pings = value["raw_values"][PING].as_array().unwrap();
         assert_eq!(pings.len(), 3, "of the run that has any");
@@ -270,7 +295,9 @@ mod tests {
         let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 1)));
         let read = super::super::tests(&files[0].text).unwrap();
         let [Ok(test)] = read.tests.as_slice() else { panic!("{read:?}") };
+        assert_eq!(test.workload.name, "load");
         assert_eq!(test.workload.traffic.kind(), "tcp_stream");
+        assert_eq!(test.setting.as_deref(), Some("as it is"));
         assert_eq!(test.started_unix_ms, Some(1_000_000));
         assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&8e6));
     }

@@ -1,7 +1,11 @@
 //! What besides the settings differs between two runs: their days, latputs, testbeds and hosts.
 
-use latput_trial::Results;
+use std::collections::BTreeMap;
+
+use latput_knobs::Setting;
+use latput_trial::observation::Role;
 use latput_trial::results::HostFacts;
+use latput_trial::{Results, today};
 use latput_units::text::utc;
 
 /// The facts of a host that move its figures, by their names in the results.
@@ -66,6 +70,43 @@ pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDiffer
     found
 }
 
+/// The values in which two settings of one label differ, in a sentence. A knob of which one of the runs does not know the
+/// value is not compared.
+pub(super) fn values(
+    (first, of_first): (&Results, usize),
+    (second, of_second): (&Results, usize),
+) -> Option<String> {
+    let label = &first.settings.get(of_first)?.label;
+    if second.settings.get(of_second)?.label != *label {
+        return None;
+    }
+    let (ours, theirs) = (values_of(first, of_first), values_of(second, of_second));
+    let mut found = Vec::new();
+    for (role, setting) in &ours {
+        let others = theirs.get(role);
+        for (knob, value) in setting {
+            let Some(other) = others.and_then(|others| others.get(knob)) else { continue };
+            // Each kernel numbers its queue disciplines itself, so that values are alike if they read alike.
+            if !knob.spec().same(value, other) && value.to_string() != other.to_string() {
+                found.push(format!("{knob} of {} is {value}, then {other}", role.name()));
+            }
+        }
+    }
+    let values = found.join("; ");
+    (!found.is_empty()).then(|| format!("`{label}` is not the same setting in both runs: {values}"))
+}
+
+/// The values that the hosts of each role have under a setting, as far as they are known: those of today, and over them
+/// its own.
+fn values_of(results: &Results, setting: usize) -> BTreeMap<Role, Setting> {
+    let mut values = today::shared(&results.today);
+    for (role, own) in &results.settings[setting].by_role {
+        let of_role = values.entry(*role).or_default();
+        of_role.extend(own.iter().map(|(knob, value)| (*knob, value.clone())));
+    }
+    values
+}
+
 /// The facts in which hosts of the same role differ, that move figures.
 pub(crate) fn differences_of_hosts(first: &Results, second: &Results) -> Vec<OriginDifference> {
     alike(first, second).flat_map(|(host, other)| facts(host, other)).collect()
@@ -110,7 +151,9 @@ fn fact<'a>(host: &'a HostFacts, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::observation::Role;
+    use latput_knobs::{Place, State, parse_assignment};
+    use latput_trial::today::HostToday;
+    use latput_units::IntoMap;
 
     use super::*;
     use crate::synthetic::{Figures, results, rr};
@@ -150,6 +193,34 @@ mod tests {
         let found = differences(&first, &second);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&*found[0].what, &*found[0].second), ("hosts", "two (generator)"),);
+    }
+
+    #[test]
+    fn values_of_one_label_are_compared() {
+        let set = |text: &str| -> BTreeMap<Role, Setting> {
+            let setting = text.split(' ').map(|word| parse_assignment(word).unwrap());
+            BTreeMap::from([(Role::Sut, setting.into_map())])
+        };
+        let with = |values: &str, today: &str| {
+            let mut made = run(1_000);
+            made.settings[0].by_role = set(values);
+            let state = set(today).remove(&Role::Sut).unwrap();
+            let state = state.into_iter().map(|(knob, value)| ((knob, Place::Device), value));
+            let values = State(state.into_map());
+            made.today = vec![HostToday { host: "one".to_owned(), role: Role::Sut, values }];
+            made
+        };
+        let said = |first: &Results, second: &Results| values((first, 0), (second, 0));
+        let first = with("rx-usecs=50us", "gro=on rx-usecs=3us mtu=1500");
+        assert_eq!(said(&first, &first.clone()), None);
+        // The setting's own value counts before today's, and of a knob that one run lacks nothing is known.
+        let second = with("rx-usecs=60us", "gro=off rx-usecs=3us");
+        let expected = "`off` is not the same setting in both runs: gro of sut is on, then off; rx-usecs of sut is \
+                        50us, then 60us";
+        assert_eq!(said(&first, &second).as_deref(), Some(expected));
+        let mut other = second;
+        other.settings[0].label = "other".to_owned();
+        assert_eq!(said(&first, &other), None, "the labels tell them apart");
     }
 
     /// One trial that began then, on two hosts.

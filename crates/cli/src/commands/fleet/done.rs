@@ -114,7 +114,8 @@ impl<'a> Done<'a> {
         } else if is_any(&["different"]) {
             Code::Drifted
         } else if self.fleet.left_out > 0
-            || is_any(&["in-part", "unknown", "left-out", "refused", "lost", "went-back"])
+            || is_any(&["in-part", "unknown", "nothing-kept", "left-out", "refused"])
+            || is_any(&["lost", "went-back"])
         {
             Code::Partial
         } else {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use latput_experiment::broker::command::{HostKeep, HostUndo, HostVerb};
-use latput_fleet::journal::{HostEntry, newest_rollout};
+use latput_fleet::journal::{EntryValue, HostEntry, newest_rollout};
 use latput_fleet::judge;
 use latput_fleet::judge::{HostState, Judged};
 use latput_linux::confine::UsedFiles;
@@ -22,6 +22,9 @@ use crate::context::Context;
 use crate::document::fleet::{FleetLogDocument, FleetLogHost};
 use crate::exit::{CliError, Code};
 use crate::output;
+
+/// Most places that a line of the log names.
+const PLACES_MOST: usize = 8;
 
 /// List the changes that were made on the hosts, the newest first.
 #[derive(Debug, clap::Args)]
@@ -124,10 +127,32 @@ fn entry_text(entry: &HostEntry) -> String {
     let HostEntry { number, command, user, state, .. } = entry;
     let when = local_time(entry.at_unix_ms / 1000);
     let mut text = format!("  {number}  {when}  {command} by {user}: {state}\n");
+    // The same change at several places is one line, with all of them.
+    let mut lines: Vec<(&EntryValue, Vec<&str>)> = Vec::new();
     for value in &entry.values {
-        let _ = writeln!(text, "     {}: {} -> {}", value.knob, value.before, value.written);
+        let is_alike = |(known, _): &(&EntryValue, _)| {
+            (&known.knob, &known.before, &known.written)
+                == (&value.knob, &value.before, &value.written)
+        };
+        match lines.iter().position(is_alike) {
+            Some(known) => lines[known].1.push(&value.place),
+            None => lines.push((value, vec![&value.place])),
+        }
+    }
+    for (value, places) in lines {
+        let EntryValue { knob, before, written, .. } = value;
+        let _ = writeln!(text, "     {knob} ({}): {before} -> {written}", places_text(&places));
     }
     text
+}
+
+/// The first places by name, and how many more there are.
+fn places_text(places: &[&str]) -> String {
+    let shown = places.iter().take(PLACES_MOST).copied().collect::<Vec<_>>().join(", ");
+    match places.len().saturating_sub(PLACES_MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 impl Undo {
@@ -244,4 +269,40 @@ fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, Stri
     let answers = crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", one);
     let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not reached".to_owned()));
     answers.into_iter().map(asked).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_names_places_of_values() {
+        let value = |place: &str, before: &str| EntryValue {
+            knob: "rps-cpus".to_owned(),
+            place: place.to_owned(),
+            before: before.to_owned(),
+            written: "0-1".to_owned(),
+        };
+        let queues: Vec<String> = (1..=9).map(|queue| format!("rx-{queue}")).collect();
+        let mut values = vec![value("rx-0", "3")];
+        values.extend(queues.iter().map(|queue| value(queue, "none")));
+        let entry = HostEntry {
+            number: 7,
+            at_unix_ms: 0,
+            interface: "eth0".to_owned(),
+            command: "set".to_owned(),
+            user: "ann".to_owned(),
+            state: "in-force".to_owned(),
+            values,
+        };
+        let text = entry_text(&entry);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "     rps-cpus (rx-0): 3 -> 0-1",
+                "     rps-cpus (rx-1, rx-2, rx-3, rx-4, rx-5, rx-6, rx-7, rx-8 and 1 more): none -> 0-1"
+            ]
+        );
+    }
 }

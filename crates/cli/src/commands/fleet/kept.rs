@@ -27,6 +27,9 @@ pub(super) fn verify(args: &FleetArgs, context: &Context) -> Result<ExitCode, Cl
 /// A host's outcome by the document of its `latput keep --check`.
 fn outcome(document: &Value) -> (&'static str, String) {
     let interfaces = || document["interfaces"].as_array().into_iter().flatten();
+    if interfaces().next().is_none() {
+        return ("nothing-kept", String::new());
+    }
     let parts =
         |name: &'static str| interfaces().filter_map(move |it| it[name].as_array()).flatten();
     let text = |value: &Value| latput_report::printable(value.as_str().unwrap_or("?"));
@@ -97,6 +100,8 @@ mod tests {
         assert!(outcome(&queues).1.starts_with("rx-usecs is rx-0 3us, rx-1 50us, kept"));
         let words = "cannot be read: rx-usecs";
         assert_eq!(outcome(&document("unreadable", "whole")), ("unknown", words.to_owned()));
-        assert_eq!(outcome(&json!({"interfaces": []})).0, "unknown");
+        assert_eq!(outcome(&json!({"interfaces": []})).0, "nothing-kept");
+        let without = json!({"interfaces": [{"interface": "eth0", "files": [], "knobs": []}]});
+        assert_eq!(outcome(&without).0, "unknown");
     }
 }

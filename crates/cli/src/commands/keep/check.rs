@@ -8,7 +8,7 @@ use latput_knobs::{Capability, KernelRead, Knob, Value};
 use latput_linux::{LinuxKernel, RootFolder};
 
 use super::files::{FileNow, KeptValue, Record};
-use super::outranked;
+use super::{nothing_kept, outranked};
 use crate::context::Context;
 use crate::document::ShownValue;
 use crate::document::keep::{
@@ -21,10 +21,10 @@ use crate::output;
 const NAME: usize = 22;
 const VALUE: usize = 18;
 
-/// Compares every record and shows the result.
+/// Compares every record and shows the result. Where nothing is kept, of `interface` if that is named, nothing differs.
 pub(super) fn run(
     records: &[Record],
-    root: &RootFolder,
+    (root, interface): (&RootFolder, Option<&str>),
     context: &Context,
 ) -> Result<ExitCode, CliError> {
     let is_running_system = root.path() == Path::new("/");
@@ -36,6 +36,8 @@ pub(super) fn run(
     let document = KeepCheckDocument { schema: 1, is_running_system, interfaces };
     if context.json {
         output::print_json(&document)?;
+    } else if records.is_empty() {
+        output::print(&(nothing_kept(interface) + "\n"))?;
     } else {
         output::print(&table(&document))?;
     }
@@ -144,6 +146,9 @@ fn reason(kernel: &LinuxKernel, interface: &str, knob: Knob, file: Option<&KeptF
 }
 
 fn verdict(document: &KeepCheckDocument) -> Code {
+    if document.interfaces.is_empty() {
+        return Code::Done;
+    }
     let files = document.interfaces.iter().flat_map(|it| &it.files);
     let mut states = document.interfaces.iter().flat_map(|it| &it.knobs).map(|knob| knob.state);
     let has = |wanted: KeptKnobState| states.clone().any(|state| state == wanted);

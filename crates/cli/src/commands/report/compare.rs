@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use latput_experiment::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
-use latput_report::{Gate, GateAnswer, comparison, comparison_csv, comparison_html, junit, ktap};
+use latput_report::{
+    Gate, GateAnswer, comparison, comparison_csv, comparison_html, comparison_json, junit, ktap,
+};
 use latput_trial::Results;
 
 use super::format::{self, ReportFormat};
@@ -87,7 +89,6 @@ pub(super) fn run(
         .or_else(|| args.fail_on.as_ref()?.smallest_effect)
         .unwrap_or(SMALLEST_EFFECT);
     let (of_first, of_second);
-    let gate_rule = args.fail_on.map_or(Gate::Worse, FailOn::gate);
     let (base, other, settings): (&Results, &Results, Vec<(usize, usize)>) =
         if let Some(file) = &args.file {
             of_first = ResultsDb::open(file)?.load_chosen(args.run)?;
@@ -110,9 +111,9 @@ pub(super) fn run(
     let method = CompareMethod { confidence: base.confidence, smallest_effect };
     let found = compare::compare(base, other, &settings, method);
     let format = format::chosen(args.format, args.output.as_deref(), context.json)?;
-    args.write(&text_of(args, format, (&found, base), gate_rule)?, format)?;
+    args.write(&text_of(args, format, (&found, base), method)?, format)?;
     match args.fail_on {
-        Some(_) => gate(&found, base, gate_rule),
+        Some(fail_on) => gate(&found, base, fail_on.gate()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -149,13 +150,14 @@ fn text_of(
     args: &Args,
     format: ReportFormat,
     (found, base): (&[Comparison], &Results),
-    gate: Gate,
+    method: CompareMethod,
 ) -> Result<String, CliError> {
+    let gate = args.fail_on.map_or(Gate::Worse, FailOn::gate);
     let screen = if args.output.is_none() { output::screen() } else { output::plain() };
     Ok(match format {
         ReportFormat::Table => comparison::terminal(found, base, screen),
         ReportFormat::Markdown => comparison::markdown(found, base),
-        ReportFormat::Json => found.iter().map(comparison::json).collect(),
+        ReportFormat::Json => comparison_json(found, method),
         ReportFormat::Html => comparison_html(found, base, args.fail_on.map(FailOn::gate)),
         ReportFormat::Csv => comparison_csv(found),
         ReportFormat::Junit => junit(found, base, gate),
@@ -168,8 +170,8 @@ fn text_of(
     })
 }
 
-/// Fails by the rule. A gate that could judge nothing has not passed, and a loss in a figure that could not be judged is
-/// not ruled out.
+/// Passes or fails by the rule, and says so. A gate that could judge nothing has not passed, and a loss in a figure that
+/// could not be judged is not ruled out.
 fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
     let answer = GateAnswer::of(rule, found);
     if answer.is_unjudged() {
@@ -177,7 +179,10 @@ fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, Cl
                        trials of a common workload";
         return Err(CliError::new(Code::Failed, message));
     }
-    let Some(mut why) = answer.why_failed() else { return Ok(ExitCode::SUCCESS) };
+    let Some(mut why) = answer.why_failed() else {
+        output::remark(&answer.sentence());
+        return Ok(ExitCode::SUCCESS);
+    };
     if matches!(rule, Gate::Unproven(_)) {
         let loss = |it: &&FigureComparison| it.largest_loss.unwrap_or(0.0);
         let figures = found.iter().flat_map(|comparison| &comparison.figures);

@@ -59,7 +59,9 @@ pub(super) fn of_table(
         most_per_setting: time("most_per_setting")?,
         busy_at_most: match table.get("busy_at_most").map(Spanned::get_ref) {
             None => None,
+            // All of the CPUs: `1.0` and `1` mean no percentage here.
             Some(Toml::Integer(1)) => Some(1.0),
+            Some(Toml::Float(all)) if all.to_bits() == 1.0_f64.to_bits() => Some(1.0),
             Some(value) => Some(
                 share_of(value, BUSY_AT_MOST).map_err(|problem| error("busy_at_most", problem))?,
             ),
@@ -155,6 +157,10 @@ mod tests {
         assert_eq!(live.endpoint.as_ref().unwrap().figures.len(), 1);
         let stored = serde_json::to_string(load).unwrap();
         assert_eq!(serde_json::from_str::<crate::Workload>(&stored).unwrap(), *load);
+        for all in ["1", "1.0", "\"100%\""] {
+            let plan = parsed(&format!("busy_at_most = {all}\n")).unwrap();
+            assert_eq!(plan.workloads[0].live.as_deref().unwrap().busy_at_most, Some(1.0), "{all}");
+        }
         let plain = parsed("").unwrap();
         assert_eq!(plain.workloads[0].live.as_deref(), Some(&crate::live::Live::default()));
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use latput_experiment::error::LeftChanged;
+use latput_report::NO_KEEP;
 use latput_units::text::utc;
 
 use super::super::table::hosts_in_words;
@@ -148,7 +149,13 @@ impl Rollout<'_> {
         }
         let (hosts, wanted) = (self.args.fleet.words(), self.args.wanted.words());
         let name = &self.name;
-        format!("undo:  latput fleet undo {name}{hosts}\nkeep:  latput fleet keep{hosts}{wanted}\n")
+        let mut confirmed = self.parts.iter().filter(|part| is_confirmed(&part.phase));
+        let keep = if confirmed.all(|part| part.member.host.reach.starts_with("netns://")) {
+            NO_KEEP.to_owned()
+        } else {
+            format!("latput fleet keep{hosts}{wanted}")
+        };
+        format!("undo:  latput fleet undo {name}{hosts}\nkeep:  {keep}\n")
     }
 
     fn why(part: &RolloutHost, ended: &RolloutEnded) -> String {
