@@ -2,6 +2,7 @@
 
 mod own;
 mod read;
+mod series;
 mod write;
 
 use latput_units::text;

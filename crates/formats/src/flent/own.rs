@@ -7,7 +7,7 @@ use latput_trial::{Metric, Observation, Traffic, Workload};
 use serde_json::Value;
 
 use super::PING;
-use super::read::{SeriesPoint, histogram, points};
+use super::series::{SeriesPoint, histogram, points};
 use super::write::{OWN, RUN, shape};
 use crate::parsed::{Problem, Test, Tests};
 

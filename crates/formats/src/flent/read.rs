@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use latput_stats::Histogram;
 use latput_trial::figures::JsonDocuments;
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
 use latput_trial::{Metric, Observation};
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
+use super::series::{SeriesPoint, histogram, points};
 use super::{PING, unix_ms};
 use crate::parsed::{Problem, Test, Tests, workload};
 use crate::read_error::ReadError;
@@ -256,45 +256,6 @@ fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String
         metadata["NAME"].as_str().unwrap_or("nameless"),
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     )
-}
-
-/// One value of a series.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SeriesPoint {
-    /// Seconds since 1970.
-    pub(super) t: f64,
-    pub(super) val: f64,
-    seq: Option<u64>,
-    /// Length of the interval that it is the rate of.
-    seconds: Option<f64>,
-}
-
-/// The numeric values in time order.
-pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
-    let point = |value: &Value| {
-        let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
-        let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
-        let val = number("val").filter(|val| *val >= 0.0)?;
-        let seconds = number("dur").filter(|seconds| *seconds > 0.0);
-        Some(SeriesPoint { t: number("t")?, val, seq, seconds })
-    };
-    let mut points: Vec<SeriesPoint> =
-        values.as_array().map(|all| all.iter().filter_map(point).collect()).unwrap_or_default();
-    points.sort_by(|a, b| a.t.total_cmp(&b.t));
-    points
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a sequence number; float to int saturates")]
-const fn whole(number: f64) -> u64 {
-    number as u64
-}
-
-pub(super) fn histogram(points: &[SeriesPoint]) -> Histogram {
-    let mut rtt = Histogram::new();
-    for point in points {
-        rtt.record(Nanos::from_secs_f64(point.val / 1e3));
-    }
-    rtt
 }
 
 #[cfg(test)]
