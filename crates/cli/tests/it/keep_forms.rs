@@ -1,6 +1,7 @@
 //! Settings that `keep` writes into generated configurations, read back by the programs that these are of: each value is
 //! what was asked, everything else is as before, and `--remove` brings back the files.
 
+mod choice;
 mod keyfile;
 mod root_link;
 mod tuned;

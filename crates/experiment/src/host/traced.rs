@@ -130,10 +130,11 @@ impl Spans {
         let round = slice / self.settings;
         let is_own = match (&self.by_slice, self.is_first) {
             // With, without, without, with: what drifts evenly is in both alike.
-            (Some(_), true) => round % 4 == 0,
+            (Some(_), true) => round.is_multiple_of(4),
             (Some(_), false) => round % 4 == 3,
             (None, is_first) => {
-                (round % TRACED_ROUNDS == 0) == is_first && self.by_setting[setting].is_none()
+                round.is_multiple_of(TRACED_ROUNDS) == is_first
+                    && self.by_setting[setting].is_none()
             }
         };
         is_own && slice < self.slices.long_cuts
