@@ -5,7 +5,7 @@ use latput_units::text::{self, number};
 
 /// A ratio as a change.
 pub(crate) fn change(ratio: f64) -> String {
-    if ratio > 1000.0 {
+    if ratio > text::LARGEST_FACTOR {
         "over 1000 times as high".to_owned()
     } else if ratio >= 2.0 {
         format!("{} times as high", number(ratio))

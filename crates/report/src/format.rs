@@ -4,7 +4,7 @@
 use latput_stats::{Estimate, Method};
 use latput_trial::metric::Scale;
 use latput_units::text::decimals;
-pub use latput_units::text::{number, percent};
+pub use latput_units::text::{factor, number, percent};
 
 /// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
 /// where there is no interval.
@@ -35,7 +35,7 @@ pub fn change(ratio: f64) -> String {
         return "n/a".to_owned();
     }
     if ratio >= FACTOR_FROM {
-        return format!("x{}", number(ratio));
+        return factor(ratio);
     }
     let percent = (ratio - 1.0) * 100.0;
     let text = if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") };
@@ -76,7 +76,7 @@ fn method_name(method: Method) -> Option<&'static str> {
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
     let (low, high) = interval(estimate)?;
     if estimate.value >= FACTOR_FROM {
-        return Some(format!("x{} to x{}", number(low), number(high)));
+        return Some(format!("{} to {}", factor(low), factor(high)));
     }
     if high >= FACTOR_FROM {
         return Some(format!("{} to {}", change(low), change(high)));
@@ -110,6 +110,7 @@ mod tests {
             (1.031, "+3.1%"),
             (1.0001, "0.0%"),
             (16.9, "x16.9"),
+            (1.4e20, "over x1000"),
             (f64::NAN, "n/a"),
         ] {
             assert_eq!(change(ratio), text);

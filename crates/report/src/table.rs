@@ -190,8 +190,12 @@ impl Layout<'_, '_> {
                 .map_or(self.columns.len(), |len| start + len);
             let span: usize = widths[Self::BEFORE + start..Self::BEFORE + end].iter().sum();
             let room = span.saturating_sub(2);
+            let name_room = match end == self.columns.len() {
+                true => self.screen.columns.saturating_sub(width(&names) + 2).max(room),
+                false => room, // the next name begins behind it
+            };
             let name = self.view.workload_name(workload);
-            let name = cut(&name, room);
+            let name = cut(&name, name_room);
             let fill = rule.repeat(room.saturating_sub(width(&name) + 1));
             let _ = write!(names, "  {name} {fill}");
             start = end;

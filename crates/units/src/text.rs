@@ -68,11 +68,19 @@ pub fn percent(share: f64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// The largest factor that is written out: larger ones tell no more than that they are large.
+pub const LARGEST_FACTOR: f64 = 1000.0;
+
+/// A ratio as a factor: `x3.10`, and `over x1000` for what is not known better.
+pub fn factor(ratio: f64) -> String {
+    if ratio > LARGEST_FACTOR { "over x1000".to_owned() } else { format!("x{}", number(ratio)) }
+}
+
 /// A ratio as a change with its sign and two digits: `-41%`, `+4.8%`, and `x3.10` for large ones.
 pub fn signed_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if ratio >= 3.0 {
-        format!("x{}", number(ratio))
+        factor(ratio)
     } else if percent.abs() < 0.05 {
         "0%".to_owned()
     } else if percent.abs() < 9.95 {
@@ -181,5 +189,6 @@ mod tests {
         assert_eq!(texts, ["-41%", "-16%", "0%", "+4.8%", "+31%", "x16.9"]);
         assert_eq!(signed_interval(0.84, 1.308), "-16 to +31%");
         assert_eq!(signed_interval(1.8, 3.1), "+80% to x3.10");
+        assert_eq!(signed_interval(0.2, 1.4e20), "-80% to over x1000");
     }
 }

@@ -127,7 +127,7 @@ fn fleet_verifies_what_is_kept() {
         place.run_with(("PATH", &path), &words)
     };
     let verify = || fleet(&["verify", "--kept"]);
-    verify().expect(6, &["nothing is kept"]);
+    verify().expect(6, &["nothing-kept"]);
     fleet(&["apply", "--soak", "0s"]).expect(0, &[]);
     fleet(&["keep"]).expect(0, &["10-latput-eth0.link"]);
     verify().expect(0, &["same"]);
@@ -139,7 +139,7 @@ fn fleet_verifies_what_is_kept() {
     fleet(&["keep"]).expect(0, &[]);
     verify().expect(0, &["same"]);
     fleet(&["keep", "--remove"]).expect(0, &[]);
-    verify().expect(6, &["nothing is kept"]);
+    verify().expect(6, &["nothing-kept"]);
 }
 
 /// The kernel's kind is the type in both, and what neither knows is refused.

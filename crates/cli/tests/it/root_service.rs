@@ -28,6 +28,8 @@ inside 'echo 0 > /sys/class/net/br-lan/gro_flush_timeout'
 inside 'echo 1 > /proc/sys/kernel/printk'
 inside 'touch /etc/hosts'
 sed -n 's/^\(CapEff\|NoNewPrivs\|Seccomp\):\s*/\1 /p' /proc/$pid/status
+# The process of the metrics gives its rights up when it has begun.
+n=0; until grep -q '^CapEff:\s*0*$' /proc/$(pgrep -P $pid)/status || [ $n = 50 ]; do n=$((n + 1)); sleep 0.1; done
 sed -n 's/^CapEff:\s*/metrics: CapEff /p' /proc/$(pgrep -P $pid)/status
 curl -sS --max-time 5 --unix-socket /run/latput/metrics.sock http://localhost/metrics | grep '^latput_moderate_uptime'
 kill -9 $pid; sleep 1; until systemctl is-active -q $unit; do sleep 0.2; done; echo "again $(systemctl is-active $unit)"
