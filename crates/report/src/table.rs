@@ -190,10 +190,10 @@ impl Layout<'_, '_> {
                 .map_or(self.columns.len(), |len| start + len);
             let span: usize = widths[Self::BEFORE + start..Self::BEFORE + end].iter().sum();
             let room = span.saturating_sub(2);
-            let name_room = match end == self.columns.len() {
-                true => self.screen.columns.saturating_sub(width(&names) + 2).max(room),
-                false => room, // the next name begins behind it
-            };
+            // Behind the last name nothing begins.
+            let is_last = end == self.columns.len();
+            let to_the_end = self.screen.columns.saturating_sub(width(&names) + 2);
+            let name_room = if is_last { to_the_end.max(room) } else { room };
             let name = self.view.workload_name(workload);
             let name = cut(&name, name_room);
             let fill = rule.repeat(room.saturating_sub(width(&name) + 1));

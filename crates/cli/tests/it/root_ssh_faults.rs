@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::process::{Child, Command};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::two_hosts::{Hosts, ip, queue_lengths};
 use crate::{agents_of, interrupt, kill, needs_program, wait_until};
@@ -27,12 +27,14 @@ duration = "500ms"
 const CHANGED: [&str; 2] = ["501", "502"];
 /// The lease of these tests is 2 s.
 const HALF_A_LEASE: Duration = Duration::from_secs(1);
+/// Longer than two trials of today's setting take, one after the other.
+const SEVERAL_TRIALS: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_cut_that_heals_after_the_lease_ends_the_run_with_both_hosts_as_they_were() {
     let Some(mut run) = Run::start() else { return };
     set_link("server", "down");
-    wait_until("the server to put itself back", || queue_lengths() == run.before);
+    run.wait_until_put_back();
     set_link("server", "up");
     let said = run.end(6);
     assert!(said.contains("host `sut`"), "{said}");
@@ -42,7 +44,7 @@ fn a_cut_that_heals_after_the_lease_ends_the_run_with_both_hosts_as_they_were() 
 fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
     let Some(mut run) = Run::start() else { return };
     set_link("server", "down");
-    wait_until("the server to put itself back", || queue_lengths() == run.before);
+    run.wait_until_put_back();
     wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
     interrupt(run.child.id());
     interrupt_until_it_ends(&mut run.child);
@@ -57,7 +59,7 @@ fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
 fn a_line_that_is_half_open_is_lost_like_one_that_is_cut() {
     let Some(mut run) = Run::start() else { return };
     ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
-    wait_until("both hosts to be put back", || queue_lengths() == run.before);
+    run.wait_until_put_back();
     ip(&["-n", "server", "route", "del", "blackhole", "198.18.9.254/32"]);
     run.end(6);
 }
@@ -79,7 +81,7 @@ fn a_delay_shorter_than_the_lease_costs_nothing_and_a_longer_one_the_run() {
     for ssh in &ssh {
         signal("STOP", *ssh);
     }
-    wait_until("both hosts to be put back", || queue_lengths() == run.before);
+    run.wait_until_put_back();
     for ssh in ssh {
         signal("CONT", ssh);
     }
@@ -182,6 +184,16 @@ impl Run {
 
     fn trials(&self) -> i64 {
         self.hosts.place.trials("kept.db")
+    }
+
+    /// Waits until both hosts are as before, and stay so: in every other trial of the run they are for a moment.
+    fn wait_until_put_back(&self) {
+        let mut since = None;
+        wait_until("both hosts to be put back", || {
+            let is_put_back = queue_lengths() == self.before;
+            since = is_put_back.then(|| since.unwrap_or_else(Instant::now));
+            since.is_some_and(|since| since.elapsed() > SEVERAL_TRIALS)
+        });
     }
 
     fn said(&self) -> String {
