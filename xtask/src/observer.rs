@@ -4,9 +4,9 @@
 //! (`LATPUT_BPF=turns`): each is compared with its neighbour of the same setting, in the same connections. Demand is by the
 //! kernel's record of idle time in both.
 //!
-//! On loopback, where no setting can take turns, the same trial runs with all BPF programs switched off
-//! (`LATPUT_BPF=off`), as latput measures today, and with CPU time traced in the window (`LATPUT_BPF=window`), in an order
-//! drawn anew in each round. Demand is netperf's, by the ticks of `/proc/stat`: all three have it by the same clock.
+//! On loopback no setting can take turns. There a trial runs in three ways: without BPF programs (`LATPUT_BPF=off`), as
+//! latput measures today, and with CPU time traced in the window (`LATPUT_BPF=window`). Each round has an order of its own.
+//! Demand is netperf's, by the ticks of `/proc/stat`: all three have it by the same clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -95,7 +95,7 @@ type Figures = [f64; 3];
 const FIGURES: [&str; 3] = ["rate", "demand of generator", "demand of SUT"];
 /// Figures by place and workload, round by round, in each way.
 type Cells = BTreeMap<(Place, usize), Rounds>;
-/// What is compared with each other.
+/// Figures to be compared with each other, round by round.
 type Rounds = Vec<BTreeMap<Watched, Figures>>;
 
 /// Measures, prints the table, fails where a goal is missed.

@@ -455,7 +455,7 @@ impl Session<'_> {
         self.look(looking, (blocks > 0 && !self.is_simulated).then_some(left))
     }
 
-    /// What is told when the planned blocks were not enough: how many more the budget has room for, of so many trials each
+    /// Says that the planned blocks were not enough: how many more the budget has room for, of so many trials each
     /// after those `before` them.
     fn more_blocks(&self, before: usize, trials: usize) -> String {
         let method = &self.run.plan.method;

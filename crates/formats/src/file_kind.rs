@@ -53,7 +53,7 @@ impl FileKind {
         .find_map(|(kind, is_it)| is_it.then_some(kind))
     }
 
-    /// What it is called, and how it is read or replaced; `FILE` stands for its name.
+    /// Returns its name, and how it is read or replaced; `FILE` stands for its name.
     const fn name_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             Self::Results => ("a results file", "`latput report FILE` reads it"),

@@ -17,7 +17,7 @@ const INDENT: &str = "  ";
 /// A row to each setting but the first.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// What the figures are, in a sentence or two.
+    /// Explanation of the figures, in a sentence or two.
     pub(crate) caption: String,
     /// The names of the columns: setting, workloads, all of them, interval, verdict. The last is empty.
     pub(crate) header: Vec<String>,

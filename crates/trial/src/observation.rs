@@ -270,7 +270,7 @@ pub struct HostObservation {
     pub tcp_groups: BTreeMap<TcpGroup, TcpObservation>,
 }
 
-/// What the kernel said of TCP connections (`sock_diag(7)`), read again and again in the window, and of each at its end.
+/// Figures of the kernel on TCP connections (`sock_diag(7)`), read again and again in the window, and of each at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpObservation {

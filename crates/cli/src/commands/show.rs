@@ -280,7 +280,7 @@ fn range_text(knob: &ShownKnob) -> String {
     }
 }
 
-/// Whose the value is, in words.
+/// Owner of the value, in words.
 fn whose(knob: &ShownKnob) -> &'static str {
     let has = |kind: &str| knob.values.iter().any(|value| value.place.starts_with(kind));
     if knob.scope != "interface" {

@@ -1,4 +1,4 @@
-//! What `restore`, `confirm` and the watchers share: the interface of a checkpoint, and what going back moves.
+//! Shared by `restore`, `confirm` and the watchers: the interface of a checkpoint, and what going back moves.
 
 use latput_knobs::transaction::Change;
 use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Whereabouts};
@@ -18,7 +18,7 @@ pub(super) fn with_its_name_of_now(
     kept
 }
 
-/// What going back moves along and latput could not put back, in sentences. Going back matters more: the old values are
+/// Warnings of what going back moves along and latput could not put back, in sentences. Going back matters more: the old values are
 /// written anyway.
 pub(super) fn moved_along(
     kernel: &LinuxKernel,

@@ -639,7 +639,7 @@ fn image_check_names_the_file_that_wins() {
     }
 }
 
-/// What would have no effect, or one on other interfaces, is refused with the file that is to be changed.
+/// A file without effect, or with one on other interfaces, is refused. The file to be changed is named.
 #[test]
 fn file_that_would_not_count_is_refused() {
     let set_name =

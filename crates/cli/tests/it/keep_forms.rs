@@ -195,7 +195,7 @@ fn block(value: &Value, depth: usize) -> String {
     format!("{start}{}", lines.collect::<String>())
 }
 
-/// What netplan generates of the files below `root`; `None` where it refuses them.
+/// Files that netplan generates from those below `root`; `None` where it refuses them.
 fn generated(root: &Path) -> Option<String> {
     let _none = fs::remove_dir_all(root.join("run"));
     let ran = Command::new("netplan").args(["generate", "--root-dir"]).arg(root).output().unwrap();

@@ -105,7 +105,7 @@ fn check_compares_with_the_kernel() {
     place.run(&["keep", "--check"]).expect(6, &["cannot be read"]);
 }
 
-/// What a host of a fleet keeps, as it compares that itself.
+/// A fleet's host compares what it keeps by itself.
 #[test]
 fn fleet_verifies_what_is_kept() {
     if needs_root() || needs_program("ip") {

@@ -184,7 +184,7 @@ fn dry_run_says_what_the_way_back_says() {
     sh("ip netns del away");
 }
 
-/// What lies on it came after the change, so that going back moves it.
+/// An interface on top came after the change, so that going back moves it.
 #[test]
 fn watchers_tell_what_going_back_moves() {
     if needs_root() {

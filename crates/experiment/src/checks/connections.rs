@@ -6,11 +6,11 @@ use latput_trial::observation::HostObservation;
 
 /// Most share of the opened connections that may be missed.
 const MISSED_LIMIT: f64 = 0.05;
-/// So many are at an edge of the window: they were opened within it, and are seen in the next reading.
+/// Most connections at an edge of the window: opened within it, and seen in the next reading.
 const AT_THE_EDGES: u64 = 20;
 
 /// Whether the connections that the kernel opened in the window were seen: each is found by a reading, or told of at its end.
-/// What the others moved is in no figure.
+/// The bytes of the others are in no figure.
 pub(super) fn seen(host: &HostObservation) -> Option<Check> {
     let tcp = host.tcp.as_ref()?;
     let missed = tcp.opened.saturating_sub(tcp.seen);

@@ -46,7 +46,7 @@ struct TcpReading {
     samples: Vec<(u64, Nanos)>,
 }
 
-/// What the readings so far leave behind.
+/// State that the readings so far leave behind.
 #[derive(Debug)]
 struct Last {
     /// When the first reading was.

@@ -20,9 +20,9 @@ pub(crate) const TURN: Nanos = Nanos::from_ms(24);
 const LONGEST_TURN: Nanos = Nanos::from_ms(60);
 /// Time to detach what traces, and to reach the pace without it.
 const DETACH: Nanos = Nanos::from_ms(6);
-/// Time between the spans of two ends: they may be on one kernel. There each link that is attached soon after another was
-/// detached, or detached while another is left, waits for a grace period of RCU of 8 to 16 ms (`tracepoint_add_func` and
-/// `tracepoint_remove_func`, kernel/tracepoint.c), and reaches into the traffic behind it.
+/// Time between the spans of two ends, which may be on one kernel. That kernel waits for a grace period of RCU, 8 to 16 ms,
+/// in two cases: a link is attached soon after another was detached, or one is detached while another is left
+/// (`tracepoint_add_func` and `tracepoint_remove_func`, kernel/tracepoint.c). The wait reaches into the traffic behind it.
 const APART: Nanos = Nanos::from_ms(40);
 /// Time of traffic before the spans of a window.
 const SETTLE: Nanos = Nanos::from_ms(50);

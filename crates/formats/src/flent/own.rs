@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::PING;
 use super::series::{SeriesPoint, histogram, points};
-use super::write::{OWN, RUN, shape};
+use super::write::{OWN, RUN, flent_test};
 use crate::parsed::{Problem, Test, Tests};
 
 /// Most characters of a setting's label, and most runs.
@@ -89,14 +89,14 @@ fn runs(document: &Value, origin: &Origin) -> Result<Tests, Problem> {
 }
 
 fn test(document: &Value, origin: &Origin, (run, series): (u64, &mut RunSeries)) -> Test {
-    let shape = shape(&origin.workload);
+    let test_of = flent_test(&origin.workload);
     let mut of_run = |name: &str| -> Vec<SeriesPoint> {
         points(&Value::Array(series.remove(name).unwrap_or_default()))
     };
     let mut observation = Observation::default();
     let reported = &mut observation.reported_metrics;
     let mut started = None;
-    for (name, metric) in shape.goodput {
+    for (name, metric) in test_of.goodput {
         if let [point] = of_run(name).as_slice() {
             reported.insert(*metric, point.val * 1e6);
             started = Some(point.t);
@@ -110,7 +110,7 @@ fn test(document: &Value, origin: &Origin, (run, series): (u64, &mut RunSeries))
     if let Some(first) = pings.first() {
         let stated =
             usize::try_from(run).ok().and_then(|run| document["results"][PING][run].as_f64());
-        let figures = if shape.is_of_load() { OF_LOAD } else { OF_PROBE };
+        let figures = if test_of.is_of_load() { OF_LOAD } else { OF_PROBE };
         round_trips(&histogram(&pings), stated, &figures, reported);
         started = started.or(Some(first.t));
     }

@@ -119,7 +119,7 @@ fn test(document: &Value) -> Result<Test, ReadError> {
     finish(metadata, workload, observation, notes).checked()
 }
 
-/// What the series of a test is of, by its name: flent's tests give it no other mark.
+/// Subject of a test's series, by its name: flent's tests give it no other mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SeriesKind {
     TcpUpload,

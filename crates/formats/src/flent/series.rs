@@ -19,7 +19,8 @@ pub(super) struct SeriesPoint {
 pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
-        let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
+        let seq =
+            value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(to_sequence));
         let val = number("val").filter(|val| *val >= 0.0)?;
         let seconds = number("dur").filter(|seconds| *seconds > 0.0);
         Some(SeriesPoint { t: number("t")?, val, seq, seconds })
@@ -31,7 +32,7 @@ pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a sequence number; float to int saturates")]
-const fn whole(number: f64) -> u64 {
+const fn to_sequence(number: f64) -> u64 {
     number as u64
 }
 

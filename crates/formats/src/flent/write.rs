@@ -54,7 +54,7 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
             }
             let text = file(results, workload, &setting.label, &rows);
             let (workload, setting) = (workload.name.clone(), setting.label.clone());
-            let test = shape(&results.workloads[workload_idx]).test;
+            let test = flent_test(&results.workloads[workload_idx]).test;
             files.push(FlentFile { workload, setting, test, text });
         }
     }
@@ -62,14 +62,14 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
 }
 
 /// flent's test, its goodput series with the sums that its plots use, and its parameters.
-pub(super) struct Shape {
+pub(super) struct FlentTest {
     pub(super) test: &'static str,
     pub(super) goodput: &'static [(&'static str, Metric)],
     streams: Option<&'static str>,
     note: String,
 }
 
-impl Shape {
+impl FlentTest {
     /// Whether the round trips are those of the load, and not of a probe beside it.
     pub(super) fn is_of_load(&self) -> bool {
         self.test == "ping"
@@ -83,12 +83,12 @@ const DOWNLOAD: &[(&str, Metric)] =
 const BOTH_WAYS: &[(&str, Metric)] =
     &[("TCP upload", Metric::ThroughputToSutBps), ("TCP download", Metric::ThroughputFromSutBps)];
 
-pub(super) fn shape(workload: &Workload) -> Shape {
+pub(super) fn flent_test(workload: &Workload) -> FlentTest {
     let flows = |connections: u32| match connections {
         1 => "one connection".to_owned(),
         count => format!("the series is the sum of {count} connections"),
     };
-    let bulk = |test, goodput, streams, connections| Shape {
+    let bulk = |test, goodput, streams, connections| FlentTest {
         test,
         goodput,
         streams,
@@ -109,9 +109,9 @@ pub(super) fn shape(workload: &Workload) -> Shape {
             bulk("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None, connections)
         }
         Traffic::Ping { .. } => {
-            Shape { test: "ping", goodput: &[], streams: None, note: "ICMP echo".to_owned() }
+            FlentTest { test: "ping", goodput: &[], streams: None, note: "ICMP echo".to_owned() }
         }
-        _ => Shape {
+        _ => FlentTest {
             test: "ping",
             goodput: &[],
             streams: None,
@@ -134,7 +134,7 @@ fn own(workload: &Workload, setting: &str) -> String {
 }
 
 fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) -> String {
-    let shape = shape(workload);
+    let test_of = flent_test(workload);
     let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     // Imported runs may lack times. They are then placed one second apart in their order.
     let is_timed = rows.iter().all(|row| row.started_unix_ms > 0);
@@ -146,7 +146,7 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
         rows.iter().map(|row| seconds(&row.observation)).fold(0.0, f64::max).ceil().max(1.0);
 
     let mut series = Series { times, began_s: began as f64 / 1e3, ..Series::default() };
-    for (name, metric) in shape.goodput {
+    for (name, metric) in test_of.goodput {
         let goodput = |row: &&Row| {
             let bps = metric.value(&workload.traffic, &row.observation)?;
             Some(bps / 1e6).filter(|mbps| mbps.is_finite())
@@ -154,7 +154,7 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
         let is_sum = name.ends_with("sum");
         series.add(name, "Mbits/s", is_sum, &rows.iter().map(goodput).collect::<Vec<_>>());
     }
-    let of_load = shape.is_of_load();
+    let of_load = test_of.is_of_load();
     series.add_pings(rows, |row| {
         let flow = row.observation.traffic.latency.as_ref().filter(|_| of_load);
         flow.or_else(|| row.observation.probe.as_ref().map(|probe| &probe.rtt))
@@ -162,13 +162,13 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
     let total = series.times.iter().copied().fold(0.0, f64::max) + length;
     let time = utc(began);
     let mut parameters = json!({ OWN: own(workload, setting) });
-    if let Some(name) = shape.streams {
+    if let Some(name) = test_of.streams {
         parameters[name] = json!("1");
     }
     let metadata = json!({
-        "NAME": shape.test,
+        "NAME": test_of.test,
         "TITLE": title(&workload.name, setting),
-        "NOTE": format!("{}; written by latput {}", shape.note, results.latput_version),
+        "NOTE": format!("{}; written by latput {}", test_of.note, results.latput_version),
         "HOST": results.testbed,
         "HOSTS": [results.testbed],
         "LOCAL_HOST": results.hosts.first().map_or("", |host| host.host.as_str()),

@@ -2,7 +2,7 @@
 
 use super::{Format, NetplanDeviceType};
 
-/// What the formats call one kind of interface; `None` where a format has no type for it, or one that another file must
+/// Names of one kind of interface in the formats; `None` where a format has no type for it, or one that another file must
 /// describe.
 struct KindTypes {
     netplan: Option<NetplanDeviceType>,

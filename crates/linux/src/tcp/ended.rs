@@ -1,6 +1,6 @@
 //! TCP connections that have ended: the kernel tells of each socket when it is destroyed, with its last `struct tcp_info`.
 //!
-//! So connections that live and end between two readings are known too. `ss --events` hears the same groups
+//! With it, connections that live and end between two readings are known too. `ss --events` hears the same groups
 //! (`sock_diag_broadcast_destroy`, `net/core/sock_diag.c`, Linux 4.4). It needs no rights.
 
 use super::{FAMILIES, SOCK_DIAG_BY_FAMILY, TcpConnection, connection};

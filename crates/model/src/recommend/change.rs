@@ -20,11 +20,11 @@ pub struct ObjectiveChange {
     /// The ratio that decides, over all workloads, with the interval at the confidence of the decision; `None` where no
     /// block has both settings, or a figure was 0.
     pub ratio: Option<Estimate>,
-    /// What is known of the setting.
+    /// Verdict on the setting.
     pub verdict: SettingVerdict,
 }
 
-/// What the runs say of a setting beside the first one.
+/// Verdict of the runs on a setting, beside the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingVerdict {
     /// Live traffic broke a guard under it.

@@ -67,7 +67,8 @@ fn link_file(interface: &str) -> Option<String> {
     is_other.then_some(file)
 }
 
-/// Whose .link file a file of ours would take the place of, other than those that come with systemd; `None` if none is known.
+/// Finds the .link file that a file of ours would displace. Those that come with systemd do not count; `None` if there is
+/// no other.
 pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<String>, CliError> {
     let names = |file: &str| format!("{file} names {interface} already");
     if root.path() == Path::new("/")

@@ -236,7 +236,7 @@ impl<'a> ConfirmDeadline<'a> {
         }
     }
 
-    /// What going back will move and latput could not put back, in sentences.
+    /// Warnings of what going back will move and latput could not put back, in sentences.
     fn moved_along(&self, kept: &Checkpoint) -> Vec<String> {
         let kept = way_back::with_its_name_of_now(&self.kernel, &self.origin, kept.clone());
         match transaction::plan_restore(&self.kernel, &self.origin, &kept) {
@@ -278,7 +278,7 @@ impl<'a> ConfirmDeadline<'a> {
     }
 }
 
-/// What became of a change, with what its way back has moved.
+/// Outcome of a change, with what its way back has moved.
 fn with_warnings(told: &str, moved: &[String]) -> String {
     let warnings = moved.iter().map(|moved| format!(". Warning: {moved}"));
     [told.to_owned()].into_iter().chain(warnings).collect()

@@ -11,7 +11,7 @@ use crate::needs_program;
 use crate::root_keep::prepare;
 use crate::two_hosts::ip;
 
-/// What a veth has of the knobs, whose values latput reads back.
+/// Knobs of a veth, whose values latput reads back.
 const OF_VETH: [&str; 5] = ["mtu", "tso", "gso", "gro", "txqueuelen"];
 
 #[test]

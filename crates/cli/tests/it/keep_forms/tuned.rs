@@ -19,7 +19,7 @@ const SITES: &[&str] = &[
     "[main]\nsummary=a site\n\n[net]\nwake_on_lan=d\n\n[sysctl]\nvm.swappiness=10\n",
 ];
 
-/// What TuneD's loader, merger and matcher make of the active profiles: the options of each device, and the sysctls.
+/// Options of each device and sysctls, as TuneD's loader, merger and matcher make them of the active profiles.
 const READ: &str = r#"
 import json, sys
 from tuned import profiles
@@ -69,7 +69,7 @@ fn in_pairs(words: &str) -> Vec<String> {
     pairs
 }
 
-/// What TuneD reads below the folder `root`.
+/// Profiles that TuneD reads below the folder `root`.
 fn read_by_tuned(place: &Place) -> BTreeMap<String, BTreeMap<String, String>> {
     place.write("read.py", READ);
     let folder = place.path("root/etc/tuned");

@@ -41,7 +41,7 @@ fn readings(
 }
 
 #[test]
-fn what_moved_between_readings_counts_and_a_reset_counter_is_nothing() {
+fn bytes_between_readings_count_without_resets() {
     let live = Live::default();
     let mut connections = open(&live);
     let samples = [(1, 230), (2, 5), (9, 7)].map(|(cookie, us)| (cookie, Nanos::from_us(us)));

@@ -36,7 +36,7 @@ impl RunTime {
         Self { most, outside: Duration::ZERO }
     }
 
-    /// What is spent of it, so long after the run has begun.
+    /// Returns the time spent, so long after the run has begun.
     pub(in crate::session) fn at(self, elapsed: Duration) -> TimeSpent {
         TimeSpent { spent: elapsed.saturating_sub(self.outside).into(), most: self.most }
     }
