@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use latput_knobs::Knob;
 use latput_trial::Plan;
-use latput_trial::live::{Endpoint, EndpointFigure, GroupBy, Hours, Live, SAMPLES_CPU_RANGE};
+use latput_trial::live::{
+    BUSY_AT_MOST_RANGE, Endpoint, EndpointFigure, GroupBy, Hours, Live, SAMPLES_CPU_RANGE,
+};
 use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
@@ -52,9 +54,9 @@ pub(crate) struct LiveArgs {
     /// Longest time that each setting is tried in the whole run.
     #[arg(long, value_name = "TIME", value_parser = Nanos::from_text_or_seconds)]
     most_per_setting: Option<Nanos>,
-    /// Try settings only while the CPUs are at most this busy, as a share of 1.
-    #[arg(long, value_name = "SHARE")]
-    busy_at_most: Option<f64>,
+    /// Try settings only while the CPUs are at most this busy, such as `80%`.
+    #[arg(long, value_name = "PERCENT")]
+    busy_at_most: Option<String>,
     /// Largest share of a CPU that tracing of round-trip samples may take; by default `0.5%`. Above it, samples are
     /// traced part of the time.
     #[arg(long, value_name = "PERCENT")]
@@ -131,16 +133,14 @@ impl LiveArgs {
             slice: self.slice.unwrap_or(plain.slice),
             pause: self.pause.unwrap_or(plain.pause),
             most_per_setting: self.most_per_setting.or(plain.most_per_setting),
-            busy_at_most: self.busy_at_most.or(plain.busy_at_most),
-            samples_cpu: match &self.samples_cpu {
-                None => plain.samples_cpu,
-                Some(text) => percent(
-                    "--samples-cpu",
-                    text,
-                    100.0 * SAMPLES_CPU_RANGE.0,
-                    100.0 * SAMPLES_CPU_RANGE.1,
-                )?,
-            },
+            busy_at_most: share(
+                "--busy-at-most",
+                self.busy_at_most.as_deref(),
+                BUSY_AT_MOST_RANGE,
+            )?
+            .or(plain.busy_at_most),
+            samples_cpu: share("--samples-cpu", self.samples_cpu.as_deref(), SAMPLES_CPU_RANGE)?
+                .unwrap_or(plain.samples_cpu),
             hours: self.hours.or(plain.hours),
             disruptive: or(&self.disruptive, plain.disruptive),
             observe: self.observe || plain.observe,
@@ -173,5 +173,28 @@ impl LiveArgs {
         }
         let flags = format!("{self:?}").replace(['\n', '\r'], " ");
         format!("# --live {flags}\n")
+    }
+}
+
+/// The share that a flag gives.
+fn share(flag: &str, text: Option<&str>, (low, high): (f64, f64)) -> Result<Option<f64>, CliError> {
+    text.map(|text| percent(flag, text, 100.0 * low, 100.0 * high)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_flags_are_percentages_within_their_range() {
+        let busy = |text: &str| {
+            let flags = LiveArgs { busy_at_most: Some(text.to_owned()), ..LiveArgs::default() };
+            flags.over(Live::default()).map(|live| live.busy_at_most)
+        };
+        assert!(busy("80%").is_ok_and(|share| share == Some(0.8)));
+        for refused in ["0.8", "80", "0%", "101%", "much"] {
+            let error = busy(refused).err().map(|refusal| refusal.error.to_string());
+            assert!(error.is_some_and(|text| text.contains("--busy-at-most")), "{refused}");
+        }
     }
 }

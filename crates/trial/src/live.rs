@@ -42,7 +42,10 @@ pub const SAMPLES_CPU: f64 = 0.005;
 /// The range of that share.
 pub const SAMPLES_CPU_RANGE: (f64, f64) = (0.001, 0.1);
 
-/// What a `live` workload watches and keeps to.
+/// The range of the share up to which CPUs may be busy. Below it a host is idle.
+pub const BUSY_AT_MOST_RANGE: (f64, f64) = (0.01, 1.0);
+
+/// Scope and limits of a `live` workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Live {
@@ -52,7 +55,7 @@ pub struct Live {
     /// Connections count if the other end is one of these; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<IpAddr>,
-    /// What the connections that count are told apart by, beside all of them together.
+    /// Property by which the connections that count are grouped, beside all of them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<GroupBy>,
     /// Limits in the words of a goal: `tcp_rtt_ns_p99 <= 1.2 today`. A broken one puts today's setting back at once.
@@ -154,14 +157,15 @@ impl Live {
             let problem = "`most_per_setting` is shorter than one `slice`".to_owned();
             return Err(("most_per_setting", problem));
         }
-        if self.busy_at_most.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
-            let problem = "`busy_at_most` is a share of the CPUs above 0 and up to 1".to_owned();
-            return Err(("busy_at_most", problem));
-        }
-        if !(SAMPLES_CPU_RANGE.0..=SAMPLES_CPU_RANGE.1).contains(&self.samples_cpu) {
-            let [least, most] = [SAMPLES_CPU_RANGE.0, SAMPLES_CPU_RANGE.1].map(written_share);
-            let problem = format!("`samples_cpu` is a share of a CPU from {least} to {most}");
-            return Err(("samples_cpu", problem));
+        let shares = [
+            ("busy_at_most", self.busy_at_most, BUSY_AT_MOST_RANGE),
+            ("samples_cpu", Some(self.samples_cpu), SAMPLES_CPU_RANGE),
+        ];
+        for (field, share, (least, most)) in shares {
+            if share.is_some_and(|share| !(least..=most).contains(&share)) {
+                let [least, most] = [least, most].map(written_share);
+                return Err((field, format!("`{field}` is a share from {least} to {most}")));
+            }
         }
         self.endpoint.as_ref().map_or(Ok(()), |it| it.check().map_err(|why| ("endpoint", why)))
     }
