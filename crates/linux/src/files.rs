@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt,
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, openat, renameat, unlinkat};
 use rustix::process::getpid;
 
 use crate::confine::file_user;
@@ -24,7 +24,7 @@ pub const TEXT_BYTES_MOST: u64 = 16 << 20;
 
 /// Only the owner reads and writes.
 pub(crate) const PRIVATE: u32 = 0o600;
-/// Who else may do something with a file or a folder.
+/// Permissions of everybody but the owner on a file or a folder.
 const OTHERS: u32 = 0o077;
 /// Start and end of the name of a file that is not yet complete.
 const PART: (&str, &str) = (".latput-", ".part");
@@ -69,7 +69,18 @@ impl FileError {
 /// Refuses a name that [`replace`] would refuse, before the work that leads to it.
 pub fn check(path: &Path) -> Result<(), FileError> {
     check_target(path)?;
-    open_folder(path).map(drop)
+    let folder = open_folder(path)?;
+    accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+        .map_err(|error| FileError::io(folder_of(path), "write to this folder", error))
+}
+
+/// Refuses a file that cannot be written where it is, or made.
+pub fn check_in_place(path: &Path) -> Result<(), FileError> {
+    check(path)?;
+    match accessat(rustix::fs::CWD, path, Access::WRITE_OK, AtFlags::EACCESS) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(FileError::io(path, "write", error)),
+    }
 }
 
 /// Replaces a regular file whole or not at all, or makes it; durable when it returns.
@@ -85,7 +96,7 @@ pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), FileError
     replace_with(path, bytes, PRIVATE)
 }
 
-/// Who may do what with a file that is installed.
+/// Owner and permissions of a file that is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The permissions, as `chmod` takes them.
@@ -293,7 +304,7 @@ pub(crate) fn check_state_folder(path: &Path) -> Result<(), FileError> {
         return Err(FileError::new(path, "it is no folder"));
     }
     check_owner(path, &meta)?;
-    // What they add to a sticky one is theirs, and not believed.
+    // Files that others add to a sticky folder are theirs, and not believed.
     if may_others_write(&meta) && meta.mode() & STICKY == 0 {
         return Err(FileError::new(path, "others may write in it: `chmod go-w` it"));
     }
@@ -386,7 +397,7 @@ impl FileLock {
             }
             // Its last holder may have removed it meanwhile; then it is no lock any more.
             if fs::symlink_metadata(path).is_ok_and(|named| named.ino() == meta.ino()) {
-                // Who holds it is a help and no need: a full disk must not keep a host from being put back.
+                // The holder's name is a help and no need: a full disk must not keep a host from being put back.
                 let _said = file.set_len(0).and_then(|()| writeln!(file, "{holder}"));
                 return Ok(Ok(Self { file, path: path.to_owned() }));
             }
@@ -507,8 +518,15 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let error = replace(&folder.path().join("missing/file"), b"").unwrap_err();
-        assert!(error.to_string().contains("missing: cannot open this folder"), "{error}");
+        let missing = folder.path().join("missing/file");
+        for error in [replace(&missing, b"").unwrap_err(), check(&missing).unwrap_err()] {
+            assert!(error.to_string().contains("missing: cannot open this folder"), "{error}");
+        }
+        check_in_place(&path).unwrap();
+        check_in_place(&folder.path().join("new")).unwrap();
+        // The kernel's own files: nobody makes others there.
+        let error = check(Path::new("/proc/sys/new")).unwrap_err();
+        assert!(error.to_string().contains("/proc/sys: cannot write to this folder"), "{error}");
     }
 
     #[test]

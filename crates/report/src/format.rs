@@ -1,6 +1,8 @@
 //! Intervals, changes and counts as text. `latput_units::text` chooses digits,
 //! `latput_trial::metric` units.
 
+use std::fmt::Display;
+
 use latput_stats::{Estimate, Method};
 use latput_trial::metric::Scale;
 use latput_units::text::decimals;
@@ -94,8 +96,8 @@ pub fn rough_percent(ratio: f64) -> String {
 }
 
 /// `1 run`, `3 runs`.
-pub fn count(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+pub fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use latput_experiment::session::{self, Checked, PlannedRuns, Quiet, Run};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_linux::files;
+use latput_report::format::count;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
@@ -16,7 +17,7 @@ use crate::document::check::CheckDocument;
 use crate::exit::CliError;
 use crate::output;
 
-/// What is checked.
+/// Scope of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum What {
     /// All: the plan, the testbed, and that its hosts have the knobs and levels.
@@ -122,11 +123,12 @@ pub(crate) fn all(
 
 /// Refuses a results file that the run could not add to, and makes none.
 pub(crate) fn check_results(path: &Path) -> Result<(), CliError> {
+    let mut file = path.to_owned();
     if path.metadata().is_ok_and(|meta| meta.len() > 0) {
         ResultsDb::open(path)?;
-        return Ok(());
+        file = path.canonicalize().unwrap_or(file);
     }
-    Ok(files::check(path)?)
+    Ok(files::check_in_place(&file)?)
 }
 
 const fn design_name(design: Design) -> &'static str {
@@ -149,7 +151,8 @@ fn tell(context: &Context, document: CheckDocument) -> Result<ExitCode, CliError
 fn in_words(document: &CheckDocument) -> String {
     let CheckDocument { plan, testbed, hosts, settings, workloads, .. } = document;
     let (trials_min, trials_max) = (document.trials_min, document.trials_max);
-    let mut text = format!("{plan}: {settings} settings x {workloads} workloads");
+    let mut text =
+        format!("{plan}: {} x {}", count(*settings, "setting"), count(*workloads, "workload"));
     if let Some(design) = &document.design {
         let _ = write!(text, " in a {design} design");
     }

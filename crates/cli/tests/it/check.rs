@@ -10,7 +10,7 @@ fn a_check_says_how_many_trials_and_minutes_and_runs_none() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     let on = ["run", "plan.toml", "--on", "sim:server-10g", "--check"];
-    place.run(&on).expect(0, &["2 settings x 1 workloads", "10 to 60", "simulated", "can start"]);
+    place.run(&on).expect(0, &["2 settings x 1 workload", "10 to 60", "simulated", "can start"]);
     let ran = place.run(&[&on[..], &["--json"]].concat());
     json::check(CHECK, &ran.expect(0, &[]).out);
     let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
