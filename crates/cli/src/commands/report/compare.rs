@@ -17,7 +17,7 @@ use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::percent;
 
-/// What fails the gate, and the smallest effect that does.
+/// Rule that fails the gate, and the smallest effect that does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FailOn {
     is_unproven: bool,
@@ -135,7 +135,17 @@ fn pairs_of(
                 format!("{first_name} and {second_name} are the same run: nothing to compare");
             Err(CliError::usage(message))
         }
-        (None, None) => same_settings(&first.results, &second.results),
+        (None, None) => {
+            let pairs = same_settings(&first.results, &second.results)?;
+            let (ones, others): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+            for (name, side, compared) in [(first_name, first, ones), (second_name, second, others)]
+            {
+                if let Some(remark) = left_out(name, &side.results, &compared) {
+                    output::remark(&remark);
+                }
+            }
+            Ok(pairs)
+        }
         (one, _) => {
             let (with, without) =
                 if one.is_some() { (first_name, second_name) } else { (second_name, first_name) };
@@ -173,7 +183,7 @@ fn text_of(
 /// Passes or fails by the rule, and says so. A gate that could judge nothing has not passed, and a loss in a figure that
 /// could not be judged is not ruled out.
 fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
-    let answer = GateAnswer::of(rule, found);
+    let answer = GateAnswer::new(rule, found);
     if answer.is_unjudged() {
         let message = "no figure could be judged, so the gate did not pass: each side needs at least two \
                        trials of a common workload";
@@ -213,6 +223,14 @@ fn same_settings(first: &Results, second: &Results) -> Result<Vec<(usize, usize)
         return Err(CliError::usage(message));
     }
     Ok(same)
+}
+
+/// Names the settings of one side that the other does not have.
+fn left_out(name: &str, results: &Results, compared: &[usize]) -> Option<String> {
+    let settings = results.settings.iter().enumerate();
+    let left = settings.filter(|(idx, _)| !compared.contains(idx));
+    let labels: Vec<String> = left.map(|(_, setting)| format!("`{}`", setting.label)).collect();
+    (!labels.is_empty()).then(|| format!("not compared, only in {name}: {}", labels.join(", ")))
 }
 
 #[cfg(test)]
