@@ -36,12 +36,12 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("udp", "kind = \"udp_stream\""),
 ];
 
-/// What is attached while a trial runs.
+/// Programs that are attached while a trial runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     /// Nothing.
     Off,
-    /// What latput attaches: nothing in the window.
+    /// As latput attaches them: nothing in the window.
     Beside,
     /// The tracer, in the window too.
     Window,
@@ -88,6 +88,9 @@ pub struct Options {
     /// Places. All of them if not given.
     #[arg(long, value_enum, value_delimiter = ',')]
     on: Vec<Place>,
+    /// Measure this latput, in the place of one built from this tree.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
 }
 
 /// Rate, and demand of either end.
@@ -100,7 +103,7 @@ type Rounds = Vec<BTreeMap<Watched, Figures>>;
 
 /// Measures, prints the table, fails where a goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let bench = Bench::new(workspace)?;
+    let bench = Bench::new(workspace, options)?;
     let places = [Place::Lab, Place::Loopback, Place::Hosts];
     let wanted = |place: &Place| options.on.is_empty() || options.on.contains(place);
     let places: Vec<Place> = places.into_iter().filter(wanted).collect();
@@ -135,8 +138,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(workspace: &Workspace) -> Result<Self> {
-        let latput = workspace.build_latput()?;
+    fn new(workspace: &Workspace, options: &Options) -> Result<Self> {
+        let latput = workspace.given_latput(options.binary.as_deref())?;
         let folder = workspace.target.join("bench-observer");
         std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
         std::fs::write(folder.join("hosts.toml"), testbed()).context("cannot write the testbed")?;

@@ -24,7 +24,7 @@ pub struct Workspace {
 pub struct Package {
     /// The package name, such as `latput-units`.
     pub name: String,
-    /// What it depends on, of any kind.
+    /// Its dependencies, of any kind.
     pub dependencies: Vec<Dependency>,
 }
 
@@ -62,6 +62,12 @@ impl Workspace {
             target: metadata.target_directory,
             packages: metadata.packages,
         })
+    }
+
+    /// The latput of this path, or else the released binary of this tree.
+    pub fn given_latput(&self, path: Option<&Path>) -> Result<PathBuf> {
+        let Some(path) = path else { return self.build_latput() };
+        path.canonicalize().with_context(|| format!("there is no latput {}", path.display()))
     }
 
     /// The released binary, built anew where a source has changed.
@@ -137,7 +143,7 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What a command prints; an error with its words if it fails.
+/// Runs a command and returns its output; an error with its stderr if it fails.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {shown}"))?;
