@@ -9,9 +9,9 @@ use latput_trial::Plan;
 use latput_trial::figures::{Figures, HistogramLog, Output, PrintedUnit, Source, Text};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let output = Output { stdout: Text::of(bytes), ..Output::default() };
+    let output = Output { stdout: Text::from_bytes(bytes), ..Output::default() };
     for tag in [None, Some("A".to_owned())] {
-        let unit = PrintedUnit::of("us").expect("a unit of time");
+        let unit = PrintedUnit::parse("us").expect("a unit of time");
         let log = HistogramLog { from: Source::Stdout, unit, tag };
         let figures = Figures { histogram: Some(log), ..Figures::default() };
         let _ = program::read(&figures, &output);

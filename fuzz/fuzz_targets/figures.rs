@@ -54,7 +54,7 @@ fn check_endpoint(bytes: &[u8]) {
     let (earlier, later) = text.split_once("# EOF\n").unwrap_or(("", text));
     let scrapes = (Scrape::read(earlier, &wanted), Scrape::read(later, &wanted));
     let (Ok(earlier), Ok(later)) = scrapes else { return };
-    let mut growth = Growth::of(&wanted);
+    let mut growth = Growth::new(&wanted);
     growth.add(&earlier, &later, 1.0);
     let read = growth.figures();
     let known = |idx: usize| read.get(&wanted[idx].metric).copied();

@@ -26,7 +26,7 @@ const WARMUP: Duration = Duration::from_millis(500);
 const TRIAL: Duration = Duration::from_secs(3);
 /// Left out at the start of a trial: connecting, and the coarse clock of its start.
 const EDGE: Duration = Duration::from_millis(200);
-/// What is compared of a trial.
+/// Stretch of a trial that is compared.
 const MIDDLE: Duration = Duration::from_millis(2600);
 
 /// Every kind of workload, as a plan has it.
@@ -162,7 +162,7 @@ fn parse_sample(line: &str) -> Option<Sample> {
     Some(Sample { at, busy: [client, server] })
 }
 
-/// What both counted in one trial; shares of the window.
+/// Counts of both in one trial; shares of the window.
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     /// Of the generator and the system under test.

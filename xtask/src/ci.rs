@@ -19,7 +19,7 @@ use group::StepResult;
 use steps::{GROUPS, SLOW, Step, StepGroup};
 pub use tally::Tally;
 
-/// What to run, and when to stop.
+/// Steps to run, and when to stop.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct Options {
@@ -115,7 +115,7 @@ fn tell(total: &Tally) -> bool {
     total.failed == 0 && unsteady <= UNSTEADY_MOST
 }
 
-/// So many of the slowest tests are named.
+/// Number of the slowest tests that are named.
 const SLOWEST: usize = 20;
 /// A machine that stops for a second may break a test that measures, or two that ran side by side. More are tests that are
 /// not robust.

@@ -30,7 +30,7 @@ const SUMS: &str = "SHA256SUMS";
 const SMALLEST: u8 = 9;
 const QUICKEST: u8 = 1;
 
-/// What to pack.
+/// Packages to make.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Pack this binary, built earlier by the same command, and build none.
@@ -41,7 +41,7 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
-/// What every package is told.
+/// Facts of the release that every package gets.
 #[derive(Debug)]
 struct Release<'a> {
     workspace: &'a Workspace,
@@ -70,7 +70,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let out = options.out.clone().unwrap_or_else(|| folder(workspace).join(std::env::consts::ARCH));
     let out = std::path::absolute(out)?;
-    for file in Release::of(workspace, &binary, &out, SMALLEST)?.pack()? {
+    for file in Release::new(workspace, &binary, &out, SMALLEST)?.pack()? {
         println!("{:>10} bytes  {}", fs::metadata(&file)?.len(), file.display());
     }
     Ok(())
@@ -91,7 +91,7 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
     let [first, second] =
-        [first, second].map(|out| Release::of(workspace, &binary, &out, QUICKEST));
+        [first, second].map(|out| Release::new(workspace, &binary, &out, QUICKEST));
     let (first, second) = (first?, second?);
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
@@ -130,7 +130,7 @@ fn folder(workspace: &Workspace) -> PathBuf {
 }
 
 impl<'a> Release<'a> {
-    fn of(workspace: &'a Workspace, binary: &Path, out: &Path, compression: u8) -> Result<Self> {
+    fn new(workspace: &'a Workspace, binary: &Path, out: &Path, compression: u8) -> Result<Self> {
         let arch = std::env::consts::ARCH;
         let debian_arch = match arch {
             "x86_64" => "amd64",

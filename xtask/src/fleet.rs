@@ -61,7 +61,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What `cargo xtask ci --full` has time for; a test kills the controller.
+    /// The size that `cargo xtask ci --full` has time for; a test kills the controller.
     pub const fn sample() -> Self {
         Self {
             hosts: 24,
@@ -107,7 +107,7 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
 
 struct Bench<'a> {
     rack: &'a Rack,
-    /// What foreign tools said of every host at the beginning.
+    /// Every host at the beginning, as foreign tools show it.
     before: BTreeMap<String, String>,
     options: &'a Options,
     /// Of each line of the table, whether its goal is met.

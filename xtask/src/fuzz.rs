@@ -27,7 +27,7 @@ const OUTPUT_BYTES_MOST: u32 = 16_384;
 /// An input that takes longer, or more memory, is a finding.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
 
-/// What to fuzz, and for how long.
+/// Targets to fuzz, and for how long.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// How long, all targets together: `30s`, `10m`, `8h`.
@@ -42,7 +42,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What CI has time for.
+    /// The size that CI has time for.
     pub const fn sample() -> Self {
         Self { time: Duration::from_secs(30), target: None, is_brief: true }
     }
@@ -57,7 +57,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     time.filter(|time| !time.is_zero()).ok_or_else(|| format!("`{text}` is no time, such as `10m`"))
 }
 
-/// What libFuzzer says of a run.
+/// Result of a run of libFuzzer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ran {
     executions: u64,
@@ -152,7 +152,7 @@ fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran
     ran.with_context(|| format!("{target}: a crash: its input is in {}", artifacts.display()))
 }
 
-/// What it says at its end; `None` if it failed.
+/// Last output of the command; `None` if it failed.
 fn say(command: &mut Command) -> Result<Option<Ran>> {
     let output = command.stdout(Stdio::null()).output().context("cannot start the target")?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -114,14 +114,14 @@ impl Options {
         Self { kills: 500, jobs: 32, faults: true, ..Self::sample() }
     }
 
-    /// What CI has time for.
+    /// The size that CI has time for.
     pub const fn sample() -> Self {
         let within_s = Some(WITHIN_S);
         Self { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput: None }
     }
 }
 
-/// Who is killed.
+/// Process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Victim {
     Set,
@@ -166,7 +166,7 @@ const FAULT_SHARES: &[(Victim, usize)] = &[
     (Victim::BesideFault, 20),
 ];
 
-/// What came of the kills of one kind of victim.
+/// Results of the kills of one kind of victim.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     /// Kills come within this time, which is made to fit: at half of it, half of the changes are made.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// What the lab's NAPI threads are called.
+/// Name of the lab's NAPI threads.
 const NAPI_THREAD: &str = "napi/lat0";
 /// Their priority and that of the traffic under `SCHED_FIFO`.
 const PRIORITY: &str = "10";

@@ -209,7 +209,7 @@ fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<TunedSetting>> {
     Ok(runs)
 }
 
-/// What the bench found.
+/// Findings of the bench.
 #[derive(Debug, Default)]
 struct Table {
     rows: Vec<String>,

@@ -63,7 +63,7 @@ const WARMUP: &str = "1s";
 const DEFERRAL: [&str; 2] =
     ["/sys/class/net/lat0/gro_flush_timeout", "/sys/class/net/lat0/napi_defer_hard_irqs"];
 
-/// What one program does.
+/// Load of one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Load {
     /// One request in flight.
@@ -72,7 +72,7 @@ enum Load {
     Bulk,
 }
 
-/// What flows, one after the other; the first comes again at the end.
+/// Loads, one after the other; the first comes again at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Requests,
@@ -132,7 +132,7 @@ enum Candidate {
     Goal(&'static str),
 }
 
-/// What one load came to.
+/// Figures of one load.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     rate: f64,
@@ -225,7 +225,7 @@ fn status(lab: &Lab, binary: &Path) -> Result<Value> {
     serde_json::from_str(&text).context("`latput moderate --status --json`")
 }
 
-/// What a phase comes to under a fixed delay while the daemon is stopped, which finds no delay again.
+/// Figures of a phase under a fixed delay while the daemon is stopped, which finds no delay again.
 fn beside(lab: &Lab, daemon: &Running, us: u32, phase: Phase, seconds: u32) -> Result<Vec<Sample>> {
     let _until_the_end = daemon.pause();
     let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
@@ -258,7 +258,7 @@ fn start_daemon(lab: &Lab, binary: &Path, goal: &str) -> Result<Running> {
     Ok(running)
 }
 
-/// What a short command of latput on the answering host prints.
+/// Output of a short latput command on the answering host.
 fn ask(lab: &Lab, binary: &Path, words: &[&str]) -> Result<String> {
     let binary = binary.display().to_string();
     let words = std::iter::once(binary).chain(words.iter().map(|word| (*word).to_owned()));

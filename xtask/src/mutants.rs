@@ -99,7 +99,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         outcomes.retain(|it| drawn.as_ref().is_none_or(|drawn| drawn.contains(&&*it.name)));
         let outcomes: Vec<Outcome> = outcomes.into_iter().map(Outcome::without_place).collect();
         let names: Vec<String> = mutants.iter().map(|name| judge::without_place(name)).collect();
-        let verdict = Verdict::of(package, &outcomes, &names, &accepted);
+        let verdict = Verdict::new(package, &outcomes, &names, &accepted);
         println!("{verdict}  {:.0} s", started.elapsed().as_secs_f64());
         verdicts.push(verdict);
     }
@@ -149,7 +149,7 @@ fn list(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
     Ok(listed)
 }
 
-/// What became of a package's mutants. One at a time: tests that measure time share the machine with nothing.
+/// Tests a package's mutants, one at a time: tests that measure time share the machine with nothing.
 fn test(workspace: &Workspace, package: &str, choice: &[String]) -> Result<Vec<Outcome>> {
     let folder = workspace.target.join("mutants");
     let out = folder.join(package);
@@ -161,7 +161,7 @@ fn test(workspace: &Workspace, package: &str, choice: &[String]) -> Result<Vec<O
     // would build examples too.
     let tests = workspace.root.join("crates").join(folder_of(package)).join("tests");
     command.args(tests.is_dir().then_some("--cargo-test-arg=--test=*"));
-    // What others need is built once, and not for each copy of the tree.
+    // The dependencies are built once, and not for each copy of the tree.
     command.env("CARGO_TARGET_DIR", folder.join("build")).envs(PROPERTY_TESTS);
     let status =
         command.current_dir(&workspace.root).status().context("cannot start cargo-mutants")?;

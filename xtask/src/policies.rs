@@ -5,10 +5,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace::{Workspace, cargo};
 
-/// What the figures of fixed delays and drivers' policies depend on,
+/// Files that the figures of fixed delays and drivers' policies depend on.
 const SOURCES: [&str; 3] =
     ["crates/sim/src", "crates/policy/src", "crates/sim/examples/bench_policies/cases.rs"];
-/// and what of it they do not: the policy that is worked on.
+/// Of these, the policy that is worked on, which does not count.
 const OURS: [&str; 3] =
     ["crates/policy/src/response", "crates/policy/src/response.rs", "crates/policy/src/ladder.rs"];
 
@@ -24,8 +24,8 @@ pub struct Options {
     /// Also what each fixed delay comes to on each load, and ours with each seed.
     #[arg(long)]
     frontier: bool,
-    /// What each constant of our policy earns, instead of the table: a run without it for each; only these fields, if
-    /// some are named: `test_slots,piece_log`.
+    /// Print the gain by each constant of our policy, instead of the table: a run without it for each; only these
+    /// fields, if some are named: `test_slots,piece_log`.
     #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     ablate: Option<String>,
     /// Only loads whose label contains one of these: `bulk`, `rr b0`, `every 50ms`, `100G`.

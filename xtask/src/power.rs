@@ -37,7 +37,7 @@ pub struct Options {
     beside_work: DisturbedOptions,
 }
 
-/// What goes with `--disturbed`.
+/// Flags for `--disturbed`.
 #[derive(Debug, clap::Args)]
 struct DisturbedOptions {
     /// With --disturbed: only these loads, such as `cpu30,compiler@b`; `list` prints all.

@@ -40,7 +40,7 @@ struct Plan {
     cells: Vec<String>,
 }
 
-/// What must hold.
+/// Demands on the figures.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Demands {

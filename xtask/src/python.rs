@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, output, python_programs};
 
-/// What the package's tests need, and what builds it.
+/// Needs of the package's tests, and of its build.
 const TOOLS: [&str; 12] = [
     "maturin>=1.9,<2",
     "pandas>=2",

@@ -228,7 +228,7 @@ impl Arms {
         self.output(folder, program, words).map(drop)
     }
 
-    /// What a program prints; what it says besides is shown where it fails.
+    /// Runs a program and returns its stdout; its stderr is shown where it fails.
     fn output(
         &self,
         folder: &Path,

@@ -16,10 +16,10 @@ use crate::workspace::{Workspace, cargo, output, python_programs};
 
 /// The versions that are compared with.
 const OPTUNA: &str = "optuna==5.0.0";
-/// What every setting of the lab did: `bench-search --record` writes it.
+/// Figures of every setting of the lab: `bench-search --record` writes it.
 const RECORDED: &str = "data/search/lab.jsonl";
 const PROGRAM: &str = include_str!("search_peers/others.py");
-/// What the tables depend on.
+/// Files that the tables depend on.
 const SOURCES: [&str; 4] =
     ["crates/sim/src", "crates/policy/src", "data/systems", "crates/model/examples/bench_search"];
 /// and what of it they do not: a policy that no host here has, and how methods are run.

@@ -25,7 +25,7 @@ pub struct Finding {
     pub path: String,
     /// The line from 1, or 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, and the remedy.
+    /// The fault, and its remedy.
     pub message: String,
 }
 

@@ -49,7 +49,7 @@ pub struct ErrorSummary {
 
 impl ErrorSummary {
     /// Summarises relative errors of any sign; `None` without any.
-    pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn from_errors(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
         absolute.sort_by(f64::total_cmp);
         let at = |quantile| quantile_of_sorted(&absolute, quantile);

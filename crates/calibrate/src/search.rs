@@ -37,7 +37,7 @@ pub struct Weighed {
 
 impl Weighed {
     /// The residual of a prediction, limited so that a missing one cannot outweigh all others.
-    pub fn of(predicted: f64, measured: f64, weight: f64) -> Self {
+    pub fn new(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
 
@@ -329,9 +329,9 @@ mod tests {
             let [a, b] = free.map(|it| it.parameter.get(profile) / it.start);
             let figures = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, -1.0), (0.3, 0.7), (0.7, 0.3)];
             let at = |a: f64, b: f64, (p, q): (f64, f64)| a.powf(p) * b.powf(q);
-            let weighed = |it| Weighed::of(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
+            let weighed = |it| Weighed::new(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
             let mut all: Vec<Weighed> = figures.into_iter().map(weighed).collect();
-            all.push(Weighed::of(at(a, b, (1.0, 0.0)), 3.0, 1.0));
+            all.push(Weighed::new(at(a, b, (1.0, 0.0)), 3.0, 1.0));
             all
         };
         let search = Search {

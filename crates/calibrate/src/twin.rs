@@ -110,7 +110,7 @@ impl Job {
         let value = |(figure, _): (FittedFigure, f64)| {
             Some((figure, figure.predicted(&self.load, &observation)?))
         };
-        Some(Predicted(FittedFigure::of(&self.load.traffic).filter_map(value).into_map()))
+        Some(Predicted(FittedFigure::for_traffic(&self.load.traffic).filter_map(value).into_map()))
     }
 }
 
@@ -181,7 +181,8 @@ fn cells(results: &Results) -> Vec<LiveCell> {
                 let values = rows().filter_map(|row| figure.measured(load, &row.observation));
                 Some((figure, middle(values)?, weight))
             };
-            let figures: Vec<_> = FittedFigure::of(&load.traffic).filter_map(median).collect();
+            let figures: Vec<_> =
+                FittedFigure::for_traffic(&load.traffic).filter_map(median).collect();
             if !figures.is_empty() {
                 let label = format!("{} under {}", load.name, set.label);
                 let (setting, load) = (set.by_role.clone(), load.clone());
@@ -224,7 +225,7 @@ pub fn twin(
         let residuals = cells.iter().zip(predicted).flat_map(|(cell, predicted)| {
             let residual = move |&(figure, measured, weight): &(FittedFigure, f64, f64)| {
                 let found = predicted.as_ref().and_then(|of| of.0.get(&figure)).copied();
-                (figure, Weighed::of(found.unwrap_or(0.0), measured, weight))
+                (figure, Weighed::new(found.unwrap_or(0.0), measured, weight))
             };
             cell.figures.iter().map(residual).collect::<Vec<_>>()
         });
@@ -257,7 +258,7 @@ pub fn twin(
     let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();
     let (costs, combinations) = search.uncertainty(&found.at, &all);
     let of_rates = whole.iter().filter(|(figure, _)| *figure == FittedFigure::Rate);
-    let in_sample = ErrorSummary::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
+    let in_sample = ErrorSummary::from_errors(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct CommandArgs {
     /// The server that it asks, on the system under test.
     #[arg(long, value_name = "COMMAND", requires = "command")]
     server: Option<String>,
-    /// What shows that the server is ready: `tcp:PORT`, `output:REGEX` or `command:COMMAND`.
+    /// Sign that the server is ready: `tcp:PORT`, `output:REGEX` or `command:COMMAND`.
     #[arg(long, value_name = "WHAT", requires = "server")]
     ready: Option<String>,
     /// A figure in its output: NAME=/REGEX/, NAME=json:POINTER or NAME=csv:COLUMN; NAME may have a unit and a direction
@@ -153,8 +153,8 @@ impl CommandArgs {
     }
 }
 
-/// What is wanted of these figures, where the user says nothing: the first of the user's own, or less latency for the
-/// rate of today.
+/// Goal for these figures where the user names none: the first of the user's own, or less latency for the rate of
+/// today.
 fn goal(figures: &Figures) -> Option<String> {
     for metric in figures.metrics() {
         match metric.preferred_direction() {

@@ -67,7 +67,7 @@ impl Context {
     }
 }
 
-/// What is logged: `LATPUT_LOG`, such as `latput_moderate=debug,error`.
+/// Filter of the log: `LATPUT_LOG`, such as `latput_moderate=debug,error`.
 fn log_filter() -> Result<Targets, CliError> {
     let asked = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG.to_owned());
     asked.parse().map_err(|error| {

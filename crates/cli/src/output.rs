@@ -92,7 +92,7 @@ pub(crate) fn remark(text: &str) {
 /// Prints the error that ends the command to stderr.
 pub(crate) fn error(failure: &CliError) {
     if is_json() {
-        return json_line(&ErrorDocument::of(failure));
+        return json_line(&ErrorDocument::from_error(failure));
     }
     line(&for_stderr(&format!("latput: error: {}", failure.message())));
 }

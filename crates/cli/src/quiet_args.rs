@@ -28,7 +28,7 @@ pub(crate) struct BesideArg {
 }
 
 impl BesideArg {
-    /// Lets other work be part of a plan's case. To be called before [`QuietArgs::of`].
+    /// Lets other work be part of a plan's case. To be called before [`QuietArgs::for_plan`].
     pub(crate) const fn apply(self, method: &mut Method) {
         method.beside |= self.beside;
     }
@@ -41,7 +41,7 @@ impl BesideArg {
 
 impl QuietArgs {
     /// Whether this plan needs quiet hosts: those whose answer is acted on, unless other work is part of the case.
-    pub(crate) fn of(self, plan: &Plan) -> Quiet {
+    pub(crate) fn for_plan(self, plan: &Plan) -> Quiet {
         match self.quiet_within {
             Some(within) => Quiet::Within(within),
             None if self.as_it_is || plan.method.beside || plan.goal.is_none() => Quiet::Anyhow,
@@ -71,7 +71,7 @@ mod tests {
         ] {
             let text =
                 format!("schema = 1\n{text}[[workload]]\nkind = \"tcp_rr\"\n[method]\n{method}\n");
-            assert_eq!(args.of(&Plan::parse("p.toml", &text).unwrap()), quiet, "{text}");
+            assert_eq!(args.for_plan(&Plan::parse("p.toml", &text).unwrap()), quiet, "{text}");
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
             let mut plan = Plan::parse("p.toml", text).unwrap();
             let args = BesideArg { beside };
             args.apply(&mut plan.method);
-            assert_eq!((plan.method.beside, QuietArgs::default().of(&plan)), (beside, quiet));
+            assert_eq!((plan.method.beside, QuietArgs::default().for_plan(&plan)), (beside, quiet));
             assert_eq!(args.plan_line(), line);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) const SIMULATED: &str = "sim:";
 /// Before the driver of a guest's network cards.
 const EMULATED: &str = "vm:";
 
-/// What goes with hosts that are named in a word each.
+/// Flags for hosts that are named in a word each.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct HostArgs {
     /// The host that makes the traffic, in one word; the host before it is the system under test.
@@ -54,7 +54,7 @@ impl HostArgs {
         peer.chain(bring.flat_map(|file| ["--bring".to_owned(), file])).collect()
     }
 
-    /// What a word names, for this plan. No host has said anything yet.
+    /// The testbed that a word names, for this plan. No host has said anything yet.
     pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<NamedTestbed<'_>, CliError> {
         let source = if plan.live().is_some() {
             TestbedSource::Alone(self.one_target(word)?)
@@ -236,7 +236,7 @@ impl NamedTestbed<'_> {
         context: &Context,
     ) -> Result<(), CliError> {
         let outputs = files.outputs.iter().copied().chain(self.args.save.as_deref());
-        let files = UsedFiles::of(files.reads.iter().copied(), outputs);
+        let files = UsedFiles::new(files.reads.iter().copied(), outputs);
         if let TestbedSource::Testbed(Testbed { kind: TestbedKind::Simulator(_), .. }) =
             &self.source
         {
@@ -259,7 +259,7 @@ impl NamedTestbed<'_> {
         context.leave_rights_to_broker(&permitted, &files)
     }
 
-    /// What it is called: the testbed's name in results.
+    /// Name of the testbed in results.
     pub(crate) fn word(&self) -> &str {
         &self.word
     }

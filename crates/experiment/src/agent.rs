@@ -87,7 +87,7 @@ where
                 stop,
                 prepared: Prepared::default(),
                 has_connected: false,
-                application: Application::of(rights),
+                application: Application::new(rights),
             }
         }
         Err(failure) => {
@@ -156,7 +156,7 @@ fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost
     })
 }
 
-/// What is weaker here than elsewhere.
+/// The barrier that is weaker here than elsewhere, in words.
 fn remark(barriers: Barriers) -> Option<String> {
     let remark = "the kernel has no Landlock. The process that makes the traffic has no capability, but can \
                   read files of user 0";
@@ -175,7 +175,7 @@ struct Service<'a> {
     prepared: Prepared,
     /// Whether this host has connected to the system under test before.
     has_connected: bool,
-    /// What the application under live traffic tells of itself.
+    /// The application under live traffic.
     application: Application,
 }
 
@@ -224,7 +224,7 @@ impl Service<'_> {
                         return Err(Error::Host(failure.clone()));
                     }
                     if answer.is_err() && self.stop.is_raised() {
-                        // What was interrupted does not know by whom.
+                        // An interrupted read does not know by whom.
                         return Ok(line.next().err().unwrap_or(LineEnd::Closed));
                     }
                     line.send(&answer.unwrap_or_else(Answer::Failed));

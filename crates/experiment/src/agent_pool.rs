@@ -50,7 +50,7 @@ impl TrialRunner for AgentPool {
     }
 
     fn notes(&self) -> Vec<String> {
-        // What several hosts lack is said once.
+        // A lack of several hosts is said once.
         let mut of_agents: Vec<(Vec<&str>, &str)> = Vec::new();
         for opened in self.opened() {
             let host = opened.facts.host.as_str();
@@ -190,7 +190,7 @@ impl SliceRunner for AgentPool {
         await_links(self, stop)?;
         set_hosts(self, &first.set, stop)?; // the warm-up has the setting of the first slice
         await_links(self, stop)?;
-        let order = Order::of(stint);
+        let order = Order::from_stint(stint);
         observe(self, &first.load, method, Some(&order), stop, tell)
     }
 }
@@ -204,7 +204,7 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn of(stint: &'a Stint) -> Self {
+    fn from_stint(stint: &'a Stint) -> Self {
         let mut settings: Vec<&LabelledSetting> = Vec::new();
         let places = stint.trials.iter().map(|trial| {
             settings.iter().position(|known| **known == trial.set).unwrap_or_else(|| {
@@ -258,7 +258,7 @@ fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
 fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents() {
         let setting = setting.by_role.get(&agent.spec.role).cloned().unwrap_or_default();
-        // What a setting does not name has its first value; a host without changes has it already.
+        // A knob that a setting does not name has its first value; a host without changes has it already.
         if setting.is_empty() && !agent.is_changed() {
             continue;
         }
@@ -499,7 +499,7 @@ impl Joined<'_> {
         let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
         let is_program = self.workload.traffic == Traffic::Command;
         if is_program {
-            // What a benchmark has started cannot be told from other work.
+            // Processes that a benchmark has started cannot be told from other work.
             for host in &mut hosts {
                 (host.other_work_cpu, host.others) = (None, Vec::new());
             }

@@ -34,14 +34,14 @@ const SCRIPT: &str = include_str!("bring/there.sh");
 const MARK: &str = "latput-there ";
 /// The folder that the running program was brought in.
 const VARIABLE: &str = "LATPUT_BROUGHT";
-/// What login scripts may say before ours begins, in bytes.
+/// Most bytes that login scripts may print before ours begins.
 const NOISE_BYTES_MOST: u64 = 64 << 10;
 /// How much of the far end's stderr is looked at to say what is wrong.
 const ERRORS_BYTES_MOST: usize = 8 << 10;
 /// How often to look whether the controller is still there.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What latput at the far end reads and writes.
+/// Streams of the latput at the far end.
 #[derive(Debug)]
 pub struct Ends {
     /// Its stdin.
@@ -225,7 +225,7 @@ fn end_without_controller(end: ArmedSignal, input: File, is_agreed: Arc<AtomicBo
     });
 }
 
-/// What the far end, or the way to it, says on stderr: passed on, and its beginning kept.
+/// The stderr of the far end and of the way to it: passed on, and its beginning kept.
 struct Errors {
     kept: Arc<Mutex<Vec<u8>>>,
     thread: thread::JoinHandle<()>,

@@ -35,7 +35,7 @@ pub(crate) struct RoundTrip {
 
 impl ClockOffset {
     /// The offset from the quickest of several round trips; `None` without any.
-    pub(crate) fn of(round_trips: &[RoundTrip]) -> Option<Self> {
+    pub(crate) fn from_round_trips(round_trips: &[RoundTrip]) -> Option<Self> {
         let length = |trip: &RoundTrip| trip.answered.saturating_sub(trip.asked);
         let quickest = round_trips.iter().min_by_key(|trip| length(trip))?;
         let round_trip = length(quickest);
@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn the_quickest_round_trip_counts_with_half_of_it_as_doubt() {
         let trips = [trip(0, 5_000, 4_000), trip(10_000, 11_100, 10_200), trip(20_000, 9, 21_000)];
-        let offset = ClockOffset::of(&trips).unwrap();
+        let offset = ClockOffset::from_round_trips(&trips).unwrap();
         assert_eq!((offset.offset_ns, offset.uncertainty.as_ns()), (1_000, 100));
         assert_eq!(offset.there(Nanos::from_ns(7)).as_ns(), 1_007);
-        assert_eq!(ClockOffset::of(&[]), None);
+        assert_eq!(ClockOffset::from_round_trips(&[]), None);
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
                     made
                 })
                 .collect();
-            let found = ClockOffset::of(&trips).unwrap();
+            let found = ClockOffset::from_round_trips(&trips).unwrap();
             let error = (found.offset_ns - truth).unsigned_abs();
             assert!(error <= u128::from(found.uncertainty.as_ns()), "{error} {found:?}");
         }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(behind.there(Nanos::from_ns(4)), Nanos::ZERO);
         assert_eq!(behind.there(Nanos::from_ns(14)).as_ns(), 4);
         // An answer that seems to come before its question is no round trip of negative length.
-        let odd = ClockOffset::of(&[trip(100, 50, 90)]).unwrap();
+        let odd = ClockOffset::from_round_trips(&[trip(100, 50, 90)]).unwrap();
         assert_eq!((odd.offset_ns, odd.round_trip), (-50, Nanos::ZERO));
     }
 

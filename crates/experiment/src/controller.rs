@@ -133,7 +133,7 @@ impl AgentPool {
         }
         let of = |agent: &Agent| {
             let trips = by_clock.get(&agent.opened.clock);
-            trips.and_then(|trips| ClockOffset::of(trips)).unwrap_or_default()
+            trips.and_then(|trips| ClockOffset::from_round_trips(trips)).unwrap_or_default()
         };
         Ok(self.agents.iter().map(of).collect())
     }

@@ -26,13 +26,13 @@ pub struct Discovered {
     pub name: String,
     /// The system under test and the generator.
     pub hosts: [HostSpec; 2],
-    /// What was chosen and why, in sentences.
+    /// Choices and their reasons, in sentences.
     pub said: Vec<String>,
-    /// What may spoil the figures or be missing, in sentences.
+    /// Conditions that may spoil the figures, and lacks, in sentences.
     pub warnings: Vec<String>,
     /// The same hosts as a testbed file.
     pub file: String,
-    /// What tells the network namespace of each from every other.
+    /// Identity of each host's network namespace.
     pub namespaces: [String; 2],
 }
 
@@ -155,7 +155,7 @@ fn own_cpus(target: &Target, view: &HostView) -> Result<Option<CpuSet>, Error> {
     }
 }
 
-/// What both have, with the ways between them.
+/// Looks at both hosts, with the ways between them.
 fn look(specs: &[HostSpec; 2], stop: &Stop) -> Result<[HostView; 2], Error> {
     // Both are on their way before the first is waited for.
     let [mut first, mut second] = [Scout::start(&specs[0])?, Scout::start(&specs[1])?];
@@ -193,7 +193,7 @@ fn explained(unclear: Unclear, targets: [&Target; 2], between: String) -> Error 
     }
 }
 
-/// What the testbed calls the two.
+/// Names of the two in the testbed.
 fn names(targets: [&Target; 2]) -> [String; 2] {
     let name = |end: usize| match targets[end].reach {
         Reach::Command(_) => ROLES[end].name().to_owned(),
@@ -279,7 +279,7 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
     warnings
 }
 
-/// What an interface is that lies on others, and whose the knobs are.
+/// Describes an interface that lies on others, and which of them has the knobs.
 pub(crate) fn stacked(interface: &InterfaceView) -> Option<String> {
     let InterfaceView { name, kind, beneath, is_virtual_function, .. } = interface;
     interfaces::whose_knobs(name, kind.as_deref(), beneath, *is_virtual_function)

@@ -21,7 +21,7 @@ pub enum Error {
     /// The optimiser that suggests settings has failed.
     #[error("the optimiser {problem}")]
     Optimiser {
-        /// What it did, and the remedy.
+        /// Fault of the host, and the remedy.
         problem: String,
     },
     /// The testbed supports no part of the plan.
@@ -64,7 +64,7 @@ pub enum Error {
     /// Shards cannot be merged.
     #[error("{}", problems.join("; "))]
     Merge {
-        /// What is wrong with each file or shard, and the remedy.
+        /// Fault of each file or shard, and the remedy.
         problems: Vec<String>,
     },
     /// The budget has no room for an answer.
@@ -99,7 +99,7 @@ pub enum Error {
     Target {
         /// The word or words.
         target: String,
-        /// What is wrong, and how to mend it.
+        /// The fault, and its remedy.
         problem: String,
     },
     /// No interfaces could be chosen between two hosts.
@@ -107,7 +107,7 @@ pub enum Error {
     NoWay {
         /// The two hosts.
         between: String,
-        /// What is in the way, and how to mend it.
+        /// The obstacle, and its remedy.
         problem: String,
     },
     /// The lab could not be built.
@@ -210,7 +210,7 @@ pub enum Error {
     /// There was no trial with the third-party program at the far end.
     #[error("{message}")]
     PeerTrial {
-        /// What the agent says of it.
+        /// Message of the agent.
         message: String,
         /// Whether the request was wrong.
         outcome: ChangeOutcome,
@@ -241,7 +241,7 @@ pub enum Error {
         found.join("; ")
     )]
     NotQuiet {
-        /// What was found, with the processes, in sentences.
+        /// The disturbances, with the processes, in sentences.
         found: Vec<String>,
     },
     /// Ctrl-C or a termination signal.

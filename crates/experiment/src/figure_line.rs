@@ -30,7 +30,7 @@ const NAME_DIGITS: usize = 16;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FigureLine(String);
 
-/// What a program told, and when.
+/// Latest figures of a program, and their time.
 type Latest = Option<(Nanos, Result<String, String>)>;
 
 impl std::fmt::Debug for FigureLine {
@@ -128,7 +128,7 @@ impl Snapshot {
         ended
     }
 
-    /// What there is; `None` if that is nothing.
+    /// Takes the figures; `None` if there are none.
     fn take(&mut self) -> Option<Result<String, String>> {
         let Self { text, dropped, .. } = std::mem::take(self);
         if dropped > 0 {

@@ -61,7 +61,7 @@ pub fn checkpoints_dir() -> PathBuf {
 /// A slice's counters, and the duration of the change to its setting.
 pub(crate) type CountedSlice = (HostObservation, Nanos);
 
-/// What happened to a host while it was counted, in sentences.
+/// Incidents of a host while it was counted, in sentences.
 #[derive(Debug)]
 pub(crate) struct Incidents {
     /// Knobs that changed.
@@ -94,7 +94,7 @@ pub(crate) struct HostSession {
     wanted: BTreeSet<Knob>,
     /// Knobs that were left to somebody else or lost since the last report, in sentences.
     left: Vec<String>,
-    /// What is known of live traffic's connections.
+    /// Known connections of live traffic.
     tcp_known: connections::Known,
 }
 
@@ -188,7 +188,7 @@ impl HostSession {
         State(places.into_map())
     }
 
-    /// What the interface is, and what can be set of it.
+    /// Surveys the interface and the knobs that can be set.
     pub(crate) fn survey(&self) -> Result<Nic, Failure> {
         let nic = self.kernel.nic(&self.open.interface, &self.cpus);
         nic.map_err(|error| failed(chain(&error)))
@@ -431,7 +431,7 @@ impl HostSession {
     }
 }
 
-/// What is not counted for lack of tracing, in sentences; one privilege gives both.
+/// Counts that are missing for lack of tracing, in sentences; one privilege gives both.
 fn not_traced(sampler: &Sampler) -> Vec<String> {
     let napi = sampler.napi_obstacle().map(|error| ("NAPI polls are not counted", error));
     let time = sampler.trace_obstacle().map(|error| ("CPU time is not traced by class", error));
@@ -446,7 +446,7 @@ fn not_traced(sampler: &Sampler) -> Vec<String> {
     found.iter().map(|(what, error)| format!("{what}: {}", chain(*error))).collect()
 }
 
-/// What follows where the kernel's record of idle time cannot be read.
+/// Consequence where the kernel's record of idle time cannot be read.
 fn no_record(sampler: &Sampler) -> &'static str {
     if sampler.trace_obstacle().is_some() {
         "CPU time in steps of 10 ms"

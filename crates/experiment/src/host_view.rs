@@ -1,4 +1,4 @@
-//! What a host has that a controller must know before it can choose an interface and its address.
+//! View of a host: facts that a controller must know before it can choose an interface and its address.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub struct HostView {
     pub version: String,
     /// Whether latput was brought there for this run.
     pub is_brought: bool,
-    /// What tells this network namespace from every other: the boot and the namespace's number.
+    /// Identity of this network namespace: the boot and the namespace's number.
     pub namespace: String,
     /// As in [`crate::protocol::Opened::clock`].
     pub clock: String,

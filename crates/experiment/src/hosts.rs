@@ -21,18 +21,18 @@ const BUSY_RATIO_MOST: f64 = 0.1;
 pub struct HostCheck {
     /// As the testbed has it.
     pub spec: HostSpec,
-    /// What was found, or why the host is of no use.
+    /// Findings, or why the host is of no use.
     pub found: Result<HostFound, Error>,
 }
 
-/// What was found on a host.
+/// Findings about a host.
 #[derive(Clone, Debug)]
 pub struct HostFound {
     /// As its agent sees it, with its way to the system under test (of that: to the first other host).
     pub view: HostView,
     /// Its clock against this host's, in words.
     pub clock: String,
-    /// What may spoil the figures, in sentences.
+    /// Conditions that may spoil the figures, in sentences.
     pub warnings: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::protocol::LEASE;
 
 /// Parts of a lease. It counts only while this process runs: a stopped process has not lost the other end.
 const PARTS: u32 = 20;
-/// Who has nothing to say says so this many times in a lease.
+/// Beats in a lease of an end that has nothing else to say.
 const BEATS: u32 = 6;
 /// Interval at which a sleep looks for the end and for another length.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -33,9 +33,9 @@ pub struct LiveBlock {
     pub measured: Nanos,
     /// Unmeasured time after each change.
     pub cut: Nanos,
-    /// What counts.
+    /// Traffic that counts.
     pub watch: Live,
-    /// What ends the slice of the other setting.
+    /// Guards that end the slice of the other setting.
     pub guards: Vec<Guard>,
     /// The line on which a command tells its figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,8 +90,8 @@ pub struct Guard {
     pub number: f64,
     /// Whether it is a share of today's, from just before the slice.
     pub is_of_today: bool,
-    /// What noise alone adds to the logarithm of the ratio to today's, after so many ticks: the last stands for all later.
-    /// Empty while that is not known; then a limit that is a share of today's is not judged.
+    /// Part of the logarithm of the ratio to today's that noise alone adds, after 1, 2, 3 ... ticks: the last stands
+    /// for all later. Empty while that is not known; then a limit that is a share of today's is not judged.
     pub margins: Vec<f64>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct TimedFigure {
     pub(crate) seconds: f64,
 }
 
-/// What a guard makes of a figure.
+/// Judgement of a guard on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GuardVerdict {
     /// The logarithm of the figure over today's, positive where worse; `None` without both.
@@ -208,7 +208,7 @@ pub(crate) fn put_at(values: &mut Vec<Option<f64>>, tick: usize, value: Option<f
     }
 }
 
-/// What became of a block. Today's setting is in force again.
+/// Course of a block. Today's setting is in force again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSeen {
@@ -222,7 +222,7 @@ pub struct LiveSeen {
     pub of_slice: Vec<Vec<Option<f64>>>,
     /// The same after the slice, when today is in force again.
     pub of_after: Vec<Vec<Option<f64>>>,
-    /// What the ticks after the change, and after the change back, saw: for carry-over.
+    /// Ticks after the change, and after the change back: for carry-over.
     pub steps: [Vec<TickSeen>; 2],
     /// Duration of the change, and of the change back.
     pub changes: [Nanos; 2],
@@ -248,7 +248,7 @@ pub struct LiveSeen {
     /// The application's figures under the other setting.
     #[serde(with = "by_name")]
     pub figures: BTreeMap<CustomMetric, f64>,
-    /// What could not be read, in sentences.
+    /// Readings that failed, in sentences.
     pub notes: Vec<String>,
     /// Knobs that changed during the block, in sentences.
     pub drift: Vec<String>,
@@ -272,7 +272,7 @@ pub struct Broken {
     pub until_back: Nanos,
 }
 
-/// What one tick saw.
+/// Observation of one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TickSeen {

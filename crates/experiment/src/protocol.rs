@@ -227,7 +227,7 @@ pub struct PeerFinished {
     pub drift: Vec<String>,
 }
 
-/// What to look for on a host.
+/// Scope of a look at a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Look {

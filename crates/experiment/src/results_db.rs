@@ -643,7 +643,7 @@ fn index(idx: usize) -> i64 {
 fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            let kind = files::read(path, TOLD_BY_BYTES).ok().and_then(|it| FileKind::of(&it));
+            let kind = files::read(path, TOLD_BY_BYTES).ok().and_then(|it| FileKind::detect(&it));
             let hint = kind.map_or_else(
                 || "name another file".to_owned(),
                 |kind| kind.hint(&path.display().to_string()),

@@ -138,7 +138,7 @@ pub fn run_suggested(
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        let tried = without_unsupported(run.plan, &mut *runner, By::of(run.plan), run.stop);
+        let tried = without_unsupported(run.plan, &mut *runner, By::from_plan(run.plan), run.stop);
         (plan, skipped) = match tried {
             Ok(found) => found,
             Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),
@@ -197,7 +197,7 @@ pub fn run_suggested(
     session.end(runner, cause)
 }
 
-/// What a run comes to, with so many settings.
+/// Counts the trials and the time of a run with this number of settings.
 fn planned_runs(
     run: &Run<'_>,
     design: Design,
@@ -233,7 +233,7 @@ fn planned_trials(
     Ok(runs.trials.0)
 }
 
-/// What is read of the hosts before the first trial.
+/// Readings of the hosts before the first trial.
 struct Before {
     today: Vec<HostToday>,
     /// The settings that are refused, by their index in the plan, with the reason.
@@ -252,7 +252,7 @@ fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> 
     Ok(Before { today, refused })
 }
 
-/// What was found out before the run is begun.
+/// Findings before the run is begun.
 struct Found {
     today: Vec<HostToday>,
     seen: Vec<Finding>,
@@ -375,7 +375,7 @@ struct Session<'a> {
     db: &'a mut ResultsDb,
     progress: &'a mut dyn Progress,
     id: i64,
-    /// What the file knows the testbed by.
+    /// Key of the testbed in the file.
     machine: String,
     /// The number in the merged file of each setting and workload of the block; empty where the file itself counts.
     places: BTreeMap<(usize, usize), i64>,
@@ -554,7 +554,7 @@ impl Session<'_> {
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
         for check in &observation.checks {
-            debug_assert!(CheckRow::of(&check.name).is_some(), "{} has no row", check.name);
+            debug_assert!(CheckRow::find(&check.name).is_some(), "{} has no row", check.name);
         }
         let row = Row { block, setting, workload, started_unix_ms, observation };
         let place = self.places.get(&(setting, workload)).copied();

@@ -130,7 +130,7 @@ impl Shard {
     }
 }
 
-/// What a shard is a part of.
+/// The whole that a shard is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whole<'a> {
     /// Text of the run's plan.

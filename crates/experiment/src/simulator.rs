@@ -50,7 +50,7 @@ impl Simulator {
     pub const EXAMPLE: &str = "server-10g";
 
     /// The simulator of a system: the name of a shipped profile, or the path of one.
-    pub fn of(system: &str) -> Result<Self, Error> {
+    pub fn for_system(system: &str) -> Result<Self, Error> {
         let profile = Arc::new(profile(system)?);
         Ok(Self { from: system.to_owned(), profile })
     }
@@ -162,7 +162,7 @@ pub fn trace(
     method: &Method,
     seed: u64,
 ) -> Result<Trace, Error> {
-    let simulator = Simulator::of(system)?;
+    let simulator = Simulator::for_system(system)?;
     let scenario = simulator.scenario(set, load, method, seed)?;
     latput_sim::trace::record(&scenario)
         .map_err(|invalid| Error::Simulator { testbed: simulator.name(), problem: plain(&invalid) })
@@ -356,14 +356,14 @@ mod tests {
     #[test]
     fn a_system_is_named_as_it_was_asked_for() {
         for name in Profile::shipped_names() {
-            assert_eq!(Simulator::of(name).unwrap().name(), format!("sim:{name}"));
+            assert_eq!(Simulator::for_system(name).unwrap().name(), format!("sim:{name}"));
         }
         assert!(Profile::shipped(Simulator::EXAMPLE).is_some());
     }
 
     #[test]
     fn a_run_that_needs_more_memory_than_is_free_is_refused_with_its_estimate() {
-        let simulator = Simulator::of(Simulator::EXAMPLE).unwrap();
+        let simulator = Simulator::for_system(Simulator::EXAMPLE).unwrap();
         let load = Workload::plain(String::from("many"), Traffic::tcp_stream(Bytes::new(1), 9_000));
         let profile = simulator.profile.scenario(&load, 1, latput_units::Nanos::from_ms(1));
         let scenario = profile.unwrap();

@@ -10,7 +10,7 @@ use crate::broker::message::Way;
 use crate::error::Error;
 use crate::host_spec::own_program;
 
-/// What a command line may say for a host.
+/// Forms of a host on a command line.
 pub const FORMS: &str =
     "ssh://[USER@]HOST[:PORT], netns://NAME, exec:COMMAND or an interface of this host";
 
@@ -34,7 +34,7 @@ const INTERFACE_BYTES_MOST: usize = 15;
 pub struct Target {
     /// How to get there.
     pub reach: Reach,
-    /// What is meant there; `None`: find out.
+    /// Interface or address that is meant there; `None`: find out.
     pub at: Option<At>,
     /// The CPUs that are the host's; `None`: all, or a part where the other end is on the same machine.
     pub cpus: Option<CpuSet>,
@@ -58,7 +58,7 @@ pub enum Reach {
     Here,
 }
 
-/// What is meant on a host.
+/// Interface or address that is meant on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// This interface.
@@ -128,7 +128,7 @@ impl Target {
         }
     }
 
-    /// What a testbed calls the host.
+    /// Name of the host in a testbed.
     pub fn name(&self) -> String {
         match &self.reach {
             Reach::Ssh { destination, .. } => {
@@ -242,7 +242,7 @@ fn ssh(text: &str) -> Result<Reach, &'static str> {
                 .ok_or("its port must be a number from 1 to 65535")
         })
         .transpose()?;
-    // What begins with `-` would be an option of ssh, and a shell runs ssh's `ProxyCommand` with the name in it.
+    // A word that begins with `-` would be an option of ssh, and a shell runs ssh's `ProxyCommand` with the name in it.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:%-".contains(c);
     let is_bad =
         |text: &str| text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain);

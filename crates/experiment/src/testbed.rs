@@ -49,7 +49,7 @@ pub struct Testbed {
     pub kind: TestbedKind,
     /// Remarks for every result of this testbed.
     pub notes: Vec<String>,
-    /// What tells the network namespace of each of its hosts from every other, where it was asked for.
+    /// Identity of the network namespace of each of its hosts, where it was asked for.
     pub namespaces: Vec<String>,
     /// The lab, removed when the testbed is dropped.
     lab: Option<HeldLab>,
@@ -102,7 +102,7 @@ impl Testbed {
         }
     }
 
-    /// What the interface of the system under test is, and what can be set of it. `None` unless the hosts
+    /// Looks at the interface of the system under test, and the knobs that can be set of it. `None` unless the hosts
     /// are the user's own.
     pub fn nic(&self, stop: &Stop) -> Result<Option<Nic>, Error> {
         let TestbedKind::Hosts(hosts) = &self.kind else { return Ok(None) };
@@ -123,7 +123,7 @@ impl Testbed {
 
     /// The simulator of `system`, a profile's name or file. A plan that it cannot run is an error.
     pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
-        Self::simulated(Simulator::of(system)?, plan)
+        Self::simulated(Simulator::for_system(system)?, plan)
     }
 
     /// This simulator. A plan that it cannot run is an error.
@@ -362,7 +362,7 @@ struct TestbedFile {
     host: BTreeMap<String, HostFile>,
 }
 
-/// What the keys take whose values are tables or words.
+/// Forms of the keys whose values are tables or words.
 const WANTED: [(&str, &str); 3] = [
     ("host", "a table of tables: `[host.NAME]`, and below each lines such as `role = \"sut\"`"),
     ("role", "\"sut\", \"generator\" or \"observer\""),

@@ -23,7 +23,7 @@ pub(crate) enum By {
 
 impl By {
     /// How it is found before a run. Live traffic must not meet a level outside of a guarded slice.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn from_plan(plan: &Plan) -> Self {
         if plan.live().is_some() { Self::Asking } else { Self::Setting }
     }
 

@@ -70,7 +70,7 @@ impl Emulated {
     fn load(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
         let testbed = format!("vm:{}", self.guest.spec());
         let failed = |problem| Error::Guest { testbed: testbed.clone(), problem };
-        let wanted = parameters::of(&trial.set.by_role).map_err(failed)?;
+        let wanted = parameters::module_parameters(&trial.set.by_role).map_err(failed)?;
         if wanted == self.parameters {
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl TrialRunner for Emulated {
         let mut without;
         let wanted = match wanted {
             Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
-                match parameters::of(by_role) {
+                match parameters::module_parameters(by_role) {
                     Ok(words) if words.is_empty() => {}
                     Ok(words) if self.guest.spec().driver.parameters().is_empty() => {
                         let why = format!("the driver has no parameter {}", words.join(" "));
@@ -235,7 +235,8 @@ impl TrialRunner for Emulated {
         by_role: &BTreeMap<Role, Setting>,
         stop: &Stop,
     ) -> Result<Vec<HostToday>, Error> {
-        let has_parameters = parameters::of(by_role).is_ok_and(|words| !words.is_empty());
+        let has_parameters =
+            parameters::module_parameters(by_role).is_ok_and(|words| !words.is_empty());
         match &mut self.pool {
             Some(pool) if !has_parameters => {
                 pool.in_force(by_role, stop).map_err(|error| self.explained(error))

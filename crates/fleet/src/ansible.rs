@@ -290,7 +290,7 @@ fn ssh(
 fn ssh_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for word in split_words(text)? {
-        // What `ansible` documents for a jump host: `-o ProxyCommand="ssh -W %h:%p -q gateway"`.
+        // Ansible documents this form for a jump host: `-o ProxyCommand="ssh -W %h:%p -q gateway"`.
         let option = word.strip_prefix("-o").unwrap_or(&word);
         match option.strip_prefix("ProxyCommand=") {
             Some(command) => {

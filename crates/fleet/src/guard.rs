@@ -26,7 +26,8 @@ pub struct TimedLook {
 }
 
 impl Guards {
-    /// What is broken on a host, if anything is. `before` are two looks before the change, `since` the first after it.
+    /// The guard that is broken on a host, if any. `before` are two looks before the change, `since` the first after
+    /// it.
     pub fn broken(
         self,
         host: &FleetHost,

@@ -70,7 +70,7 @@ pub struct ListedPair {
 /// A host of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetHost {
-    /// What it is called; no other has the name.
+    /// Name of the host, unique in the inventory.
     pub name: String,
     /// Its group: hosts of one kind.
     pub group: String,
@@ -128,7 +128,7 @@ struct HostTable {
     interface: Option<String>,
 }
 
-/// What the keys take whose values are tables or lists.
+/// Forms of the keys whose values are tables or lists.
 const WANTED: [(&str, &str); 4] = [
     (
         "group",

@@ -1,4 +1,4 @@
-//! What a host says of its journal: the changes of an interface, the newest first.
+//! A host's journal: the changes of an interface, the newest first.
 
 use serde::Deserialize;
 

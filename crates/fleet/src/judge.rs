@@ -1,4 +1,4 @@
-//! What the answers of a fleet's hosts mean: each host is in one of a few states.
+//! Judgement of a fleet's answers: each host is in one of a few states.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use latput_units::IntoMap;
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
-/// What came of asking a host.
+/// Outcome of a request to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// It answered.
@@ -64,7 +64,7 @@ pub struct Judged {
     pub host: FleetHost,
     /// Its state.
     pub state: HostState,
-    /// What it answered of its interface, if it is the one that is meant.
+    /// Its answer for the interface, if it is the one that is meant.
     pub look: Option<InterfaceLook>,
 }
 

@@ -1,4 +1,4 @@
-//! What a host answers when a fleet looks at it: one JSON document.
+//! A host's answer when a fleet looks at it: one JSON document.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,8 @@ pub struct PlaceLook {
     pub place: String,
     /// The value, as `latput set` takes it.
     pub value: String,
-    /// What a wanted word (`max`, `hint`) stands for here; absent where a value is wanted, or none.
+    /// The word that was wanted (`max`, `hint`), of which this is the value here; absent where a value is wanted, or
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
 }
@@ -88,7 +89,7 @@ pub struct PlaceLook {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitingChange {
-    /// Who makes it: `set by uid 0`.
+    /// Its maker: `set by uid 0`.
     pub by: String,
     /// The time until it goes back, in milliseconds; `None` if it is incomplete.
     pub left_ms: Option<u64>,

@@ -6,9 +6,9 @@ use std::str::FromStr;
 /// How many hosts of each group have the setting after a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageStep {
-    /// So many.
+    /// A number of hosts.
     Count(usize),
-    /// So many of a hundred, rounded up.
+    /// A percentage of the hosts, rounded up.
     Percent(u8),
     /// All of them.
     All,
@@ -41,7 +41,7 @@ impl fmt::Display for StageStep {
 
 impl StageStep {
     /// Hosts of a group of `size`.
-    fn of(self, size: usize) -> usize {
+    fn host_count(self, size: usize) -> usize {
         match self {
             Self::Count(count) => count.min(size),
             Self::Percent(percent) => (size * usize::from(percent)).div_ceil(100),
@@ -62,7 +62,7 @@ pub fn stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
     for step in steps {
         let mut stage = Vec::new();
         for (idx, &(rank, size)) in places.iter().enumerate() {
-            if !is_taken[idx] && rank < step.of(size) {
+            if !is_taken[idx] && rank < step.host_count(size) {
                 is_taken[idx] = true;
                 stage.push(idx);
             }

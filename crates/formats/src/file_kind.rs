@@ -26,7 +26,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// The kind of a file with this content, if it can be told.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
         if bytes.starts_with(b"SQLite format 3\0") {
             return Some(Self::Results);
         }
@@ -112,7 +112,7 @@ mod tests {
             (b"", None),
             (b"\xff\xfe\x00\xd8", None),
         ] {
-            assert_eq!(FileKind::of(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
+            assert_eq!(FileKind::detect(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
         }
         let hint = FileKind::Report.hint("out.html");
         assert_eq!(hint, "it is a report of latput: `latput import out.html -o RESULTS` reads it");

@@ -85,7 +85,7 @@ impl Test {
         let claims = Claims {
             transactions: flow.transactions,
             latency: flow.latency.as_ref(),
-            ..Claims::of(&metrics)
+            ..Claims::new(&metrics)
         };
         claims.check()?;
         let few = rules::few_observations(&metrics, &self.observation);

@@ -51,7 +51,7 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
     }
     read.metrics.extend(figures.read_own(output)?);
     // A plan's own figures and those of a log keep the rules too.
-    let claims = Claims { transactions: read.transactions, ..Claims::of(&read.metrics) };
+    let claims = Claims { transactions: read.transactions, ..Claims::new(&read.metrics) };
     claims.check().map_err(|problem| {
         FiguresError::new("figures", problem.to_string(), output, &Source::Stdout)
     })?;

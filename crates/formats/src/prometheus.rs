@@ -16,7 +16,7 @@ const MOST_BUCKETS: usize = 1_000;
 const BUCKET: &str = "_bucket";
 const BOUND: &str = "le";
 
-/// What the figures of an endpoint are made of, at one moment.
+/// The series of an endpoint at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
     pub(crate) values: Vec<Value>,
@@ -80,7 +80,7 @@ impl Scrape {
             if let FigureSource::Counter(FigurePlace::Text(place))
             | FigureSource::Gauge(FigurePlace::Text(place)) = &figure.source
             {
-                let plain = plain.get_or_insert_with(|| Text::of(text.as_bytes()));
+                let plain = plain.get_or_insert_with(|| Text::from_bytes(text.as_bytes()));
                 *number = place.read(plain).ok();
             }
         }
@@ -95,7 +95,7 @@ impl Scrape {
     }
 }
 
-/// What figures have grown by, over one or several windows.
+/// Growth of an endpoint's series over one or several windows.
 #[derive(Clone, Debug)]
 pub struct Growth<'a> {
     figures: &'a [EndpointFigure],
@@ -114,7 +114,7 @@ enum Grown {
 
 impl<'a> Growth<'a> {
     /// Nothing yet.
-    pub fn of(figures: &'a [EndpointFigure]) -> Self {
+    pub fn new(figures: &'a [EndpointFigure]) -> Self {
         let nothing = |figure: &EndpointFigure| match figure.source {
             FigureSource::Counter(_) => Grown::Count(0.0),
             FigureSource::Gauge(_) => Grown::Gauge(0.0, 0.0),
@@ -244,7 +244,7 @@ fn scale(text: &str, figure: &EndpointFigure) -> Result<f64, String> {
     });
     let Some(word) = stated else { return Ok(of_name.map_or(1.0, |unit| unit.in_base)) };
     let is_quantile = matches!(figure.source, FigureSource::Quantile(..));
-    match (SeriesUnit::of(word), of_name) {
+    match (SeriesUnit::parse(word), of_name) {
         (Some(stated), Some(named)) if stated.is_data == named.is_data => Ok(stated.in_base),
         // A quantile of a name without a unit is one of time; other figures are plain numbers.
         (Some(stated), None) if is_quantile && !stated.is_data => Ok(stated.in_base),
@@ -362,7 +362,7 @@ latency_seconds_count 100
             .replace("0.1\"} 90", "0.1\"} 110")
             .replace("+Inf\"} 100", "+Inf\"} 120");
         let later = Scrape::read(&later, &figures).unwrap();
-        let mut growth = Growth::of(&figures);
+        let mut growth = Growth::new(&figures);
         assert_eq!(growth.figures(), BTreeMap::new());
         assert!(growth.add(&first, &later, 2.0).is_empty());
         let found = growth.figures();
@@ -386,7 +386,7 @@ latency_seconds_count 100
             }
         };
         let first = Scrape { values: later.values.iter().map(zero).collect() };
-        let mut growth = Growth::of(&figures);
+        let mut growth = Growth::new(&figures);
         growth.add(&first, &later, 1.0);
         Ok(value(&growth.figures(), name))
     }
@@ -446,7 +446,7 @@ latency_seconds_count 100
         let reset =
             TEXT.replace("path=\"/a\"} 3", "path=\"/a\"} 0").replace("0.01\"} 50", "0.01\"} 1");
         let reset = Scrape::read(&reset, &figures).unwrap();
-        let mut growth = Growth::of(&figures);
+        let mut growth = Growth::new(&figures);
         let told = growth.add(&first, &reset, 1.0);
         let names: Vec<&str> = told.iter().map(|metric| metric.name()).collect();
         assert_eq!(names, ["prometheus_test_errors", "prometheus_test_p50", "prometheus_test_p95"]);

@@ -73,7 +73,7 @@ pub(crate) struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// The figures alone.
-    pub(crate) const fn of(metrics: &'a BTreeMap<Metric, f64>) -> Self {
+    pub(crate) const fn new(metrics: &'a BTreeMap<Metric, f64>) -> Self {
         Self { metrics, least_ns: None, transactions: None, seconds: None, latency: None }
     }
 
@@ -259,7 +259,7 @@ mod tests {
 
     fn check(metrics: &[(Metric, f64)], transactions: Option<u64>) -> Result<(), ReadError> {
         let metrics = metrics.iter().copied().collect();
-        Claims { least_ns: Some(10e3), transactions, ..Claims::of(&metrics) }.check()
+        Claims { least_ns: Some(10e3), transactions, ..Claims::new(&metrics) }.check()
     }
 
     #[track_caller]
@@ -305,7 +305,7 @@ mod tests {
         let refused = |metric: Metric, value: f64| {
             let metrics = [(metric, value)].into();
             let (transactions, seconds) = (Some(900), Some(1.0));
-            let claims = Claims { transactions, seconds, latency: None, ..Claims::of(&metrics) };
+            let claims = Claims { transactions, seconds, latency: None, ..Claims::new(&metrics) };
             let claims = match metric {
                 Metric::TransactionsPerS => claims,
                 _ => Claims { transactions: None, latency: Some(&latency), ..claims },
@@ -323,7 +323,7 @@ mod tests {
         }
         let metrics = BTreeMap::new();
         let many =
-            Claims { transactions: Some(800), latency: Some(&latency), ..Claims::of(&metrics) };
+            Claims { transactions: Some(800), latency: Some(&latency), ..Claims::new(&metrics) };
         assert!(many.check().unwrap_err().to_string().contains("1000 latencies of 800"));
     }
 

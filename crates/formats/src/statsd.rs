@@ -1,5 +1,5 @@
-//! What an application sends by statsd: lines of `NAME:VALUE|TYPE[|@RATE]`, where the type is `c` (a counter), `g` (a gauge) or
-//! `ms` (a timing in milliseconds). The format is that of
+//! Figures that an application sends by statsd: lines of `NAME:VALUE|TYPE[|@RATE]`, where the type is `c` (a counter),
+//! `g` (a gauge) or `ms` (a timing in milliseconds). The format is that of
 //! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>.
 
 use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource};
@@ -16,7 +16,7 @@ const BOUNDS: u16 = 930;
 /// The least share of events that a sender may send on behalf of all.
 const LEAST_RATE: f64 = 1e-6;
 
-/// What was sent so far of some figures. Other names are passed over, so it does not grow.
+/// Totals of the wanted figures so far. Other names are passed over, so it does not grow.
 #[derive(Clone, Debug)]
 pub struct Totals {
     names: Vec<String>,
@@ -36,7 +36,7 @@ enum Total {
 
 impl Totals {
     /// Nothing yet. Figures that are no plain names stay without a value.
-    pub fn of(figures: &[EndpointFigure]) -> Self {
+    pub fn new(figures: &[EndpointFigure]) -> Self {
         let of_figure = |figure: &EndpointFigure| match &figure.source {
             FigureSource::Counter(place) => (name(place), Total::Count(0.0)),
             FigureSource::Gauge(place) => (name(place), Total::Gauge(None)),
@@ -62,7 +62,7 @@ impl Totals {
         }
     }
 
-    /// What it comes to at this moment.
+    /// The totals as series at this moment.
     pub fn scrape(&self) -> Scrape {
         let value = |(total, scale): (&Total, &f64)| match total {
             Total::Count(count) => Value::Number(Some(count * scale)),
@@ -155,15 +155,15 @@ mod tests {
         .to_vec()
     }
 
-    /// What a datagram each makes of the figures in two seconds, by name.
+    /// Growth of the figures over two seconds, by name, with one call for each datagram.
     fn after(datagrams: &[&str]) -> Vec<(String, f64)> {
         let figures = figures();
-        let mut totals = Totals::of(&figures);
+        let mut totals = Totals::new(&figures);
         let before = totals.scrape();
         for datagram in datagrams {
             totals.add(datagram.as_bytes());
         }
-        let mut growth = Growth::of(&figures);
+        let mut growth = Growth::new(&figures);
         growth.add(&before, &totals.scrape(), 2.0);
         growth
             .figures()
@@ -213,7 +213,7 @@ mod tests {
             "app.time:-1|ms",
         ];
         assert_eq!(after(&junk), [("statsd_test_errors".to_owned(), 0.0)]);
-        let mut totals = Totals::of(&figures());
+        let mut totals = Totals::new(&figures());
         totals.add(&[0xff; 200]);
         totals.add("app.errors:1|c\n".repeat(1 << 20).as_bytes());
         let Value::Number(Some(count)) = totals.scrape().values[0] else { panic!("a count") };

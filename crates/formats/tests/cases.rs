@@ -19,7 +19,7 @@ fn parse(parser: Parser, name: &str) -> Result<ProgramFigures, String> {
 
 fn parse_text(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
     let figures = Figures { parser: Some(parser), ..Figures::default() };
-    let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
+    let output = Output { stdout: Text::from_bytes(text.as_bytes()), ..Output::default() };
     read(&figures, &output).map_err(|error| error.to_string())
 }
 
@@ -198,7 +198,7 @@ fn own_figures_keep_the_rules() {
     ];
     let figures = Figures::of_options(&[], &own.map(str::to_owned)).unwrap();
     let problem = |text: &str| {
-        let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
+        let output = Output { stdout: Text::from_bytes(text.as_bytes()), ..Output::default() };
         read(&figures, &output).map_err(|error| error.to_string()).unwrap_err()
     };
     assert!(problem("rate: 0\np99: 0\nmax: 0\n").contains("no request was answered"));

@@ -46,7 +46,7 @@ const READABLE: &[(Parser, &str)] = &[
 
 fn parse(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
     let figures = Figures { parser: Some(parser), ..Figures::default() };
-    let output = Output { stdout: Text::of(text.as_bytes()), ..Output::default() };
+    let output = Output { stdout: Text::from_bytes(text.as_bytes()), ..Output::default() };
     read(&figures, &output).map_err(|error| error.to_string())
 }
 
@@ -423,7 +423,7 @@ proptest! {
         }
         for parser in [at.0, parser] {
             let figures = Figures { parser: Some(parser), ..Figures::default() };
-            let output = Output { stdout: Text::of(&text), ..Output::default() };
+            let output = Output { stdout: Text::from_bytes(&text), ..Output::default() };
             match read(&figures, &output) {
                 Ok(read) => prop_assert!(read.metrics.values().all(|it| it.is_finite() && *it >= 0.0)),
                 Err(error) => prop_assert!(error.to_string().len() < 4_000),

@@ -13,8 +13,7 @@ use crate::spec::Scope;
 /// The version of the stored form of [`Checkpoint`].
 pub const SCHEMA: u32 = 2;
 
-/// What a checkpoint and its lock are kept under: a network namespace and an interface of it, by number,
-/// because names change.
+/// Key of a checkpoint and its lock: a network namespace and an interface of it, by number, because names change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// As in [`Checkpoint::namespace`].
@@ -37,7 +36,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Who made a change, as told by its environment: for people to read, and never trusted.
+/// Maker of a change, as told by its environment: for people to read, and never trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Maker {
@@ -93,18 +92,18 @@ pub struct Checkpoint {
     pub created_unix_ms: u64,
     /// The values to put back; the earliest ones when many changes were made in a row.
     pub undo: State,
-    /// What the change made of them, as read back: a value that is neither this nor the one to put back was
-    /// set by somebody else. Empty while a change is under way.
+    /// Values that the change wrote, as read back: a value that is neither this nor the one to put back was set by
+    /// somebody else. Empty while a change is under way.
     #[serde(default, skip_serializing_if = "State::is_empty")]
     pub written: State,
-    /// What the change took along; for people and for the journal, and never put back by itself.
+    /// Values that moved along with the change; for people and for the journal, and never put back by itself.
     #[serde(default, skip_serializing_if = "Along::is_empty")]
     pub along: Along,
     /// Where the change is whole and stands until somebody confirms it: the end of that time, since the
     /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
     #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
     pub confirm_by: Option<Nanos>,
-    /// Who made the change; `None` where an older latput did.
+    /// Maker of the change; `None` where an older latput made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Maker>,
     /// The number of the journal's entry that this change undoes.
@@ -119,9 +118,9 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Along {
-    /// What they were.
+    /// Values before the change.
     pub before: State,
-    /// What they are since.
+    /// Values since.
     pub after: State,
 }
 
@@ -165,7 +164,7 @@ impl Checkpoint {
         maker(self) == maker(other) && self.boot_id == other.boot_id && self.slot() == other.slot()
     }
 
-    /// Whose change it is: `alice (latput set, process 77)`.
+    /// Owner of the change: `alice (latput set, process 77)`.
     pub fn owner(&self) -> String {
         let Self { by, pid, .. } = self;
         match by {
@@ -194,7 +193,7 @@ impl Checkpoint {
     }
 }
 
-/// Who changes what, when: the facts of the world that a checkpoint records, and what a change may do.
+/// Circumstances of a change: the facts of the world that a checkpoint records, and the permissions of the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// This boot, as in [`Checkpoint::boot_id`].
@@ -209,7 +208,7 @@ pub struct Context {
     pub now_unix_ms: u64,
     /// Whether changes may take the link down. Going back always may.
     pub link_resets: LinkResets,
-    /// Who makes the change.
+    /// Maker of the change.
     pub by: Maker,
     /// As in [`Checkpoint::undoes`].
     pub undoes: Option<u64>,

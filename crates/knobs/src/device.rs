@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What stays with a device while it is renamed, and tells it from the next one of its name.
+/// Identity of a device: it stays while the device is renamed, and tells it from the next one of its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {

@@ -17,9 +17,9 @@ use crate::value::{Place, Value};
 /// Shorter gaps are not told from the work between them; small values of `rx-usecs` are modes of some
 /// drivers besides.
 const SHORTEST: Nanos = Nanos::from_us(10);
-/// So many gaps of the asked length must fit into what was watched.
+/// Gaps of the asked length that must fit into the span that was watched.
 const GAPS: f64 = 10.0;
-/// So many packets for each gap, or there may have been none to hold back.
+/// Packets for each gap; with fewer there may have been none to hold back.
 const PACKETS_PER_GAP: f64 = 2.0;
 /// A poll that has used up its budget is followed by another at once (`NAPI_POLL_WEIGHT`).
 const BUDGET: f64 = 64.0;

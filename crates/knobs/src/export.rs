@@ -238,8 +238,10 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
             None => left.push((*knob, value)),
         }
     }
-    let elsewhere: Vec<Elsewhere> =
-        left.into_iter().map(|(knob, value)| elsewhere::of(knob, value, target, format)).collect();
+    let elsewhere: Vec<Elsewhere> = left
+        .into_iter()
+        .map(|(knob, value)| elsewhere::configure_elsewhere(knob, value, target, format))
+        .collect();
     let (file, body) = match format {
         Format::SystemdLink => systemd::document(target, &words),
         Format::NetworkManager => networkmanager::document(target, &words),

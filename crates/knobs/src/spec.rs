@@ -189,8 +189,8 @@ impl Knob {
         self.spec().module_parameter
     }
 
-    /// What Intel's gigabit drivers take of a number given at load time, in words; `None` where they take this one.
-    /// Of others they warn, and go on with their default (`e1000_validate_option`, `e1000_param.c`).
+    /// Values that Intel's gigabit drivers take of a number given at load time, in words; `None` where they take this
+    /// one. Of others they warn, and go on with their default (`e1000_validate_option`, `e1000_param.c`).
     pub const fn refused_at_load(self, number: u64) -> Option<&'static str> {
         match (self, number) {
             (Self::InterruptThrottleRate, 0 | 1 | 3 | 4 | 100..=100_000) => None,

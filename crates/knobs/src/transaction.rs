@@ -126,7 +126,7 @@ pub fn undo(
     keep_or_leave(session, undone)
 }
 
-/// What became of a change of the journal, place by place, where it made a difference.
+/// Reads what is in force of a change of the journal, place by place, where it made a difference.
 pub fn standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
     steps::standing(kernel, &present_name(kernel, earlier), earlier)
 }
@@ -182,7 +182,7 @@ pub fn restore(
     };
     check_origin(kernel, context, &kept)?;
     if !kept.is_of_the_change(checkpoint) {
-        // That one has ended, and somebody else's has begun: its lock ends with the store.
+        // The listed change has ended, and somebody else's has begun: its lock ends with the store.
         return Ok(Restored::NothingToDo);
     }
     let at = whereabouts(kernel, context, &kept);

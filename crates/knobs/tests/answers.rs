@@ -18,7 +18,7 @@ fn a_value_that_the_driver_hides_needs_a_reload_if_it_is_one_of_load_time() {
         let hidden = Odd {
             read: Some(Err(unsupported(knob))),
             capability: Some(Capability::ReadOnly("it is read at load time".to_owned())),
-            ..Odd::of(knob)
+            ..Odd::new(knob)
         };
         let error = plan(&hidden, "eth0", &setting(text)).unwrap_err();
         let needs_reload = matches!(error, ApplyError::NeedsReload { .. });
@@ -39,7 +39,7 @@ fn answers_that_cannot_be_are_not_believed() {
         vec![(Place::Device, Value::Switch(true))],
         vec![],
     ] {
-        let odd = Odd { read: Some(Ok(answer.clone())), ..Odd::of(Knob::Mtu) };
+        let odd = Odd { read: Some(Ok(answer.clone())), ..Odd::new(Knob::Mtu) };
         let error = plan(&odd, "eth0", &setting("mtu=9000")).unwrap_err();
         let is_malformed = |error: &KernelError| error.kind == KernelErrorKind::Malformed;
         let ApplyError::Unread(error) = &error else { panic!("{answer:?}: {error:?}") };
@@ -54,7 +54,7 @@ fn a_word_stands_for_a_value_of_its_knob() {
         (Value::Named(Named::Max), false),
         (Value::Time(Nanos::from_us(1)), false),
     ] {
-        let odd = Odd { resolved: Some(answer), ..Odd::of(Knob::RxRing) };
+        let odd = Odd { resolved: Some(answer), ..Odd::new(Knob::RxRing) };
         let planned = plan(&odd, "eth0", &setting("rx-ring=max"));
         match planned {
             Ok(changes) => {
@@ -72,7 +72,7 @@ fn a_word_stands_for_a_value_of_its_knob() {
 #[test]
 fn limits_of_a_time_are_in_its_own_unit() {
     let limits = Limits { min: Some(2), max: Some(100) };
-    let odd = Odd { limits, ..Odd::of(Knob::RxUsecs) };
+    let odd = Odd { limits, ..Odd::new(Knob::RxUsecs) };
     for (us, is_allowed) in [(1, false), (2, true), (100, true), (101, false)] {
         let planned = plan(&odd, "eth0", &setting(&format!("rx-usecs={us}")));
         let is_refused = matches!(planned, Err(ApplyError::OutOfRange { .. }));
@@ -158,7 +158,7 @@ struct Odd {
 }
 
 impl Odd {
-    fn of(knob: Knob) -> Self {
+    fn new(knob: Knob) -> Self {
         let (kernel, limits) = (world().0, Limits::default());
         Self { kernel, knob, read: None, capability: None, limits, resolved: None }
     }

@@ -1,5 +1,4 @@
-//! What the transaction does with words, rounding, adaptive moderation, load-time parameters and the
-//! knobs of the host.
+//! The transaction with words, rounding, adaptive moderation, load-time parameters and the knobs of the host.
 
 use latput_knobs::{
     Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, KernelErrorKind, Knob, Place, Refusal,

@@ -40,7 +40,7 @@ proptest! {
     }
 }
 
-/// What may happen to an interface.
+/// An event of an interface's life.
 #[derive(Clone, Debug)]
 enum Step {
     /// `latput set`, with something in its way.
@@ -53,7 +53,7 @@ enum Step {
     Outside(Knob, usize, Value),
 }
 
-/// What gets into the way.
+/// An obstacle to a change.
 #[derive(Clone, Debug)]
 enum Trouble {
     None,

@@ -121,7 +121,7 @@ fn a_knob_that_somebody_else_has_changed_is_left_to_him() {
     let before = kernel.state("eth0");
     let txqueuelen = |state: State| state.0[&(Knob::Txqueuelen, Place::Device)].clone();
     let mut session = open(&mut kernel, &mut store);
-    // That the other's value is the one that was set last changes nothing.
+    // It makes no difference that the other's value was set last.
     session.apply(&setting("txqueuelen=500")).unwrap();
     session.give_up(Knob::Txqueuelen).unwrap();
     assert!(session.checkpoint().undo.0.is_empty(), "a crash would not put it back either");

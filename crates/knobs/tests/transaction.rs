@@ -98,7 +98,7 @@ fn dry_run_refuses_as_the_change_does() {
         assert_eq!(foretold, world.apply(desired).unwrap_err(), "{words}");
         assert_eq!(world.kernel.state("eth0"), before, "{words}");
     }
-    // What others have left of other knobs of the host or of other interfaces is no obstacle.
+    // Changes that others have left of other knobs of the host or of other interfaces are no obstacle.
     let mut world = World::new(FakeInterface::old(1));
     of_host(&mut world);
     world.store.lock_by(78, Slot::host(slot().namespace));
@@ -139,7 +139,7 @@ fn waiting_change_gets_more_time_and_never_less() {
     assert!(matches!(more(20, 99), Err(ConfirmError::TooLate { .. })));
 }
 
-/// What another has begun since is neither put back nor confirmed in its place.
+/// A change that another has begun since is neither put back nor confirmed in its place.
 #[test]
 fn another_change_than_the_listed_one_is_left() {
     let mut world = World::new(FakeInterface::old(1));
@@ -650,7 +650,7 @@ fn a_checkpoint_of_another_boot_or_namespace_is_refused_and_kept() {
     let error = restore(&mut world.kernel, &mut world.store, &elsewhere, &applied.undo);
     assert!(matches!(error, Err(RestoreError::OtherNamespace { .. })), "{error:?}");
     assert!(plan_restore(&world.kernel, &elsewhere, &applied.undo).is_err());
-    // What counts is what the store holds, not what the caller believes.
+    // The store's checkpoint counts, not the caller's.
     let mut kept = applied.undo.clone();
     kept.boot_id = "another".to_owned();
     world.store.save(&kept).unwrap();
@@ -753,7 +753,7 @@ fn check_confirm(world: &mut World, change: &Checkpoint, now_s: u64, expected: &
     let now = Nanos::from_s(now_s);
     let error = confirm(&mut world.store, &context(), change, now).expect_err(expected);
     assert!(full(&error).contains(expected), "{error}");
-    // What should be back by then is not.
+    // A value that should be back by then is not.
     let is_late = expected.starts_with("too late");
     let kind = if is_late { ChangeOutcome::Stranded } else { REFUSED };
     assert_eq!(error.outcome(), kind, "{error}");

@@ -137,7 +137,7 @@ fn dry_run_refuses_as_the_undo_does() {
         let undone = world.undo(1).map(|(applied, _)| applied.changes);
         assert_eq!(world.state(), before, "{words}");
         if words.contains("cannot be read") {
-            // What cannot be read is nobody's, and is left: both say what becomes of the rest.
+            // A value that cannot be read is nobody's, and is left: both say what becomes of the rest.
             assert_eq!(planned, undone, "{words}");
             continue;
         }

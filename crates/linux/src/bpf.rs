@@ -110,7 +110,7 @@ struct RawTracepointOpen {
 }
 
 impl ProgLoad {
-    fn of(program_type: u32, instructions: &[u64]) -> Self {
+    fn new(program_type: u32, instructions: &[u64]) -> Self {
         Self {
             program_type,
             instruction_count: u32::try_from(instructions.len()).expect("a short program"),
@@ -125,7 +125,7 @@ impl ProgLoad {
 }
 
 fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
-    let attributes = ProgLoad::of(PROG_TYPE_RAW_TRACEPOINT, instructions);
+    let attributes = ProgLoad::new(PROG_TYPE_RAW_TRACEPOINT, instructions);
     // SAFETY: the instructions and the licence, with its NUL, are alive.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
@@ -134,7 +134,7 @@ fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
 fn load_program_of_kernel(instructions: &[u64]) -> io::Result<OwnedFd> {
     let attributes = ProgLoad {
         license: LICENSE_OF_READERS.as_ptr() as u64,
-        ..ProgLoad::of(PROG_TYPE_RAW_TRACEPOINT, instructions)
+        ..ProgLoad::new(PROG_TYPE_RAW_TRACEPOINT, instructions)
     };
     // SAFETY: the instructions and the licence, with its NUL, are alive.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
@@ -151,7 +151,7 @@ fn load_typed_program(instructions: &[u64], tracepoint: u32) -> io::Result<Owned
         license: LICENSE_OF_READERS.as_ptr() as u64,
         expected_attach_type: ATTACH_RAW_TRACEPOINT,
         attach_btf_id: tracepoint,
-        ..ProgLoad::of(PROG_TYPE_TRACING, instructions)
+        ..ProgLoad::new(PROG_TYPE_TRACING, instructions)
     };
     // SAFETY: the instructions and the licence, with its NUL, are alive.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }

@@ -119,7 +119,7 @@ impl FileCheckpoints {
 
     /// The same where going back matters more than the lock.
     fn lock_if_possible(&self, slot: Slot, interface: &str) -> Result<SlotClaim, StoreError> {
-        // What cannot be made is not there, or will be told when its file cannot be made either.
+        // A folder that cannot be made is missing, and its file will fail with the reason.
         let _made = self.make_folder();
         match FileLock::take(&self.file(slot, "lock")) {
             Ok(taken) => taken.map(SlotClaim::Locked).map_err(|holder| locked(interface, &holder)),

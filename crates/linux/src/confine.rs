@@ -35,7 +35,7 @@ const EMULATORS: u32 = NOBODYS + 3;
 /// `nobody`, for user namespaces that map no other.
 const NOBODY: u32 = 65_534;
 
-/// What keeps a process without capabilities from the host's files.
+/// Barriers between a process without capabilities and the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barriers {
     /// It is not user 0.

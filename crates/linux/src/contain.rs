@@ -1,4 +1,4 @@
-//! What ends a program together with everything that it has started.
+//! Containment of programs: it ends a program together with everything that it has started.
 //!
 //! A PID namespace does: when its first process ends, however that ends, the kernel ends all others in it, also those that
 //! left the process group or ignore SIGTERM (`pid_namespaces(7)`). Where none can be had, a child subreaper finds what was
@@ -12,7 +12,7 @@ use rustix::thread::UnshareFlags;
 
 use crate::error::Error;
 
-/// What ends a program's descendants.
+/// Means that ends a program's descendants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Containment {
     /// A PID namespace: nothing outlives its first process.

@@ -195,8 +195,8 @@ impl Sampler {
         })
     }
 
-    /// What is divided by the window, read without another process in between: where the host's CPUs are busy, one
-    /// could take milliseconds, a hundredth of a short window.
+    /// Reads the counters that are divided by the window without another process in between: where the host's CPUs are
+    /// busy, one could take milliseconds, a hundredth of a short window.
     fn sample_at_once(&mut self) -> Result<(CpuSample, InterfaceCounters), Error> {
         let mut best: Option<(Nanos, CpuSample, InterfaceCounters)> = None;
         for _ in 0..ATTEMPTS {
@@ -279,8 +279,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What the host did from this sample to `later`. A counter that went backwards is an error that
-    /// names it, and never a huge number.
+    /// Differences from this sample to `later`. A counter that went backwards is an error that names it, and never a
+    /// huge number.
     pub fn until(
         &self,
         later: &Self,

@@ -50,8 +50,8 @@ pub const UNKNOWN: &str = "unknown";
 /// The fact that has the [kind](Identity::kind) of the interface.
 pub const INTERFACE_KIND: &str = "interface kind";
 
-/// What of the kernel's command line bears on latency and CPU time. The rest is left out: people put keys and addresses
-/// there, and results are passed on.
+/// Parameters of the kernel's command line that bear on latency and CPU time. The rest is left out: people put keys and
+/// addresses there, and results are passed on.
 const PARAMETERS: &[&str] = &[
     "amd_iommu",
     "amd_pstate",
@@ -166,7 +166,7 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
         }
     };
     add("driver", driver(&link));
-    let kind = Identity::of(interface).and_then(|it| it.kind);
+    let kind = Identity::read(interface).and_then(|it| it.kind);
     add(INTERFACE_KIND, or_unknown(kind));
     let speed = link_speed(interface).map(|speed| speed.to_string());
     add("speed", or_unknown(speed));

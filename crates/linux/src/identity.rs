@@ -28,7 +28,7 @@ const PERMANENT: &str = "0";
 
 impl Identity {
     /// Of an interface in the sysfs of the calling thread; `None` if there is no such interface.
-    pub fn of(interface: &str) -> Option<Self> {
+    pub fn read(interface: &str) -> Option<Self> {
         let found = Self::below(Path::new("/sys"), interface)?;
         let link = Route::open().and_then(|route| route.link(interface)).ok();
         let virtual_kind = link.and_then(|link| link.kind);
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(kind("1", "INTERFACE=eth0\nIFINDEX=2").as_deref(), Some("ethernet"));
         assert_eq!(kind("772", "INTERFACE=lo").as_deref(), Some("loopback"));
         assert_eq!(kind("32", "INTERFACE=ib0"), None);
-        assert_eq!(Identity::of("lo").unwrap().kind.as_deref(), Some("loopback"));
+        assert_eq!(Identity::read("lo").unwrap().kind.as_deref(), Some("loopback"));
     }
 
     #[test]

@@ -64,14 +64,14 @@ fn interface(link: Link, addresses: &mut BTreeMap<u32, Vec<IpAddr>>) -> Interfac
     }
 }
 
-/// What this interface of this host lies on, as [`whose_knobs`] says it.
+/// Describes the lower devices of this host's interface, as [`whose_knobs`] does.
 pub fn whose_knobs_here(name: &str) -> Option<String> {
     let found = collect().ok()?.into_iter().find(|interface| interface.name == name)?;
     whose_knobs(name, found.kind.as_deref(), &found.beneath, found.is_virtual_function)
 }
 
-/// What an interface is that lies on others, and whose the knobs are, in a sentence; `None` for one that stands by
-/// itself.
+/// Describes an interface that lies on others, and which of them has the knobs, in a sentence; `None` for one that
+/// stands by itself.
 pub fn whose_knobs(
     name: &str,
     kind: Option<&str>,

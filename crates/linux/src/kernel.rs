@@ -79,7 +79,7 @@ impl LinuxKernel {
     /// Every knob that an interface has, with its values. Knobs that it does not have, and those that
     /// cannot be read, are absent. Asks the kernel for each table once.
     pub fn read_all(&self, interface: &str) -> State {
-        let reading = Reading::of(self, interface);
+        let reading = Reading::new(self, interface);
         let values = Knob::ALL.iter().filter_map(|knob| Some((*knob, reading.read(*knob).ok()?)));
         let places = values.flat_map(|(knob, values)| {
             values.into_iter().map(move |(place, value)| ((knob, place), value))
@@ -90,7 +90,7 @@ impl LinuxKernel {
     /// Every knob with its values or why there are none, whether it can be set, and its limits; asks
     /// the kernel for each table once.
     pub fn survey(&self, interface: &str) -> Vec<Surveyed> {
-        let reading = Reading::of(self, interface);
+        let reading = Reading::new(self, interface);
         let survey = |&knob: &Knob| Surveyed {
             knob,
             values: read_through(&reading, knob),
@@ -126,7 +126,7 @@ impl LinuxKernel {
             interface: interface.to_owned(),
             driver: link
                 .kind
-                .or_else(|| Identity::of(interface)?.driver)
+                .or_else(|| Identity::read(interface)?.driver)
                 .unwrap_or_else(|| "unknown driver".to_owned()),
             lower: self.sysfs.lower(interface),
             physical_function: self.sysfs.physical_function(interface),
@@ -268,7 +268,7 @@ impl LinuxKernel {
         match (named, place) {
             (Named::Hint, Place::Interrupt(rank)) => self.affinity_hint(interface, rank),
             (Named::Max, _) => {
-                let max = limits_of(&Reading::of(self, interface), knob)?.max;
+                let max = limits_of(&Reading::new(self, interface), knob)?.max;
                 max.map(Value::Count).ok_or_else(|| {
                     Failure::unsupported("the driver does not tell the largest value")
                 })
@@ -351,7 +351,7 @@ impl Surveyed {
 
 impl KernelRead for LinuxKernel {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
-        read_through(&Reading::of(self, interface), knob)
+        read_through(&Reading::new(self, interface), knob)
     }
 
     fn read_many(
@@ -359,7 +359,7 @@ impl KernelRead for LinuxKernel {
         interface: &str,
         knobs: &[Knob],
     ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
-        let reading = Reading::of(self, interface);
+        let reading = Reading::new(self, interface);
         knobs.iter().map(|knob| read_through(&reading, *knob)).collect()
     }
 
@@ -368,7 +368,7 @@ impl KernelRead for LinuxKernel {
         interface: &str,
         knobs: &[Knob],
     ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
-        let reading = Reading::of(self, interface);
+        let reading = Reading::new(self, interface);
         let followers = |knob: &Knob| match self.followers_of(&reading, *knob) {
             // The knob itself says that there is no interface, or no such knob.
             Err(failure)
@@ -391,7 +391,7 @@ impl KernelRead for LinuxKernel {
     }
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
-        self.capability_through(&Reading::of(self, interface), knob)
+        self.capability_through(&Reading::new(self, interface), knob)
     }
 
     fn obstacle_to(
@@ -417,7 +417,7 @@ impl KernelRead for LinuxKernel {
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
-        limits_of(&Reading::of(self, interface), knob).unwrap_or_default()
+        limits_of(&Reading::new(self, interface), knob).unwrap_or_default()
     }
 
     fn resolve(
@@ -471,7 +471,7 @@ impl KernelWrite for LinuxKernel {
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        self.write_through(&Reading::of(self, interface), knob, place, value)
+        self.write_through(&Reading::new(self, interface), knob, place, value)
     }
 
     /// `sfc` starts with a delay of each direction that it refuses to take again: its channels are shared.
@@ -523,7 +523,7 @@ impl KernelWrite for LinuxKernel {
         values: &[(Place, Value)],
         done: &mut usize,
     ) -> Result<(), KernelError> {
-        let reading = Reading::of(self, interface);
+        let reading = Reading::new(self, interface);
         for (place, value) in values {
             self.write_through(&reading, knob, *place, value)?;
             *done += 1;

@@ -19,11 +19,11 @@ const BUSY: f64 = 0.005;
 const MOST_TOLD: usize = 5;
 /// Least share of a CPU that is told.
 const TOLD: f64 = 0.01;
-/// So many threads of a process are looked at.
+/// Most threads of a process that are looked at.
 const MOST_THREADS: usize = 64;
 /// Kernel threads that do the network's soft interrupts: the work of whoever sends.
 const OF_TRAFFIC: &[&str] = &["ksoftirqd/", "napi/"];
-/// So many parents of a process are asked whether they are of this run.
+/// Most parents of a process that are looked at for one of this run.
 const MOST_ELDERS: usize = 8;
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -39,7 +39,7 @@ pub struct OtherWork {
     own: BTreeSet<u32>,
     /// CPU times of every process at the begin of the count.
     known: BTreeMap<u32, KnownProcess>,
-    /// What was busy in some span.
+    /// Processes that were busy in some span.
     seen: BTreeMap<u32, BusyProcess>,
     /// CPU times of processes by their own clocks. When a process ends, its parent's time includes its own.
     clocked: BTreeMap<u32, ClockedProcess>,
@@ -263,7 +263,7 @@ fn unseen_children(before: &KnownProcess, now: &Stat, charged: Option<Nanos>) ->
     finished.saturating_sub(charged.unwrap_or_default())
 }
 
-/// What `/proc/PID/stat` says (`proc_pid_stat(5)`).
+/// Fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
 #[derive(Clone, Debug)]
 struct Stat {
     name: String,

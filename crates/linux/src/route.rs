@@ -93,7 +93,7 @@ impl Departure {
         }
         let mut departure = Self::Deleted;
         for attribute in Attributes::new(attributes) {
-            // What cannot be read might say that it was moved.
+            // An attribute that cannot be read might say that it was moved.
             if matches!(attribute.ok()?.kind, uapi::IFLA_NEW_NETNSID | uapi::IFLA_NEW_IFINDEX) {
                 departure = Self::Moved;
             }

@@ -1,4 +1,4 @@
-//! What of a host could disturb measurements: power saving of its CPUs, and programs that tune it.
+//! Properties of a host that could disturb measurements: power saving of its CPUs, and programs that tune it.
 
 use std::fs;
 use std::path::Path;

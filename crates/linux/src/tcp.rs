@@ -95,7 +95,7 @@ impl TcpMeter {
         Ok(self.sockets(LISTENING, port)?.into_set())
     }
 
-    /// What `read` makes of every socket that is in one of these states. It gets the message and an address's length in bytes.
+    /// Reads every socket that is in one of these states. `read` gets the message and an address's length in bytes.
     fn sockets<T>(
         &self,
         states: u32,

@@ -1,4 +1,4 @@
-//! What held a host's CPUs or its traffic back: quotas of control groups, and the heat of a CPU.
+//! Causes that held a host's CPUs or its traffic back: quotas of control groups, and the heat of a CPU.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ impl Throttles {
         Self(counts)
     }
 
-    /// What held back between this instant and a later one, in sentences.
+    /// Causes between this instant and a later one, in sentences.
     pub fn until(&self, later: &Self) -> Vec<String> {
         let grown = |(words, now): (&String, &u64)| {
             let times = now.saturating_sub(*self.0.get(words)?);

@@ -1,4 +1,4 @@
-//! Who runs latput, for people to read.
+//! The user who runs latput, for people to read.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ const NO_LOGIN: u32 = u32::MAX;
 /// Most bytes of a name.
 const NAME_BYTES_MOST: usize = 64;
 
-/// Who called sudo, else who logged in, else the user; its number where it has no name. Told by the environment, and
-/// never trusted.
+/// Name of the caller of sudo, else of the login, else of the user; its number where it has no name. Told by the
+/// environment, and never trusted.
 pub(crate) fn caller() -> String {
     let called_sudo = std::env::var("SUDO_USER").ok().filter(|name| is_name(name));
     called_sudo.unwrap_or_else(|| {

@@ -63,8 +63,8 @@ impl Watch {
         self.last_read = OsClock.now();
     }
 
-    /// What somebody else has changed, as far as it can be told without waiting: reads only where the
-    /// kernel has told of a change, or where the time has come. Tells each change once.
+    /// Changes by somebody else, as far as they can be told without waiting: reads only where the kernel has told of a
+    /// change, or where the time has come. Tells each change once.
     pub fn poll(&mut self, kernel: &dyn KernelRead) -> Result<Vec<Change>, Error> {
         let is_due = OsClock.now().saturating_sub(self.last_read) >= self.every;
         if self.is_noticed()? || is_due { Ok(self.check(kernel)) } else { Ok(Vec::new()) }

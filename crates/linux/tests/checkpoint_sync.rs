@@ -1,4 +1,4 @@
-//! What of a checkpoint is on the disk, and in which order: seen by `strace`, not by what we say.
+//! The order in which a checkpoint reaches the disk: seen by `strace`, not by what we say.
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use std::io::Write;
@@ -72,7 +72,7 @@ fn calls(place: &Path) -> Vec<String> {
     text.expect("a thread renamed a file").lines().map(str::to_owned).collect()
 }
 
-/// What a call that went well did to the checkpoint; `None` where it was about something else.
+/// Effect of a successful call on the checkpoint; `None` where it was about something else.
 fn step(call: &str, folder: &str) -> Option<&'static str> {
     let (call, result) = call.rsplit_once(" = ")?;
     let (name, arguments) = call.split_once('(')?;

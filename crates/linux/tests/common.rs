@@ -1,4 +1,4 @@
-//! What the root tests share. As a test of its own it is empty.
+//! Shared parts of the root tests. As a test of its own it is empty.
 #![allow(dead_code, reason = "every test file uses another part")]
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 

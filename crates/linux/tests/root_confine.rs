@@ -1,4 +1,4 @@
-//! What a process that has given up its rights can still do, tried in a child of its own.
+//! Operations that a process which has given up its rights can still do, tried in a child of its own.
 
 #![allow(
     unsafe_code,
@@ -169,7 +169,7 @@ fn who_keeps_files_has_no_capability_and_writes_as_their_owner_and_nowhere_else(
     let error = |error: std::io::Error| error.to_string();
     for (output, owner) in [(&ours, "0"), (&theirs, "1234")] {
         in_a_child(|| {
-            let files = UsedFiles::of([], [output.as_path()]);
+            let files = UsedFiles::new([], [output.as_path()]);
             let barriers = confine::keep_files(&files).map_err(|error| error.to_string())?;
             is_without_rights(owner)?;
             latput_linux::files::replace(output, b"x").map_err(|error| error.to_string())?;
@@ -221,7 +221,7 @@ fn the_user_for_files_is_one_who_may_use_them_all() {
         (vec![], vec![], "0"),
     ] {
         in_a_child(|| {
-            let files = UsedFiles::of(
+            let files = UsedFiles::new(
                 reads.iter().map(|path| path.as_path()),
                 outputs.iter().map(|path| path.as_path()),
             );
@@ -244,7 +244,7 @@ fn files_that_no_one_user_may_use_are_refused_by_name_and_nothing_is_given_up() 
     let private = file_of(1234, 0o600, &users.path().join("private"));
     let output = roots.path().join("out");
     in_a_child(|| {
-        let files = UsedFiles::of([private.as_path()], [output.as_path()]);
+        let files = UsedFiles::new([private.as_path()], [output.as_path()]);
         let error = confine::keep_files(&files).err().ok_or("it is not refused")?.to_string();
         let by_root = format!("user 0 may not use {}", private.display());
         let by_user = format!("user 1234 may not use {}", roots.path().display());

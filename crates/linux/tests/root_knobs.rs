@@ -15,7 +15,7 @@ use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
 use latput_testkit::{conformance, needs_root, write};
 use latput_units::Nanos;
 
-/// What can be set on a veth of two CPUs, besides GRO and what belongs to its NAPIs.
+/// Knobs that can be set on a veth of two CPUs, besides GRO and those of its NAPIs.
 const ON_EVERY_VETH: &[Knob] = &[
     Knob::RxChannels,
     Knob::TxChannels,
@@ -39,7 +39,7 @@ const ON_EVERY_VETH: &[Knob] = &[
     Knob::XpsRxqs,
 ];
 
-/// What comes with a NAPI instance, and so with GRO.
+/// Knobs that come with a NAPI instance, and so with GRO.
 const NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 

@@ -1,4 +1,4 @@
-//! What the kernel tells of TCP connections is what `ss` tells. Needs root for a namespace of its own, and iproute2.
+//! Figures of TCP connections, held against those of `ss`. Needs root for a namespace of its own, and iproute2.
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -73,7 +73,7 @@ fn transaction(burst: u32) -> (f64, Histogram) {
     (outcome.cpu.as_ns() as f64 / latency.count() as f64, latency)
 }
 
-/// What one record costs where round trips are spread as `spread` has them.
+/// Time of one record where round trips are spread as `spread` has them.
 fn recording(burst: u32, spread: &Histogram) -> f64 {
     let values: Vec<Nanos> = (0..1024_u32)
         .map(|idx| spread.quantile((f64::from(idx * 389 % 1024) + 0.5) / 1024.0).unwrap())

@@ -140,8 +140,8 @@ fn lead_datagrams(
             Ok(slices.map(of_slice).collect())
         }
         ref traffic => {
-            let exchange =
-                udp_rr::Exchange::of(traffic, thread.share).expect("no other kind is called for");
+            let exchange = udp_rr::Exchange::from_traffic(traffic, thread.share)
+                .expect("no other kind is called for");
             udp_rr::ask(worker, &thread.flows, &exchange, &mut meter)?;
             Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
         }
@@ -203,7 +203,7 @@ pub(crate) fn follow(
                 generator: None,
             };
             let exchange =
-                udp_rr::Exchange::of(thread.traffic, share).expect("this traffic is one");
+                udp_rr::Exchange::from_traffic(thread.traffic, share).expect("this traffic is one");
             udp_rr::answer(worker, thread.flows, &exchange, &mut meter)?;
         }
         Traffic::Ping { .. } => ping::wait(worker, &mut meter)?,

@@ -407,7 +407,7 @@ mod tests {
         let tallies = meter.finish();
         let trips = |idx: usize| tallies[idx].latency.as_ref().unwrap().count();
         assert_eq!((trips(0), trips(1)), (2, 2));
-        // What came is a rate and belongs to the slice in which it came.
+        // Arrivals are a rate and belong to the slice in which they came.
         assert_eq!((tallies[0].messages, tallies[1].messages), (3, 3));
     }
 

@@ -1,4 +1,4 @@
-//! What of the traffic needs a capability: some socket options, and the echo socket.
+//! Operations of the traffic that need a capability: some socket options, and the echo socket.
 //!
 //! A process without capabilities lets another one do it, which takes the socket over a Unix socket: [`use_rights_of`].
 #![allow(unsafe_code, reason = "SO_BUSY_POLL and its kind have no safe wrapper")]

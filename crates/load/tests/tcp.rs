@@ -91,7 +91,7 @@ fn bulk_arrives_as_it_was_sent() {
             vectored,
         };
         let (sent, received) = run(V4, traffic);
-        // What differs is in the socket buffers at the ends of the window.
+        // The difference is in the socket buffers at the ends of the window.
         let difference = sent.sent_bytes.abs_diff(received.received_bytes);
         assert!(difference < 64 << 20, "{sent:?} {received:?}");
         assert!(received.received_bytes > 1 << 20, "{received:?}");

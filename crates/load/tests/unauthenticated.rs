@@ -17,7 +17,7 @@ const TOLD: &str = "LATPUT_TEST_RUN";
 #[test]
 fn idle_strangers_take_no_descriptors_of_64_threads() {
     const STRANGERS: usize = 3000;
-    // What both ends and the test need, beside the strangers' own ends.
+    // Descriptors of both ends and the test, beside the strangers' own ends.
     let wanted = STRANGERS as u64 + 900;
     if getrlimit(Resource::Nofile).maximum.is_some_and(|hard| hard < wanted) {
         eprintln!("skipped: the hard limit on open files is below {wanted}");

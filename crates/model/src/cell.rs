@@ -41,7 +41,7 @@ impl Cell {
 /// The figures of the stopping rule, as in netperf: throughput and the CPU utilisation of both
 /// ends.
 pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
-    [Measure::Rate.of(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+    [Measure::Rate.metric_for(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
 }
 
 /// The plan's own figures that take the place of the rate in the stopping rule where a workload has no rate: those of
@@ -58,14 +58,14 @@ pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
 pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
     if matches!(traffic, Traffic::Live) {
         return [
-            Measure::Rate.of(traffic),
+            Measure::Rate.metric_for(traffic),
             Metric::TcpRttNsP99,
             Metric::SutCpuBusyRatio,
             Metric::SutPacketCpuNs,
         ];
     }
     [
-        Measure::Rate.of(traffic),
+        Measure::Rate.metric_for(traffic),
         Metric::LatencyNsP99,
         Metric::ProbeNsP99,
         Metric::SutServiceDemandUs,

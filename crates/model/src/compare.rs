@@ -64,7 +64,7 @@ pub struct Comparison {
     pub figures: Vec<FigureComparison>,
     /// Parts that could not be compared, and values in which settings of one label differ, in sentences.
     pub remarks: Vec<String>,
-    /// What besides the settings differs between the two sides' runs; empty for two settings of one run.
+    /// Differences between the two sides' runs besides their settings; empty for two settings of one run.
     pub origin: Vec<OriginDifference>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn compare_figures(
     figures: &[Metric],
     method: CompareMethod,
 ) -> Vec<Comparison> {
-    let (base_runs, other_runs) = (Runs::of(base), Runs::of(other));
+    let (base_runs, other_runs) = (Runs::from_results(base), Runs::from_results(other));
     let (workloads, mut remarks) = same_workloads(base, other);
     remarks.splice(0..0, [base_runs.remarks.clone(), other_runs.remarks.clone()].concat());
     remarks.dedup();
@@ -155,7 +155,7 @@ pub(crate) fn compare_figures(
                 |metric: &Metric| metric.preferred_direction() != PreferredDirection::Neither;
             let own = base_runs.custom_metrics(workload).into_iter().filter(is_judged);
             for metric in figures.iter().copied().chain(own) {
-                drafts.extend(Draft::of(
+                drafts.extend(Draft::new(
                     pair,
                     (&base_runs, of_base, workload),
                     (&other_runs, of_other, other_workload),
@@ -246,7 +246,7 @@ enum Figures {
 
 impl<'a> Draft<'a> {
     /// `None` where a side lacks the figure, or no block has both.
-    fn of(
+    fn new(
         pair: usize,
         base: (&'a Runs<'a>, usize, usize),
         other: (&'a Runs<'a>, usize, usize),
@@ -534,7 +534,7 @@ mod tests {
         let pairs = vec![(0.0, 0.01), (0.0, 0.012), (0.0, 0.011), (0.0, 0.01)];
         let (base, other) = pairs.iter().copied().unzip();
         let made = made(3, 1, |_| 1.0);
-        let runs = Runs::of(&made);
+        let runs = Runs::from_results(&made);
         for figures in [Figures::Pairs(pairs), Figures::Groups(base, other)] {
             let cell = (&runs, 0, 0);
             let draft =
@@ -606,7 +606,7 @@ mod tests {
     #[test]
     fn losses_that_are_the_same_in_each_pair_do_not_differ() {
         let made = made(3, 1, |_| 1.0);
-        let runs = Runs::of(&made);
+        let runs = Runs::from_results(&made);
         let figures = Figures::Pairs(vec![(0.0, 0.0), (0.02, 0.02), (0.01, 0.01)]);
         let cell = (&runs, 0, 0);
         let draft = Draft { pair: 0, metric: Metric::LossRatio, base: cell, other: cell, figures };

@@ -195,7 +195,7 @@ pub fn fit(
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(FitError::Confidence);
     }
-    let hosts = cells::of(results, wanted);
+    let hosts = cells::cell_figures(results, wanted);
     if hosts.is_empty() {
         return Err(FitError::NoHosts);
     }
@@ -225,7 +225,7 @@ pub fn fit(
 
 /// The rates that the hosts of a role counted in each cell; of several hosts those of the first.
 pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
-    let hosts = cells::of(results, |_| true);
+    let hosts = cells::cell_figures(results, |_| true);
     hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
 }
 

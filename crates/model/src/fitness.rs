@@ -10,7 +10,7 @@ use latput_units::{CpuSet, IntoMap, IntoSet};
 use crate::recommend::{Headline, LARGEST_MISSED, SmallestEffect, missed};
 use crate::words;
 
-/// So many processes and causes are named.
+/// Most processes and causes that are named.
 const MOST_NAMED: usize = 2;
 /// Least share of a CPU that a condition names.
 const NAMED_SHARE: f64 = 0.01;
@@ -32,8 +32,8 @@ pub struct Fitness {
     pub causes: Vec<(&'static CheckRow, usize)>,
     /// The other processes on the hosts' CPUs, busiest first.
     pub disturbers: Vec<Disturber>,
-    /// What the answer holds beside, if the plan says that other work is part of the case and there was some:
-    /// `beside 30% of other work on b`.
+    /// Condition of the answer, if the plan says that other work is part of the case and there was some: `beside 30% of
+    /// other work on b`.
     pub condition: Option<String>,
     /// Of each setting but the first, and workload: the pairs with the first one's runs that count, and all.
     pairs: BTreeMap<(usize, usize), (usize, usize)>,
@@ -69,7 +69,7 @@ impl Disturber {
 
 impl Fitness {
     /// Of all runs.
-    pub fn of(results: &Results) -> Self {
+    pub fn from_results(results: &Results) -> Self {
         Self::of_workloads(results, |_| true)
     }
 
@@ -187,12 +187,12 @@ impl Fitness {
         format!("{out}; {left}: run again on quiet hosts{part}")
     }
 
-    /// What a recommendation says then.
+    /// Reason of a recommendation from hosts that were not quiet.
     pub(crate) fn reason() -> Vec<String> {
         vec!["Disturbed trials do not justify a change.".to_owned()]
     }
 
-    /// What went on beside the runs, where that is part of the case: who, how much, and how often it switched.
+    /// Other work beside the runs, where that is part of the case: who, how much, and how often it switched.
     pub fn beside_in_words(&self) -> Option<String> {
         let condition = self.condition.as_ref()?;
         let named = self.disturbers.iter().take(MOST_NAMED);
@@ -266,7 +266,7 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
-/// What was done beside the runs that count, by host.
+/// Other work beside the runs that count, by host.
 fn condition(results: &Results) -> Option<String> {
     if !results.beside {
         return None;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn headline(results: &Results) -> Headline {
-        Summary::of(results).headline.unwrap()
+        Summary::from_results(results).headline.unwrap()
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
             for share in [0.1, 0.3, 0.45, 0.6, 0.9, 1.0] {
                 let made = faked(seed, share);
                 let found = headline(&made);
-                let fitness = Fitness::of(&made);
+                let fitness = Fitness::from_results(&made);
                 if 2 * fitness.unfit > fitness.runs {
                     assert!(matches!(found, Headline::NotQuiet(_)), "{seed} {share}: {found:?}");
                 } else {
@@ -389,12 +389,12 @@ mod tests {
     fn an_answer_beside_other_work_says_so() {
         let made = Results { beside: true, ..faked(1, 1.0) };
         assert!(matches!(headline(&made), Headline::Set(_)));
-        let fitness = Summary::of(&made).fitness;
+        let fitness = Summary::from_results(&made).fitness;
         assert_eq!(fitness.condition.as_deref(), Some("beside 30% of other work on b"));
         let words = fitness.beside_in_words().unwrap();
         assert!(words.ends_with("b: sha?sum 30% of CPU 1 on b (120 switches/s)"), "{words}");
         let quiet = Results { beside: true, ..faked(1, 0.0) };
-        assert_eq!(Fitness::of(&quiet).condition, None);
+        assert_eq!(Fitness::from_results(&quiet).condition, None);
     }
 
     #[test]
@@ -406,13 +406,13 @@ mod tests {
         });
         disturb(&mut made.rows[0], STEAL); // `off` in block 0
         disturb(&mut made.rows[4], KNOB_DRIFT); // `on` in block 1
-        let fitness = Fitness::of(&made);
+        let fitness = Fitness::from_results(&made);
         assert_eq!((fitness.unfit, fitness.runs), (2, 30));
         assert_eq!(fitness.pairs, BTreeMap::from([((1, 0), (8, 10)), ((2, 0), (9, 10))]));
         let labels = ["off", "on", "up"].map(str::to_owned);
         let words = fitness.by_setting_in_words(&labels).unwrap();
         assert_eq!(words, "1 of 10 with `off`, 1 of 10 with `on`, 0 of 10 with `up`");
-        let cells = Summary::of(&made).cells;
+        let cells = Summary::from_results(&made).cells;
         assert_eq!(cells.iter().map(|cell| cell.runs).collect::<Vec<_>>(), [9, 9, 10]);
         let p99 = latput_trial::Metric::LatencyNsP99;
         assert_eq!(cells[1].against_first[&p99].runs, 8);
@@ -442,7 +442,7 @@ mod tests {
         }
         assert!(matches!(headline(&made), Headline::Stay(_)));
         let of_cpu = Results { goal: Some("cpu".to_owned()), ..made };
-        let summary = Summary::of(&of_cpu);
+        let summary = Summary::from_results(&of_cpu);
         assert!(matches!(summary.headline, Some(Headline::NoAnswer(_))), "{:?}", summary.headline);
         let demand = latput_trial::Metric::SutServiceDemandUs;
         assert!(summary.cells[1].metrics.contains_key(&demand), "tables show it");

@@ -151,7 +151,7 @@ impl FromStr for Goal {
 impl Figure {
     /// The indices of its workloads, each with the metric of the measure there. Only the runs can
     /// tell whether a workload has that metric.
-    pub fn of(&self, workloads: &[Workload]) -> Vec<(usize, Metric)> {
+    pub fn cells_in(&self, workloads: &[Workload]) -> Vec<(usize, Metric)> {
         let is_called = |name: &str| workloads.iter().any(|workload| workload.name == name);
         let is_meant = |workload: &Workload| match &self.workload {
             None => true,
@@ -159,13 +159,13 @@ impl Figure {
             Some(kind) => workload.traffic.kind() == kind,
         };
         let meant = workloads.iter().enumerate().filter(|(_, workload)| is_meant(workload));
-        meant.map(|(index, workload)| (index, self.measure.of(&workload.traffic))).collect()
+        meant.map(|(index, workload)| (index, self.measure.metric_for(&workload.traffic))).collect()
     }
 }
 
 impl Measure {
     /// The metric under `traffic`.
-    pub fn of(self, traffic: &Traffic) -> Metric {
+    pub fn metric_for(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
             (Self::Metric(metric), _) => metric,
             (Self::Rate, Traffic::Live) => Metric::TcpThroughputBps,
@@ -224,7 +224,7 @@ mod tests {
     fn a_workloads_name_comes_before_a_kind_of_the_same_name() {
         let check = |workloads: &[Workload], of: &str, expected: &[usize]| {
             let goal = Goal::parse(&format!("maximize rate of {of}")).unwrap();
-            let found = goal.objective[0].of(workloads);
+            let found = goal.objective[0].cells_in(workloads);
             let found: Vec<usize> = found.into_iter().map(|(workload, _)| workload).collect();
             assert_eq!(found, expected, "{of}");
         };

@@ -39,7 +39,7 @@ pub const TOLD: &[Metric] = &[
 /// The groups of all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionGroups {
-    /// What they are told apart by.
+    /// Property by which connections are grouped.
     pub by: GroupBy,
     /// Those with the most payload, and the others at the end.
     pub groups: Vec<ConnectionGroup>,
@@ -61,12 +61,12 @@ pub struct ConnectionGroup {
 
 impl ConnectionGroups {
     /// The groups of these results; `None` if live traffic was not told apart.
-    pub fn of(results: &Results) -> Option<Self> {
+    pub fn from_results(results: &Results) -> Option<Self> {
         let groups = busiest(results);
         let by = groups.keys().find_map(|group| group.by())?;
         let ordered = in_order(&groups);
         let apart = apart(results, &ordered);
-        let runs = Runs::of(&apart);
+        let runs = Runs::from_results(&apart);
         let told = |(idx, group): (usize, &TcpGroup)| ConnectionGroup {
             name: group.to_string(),
             connections: groups[group].connections,
@@ -94,7 +94,7 @@ impl ConnectionGroups {
     }
 }
 
-/// What a group had in all runs.
+/// Sum of a group over all runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     connections: u64,
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_harms_one_port_is_seen_there_and_not_at_the_other() {
-        let found = ConnectionGroups::of(&made_up(1.2, 8)).unwrap();
+        let found = ConnectionGroups::from_results(&made_up(1.2, 8)).unwrap();
         assert_eq!(found.by, GroupBy::Port);
         let names: Vec<&str> = found.groups.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["local:443", "remote:80"]);
@@ -231,7 +231,7 @@ mod tests {
                 });
                 row.observation.hosts[0].tcp_groups = groups.collect();
             }
-            let found = ConnectionGroups::of(&found).unwrap();
+            let found = ConnectionGroups::from_results(&found).unwrap();
             let judged: Vec<_> = (0..8).flat_map(|group| verdicts(&found, group)).collect();
             assert_eq!(judged.len(), 8 * COMPARED.len());
             let is_claim = |(_, verdict): &(Metric, Verdict)| {
@@ -246,7 +246,7 @@ mod tests {
     fn without_groups_there_is_nothing_and_any_number_of_them_is_bounded() {
         let live = Workload::plain("live", Traffic::Live);
         let plain = results(&["a"], &[live], 3, |_, _| Figures::default());
-        assert_eq!(ConnectionGroups::of(&plain), None);
+        assert_eq!(ConnectionGroups::from_results(&plain), None);
         let mut many = made_up(1.0, 2);
         for row in &mut many.rows {
             let seen = row.observation.hosts[0].tcp_groups[&TcpGroup::Remote(80)].clone();
@@ -254,13 +254,13 @@ mod tests {
             row.observation.hosts[0].tcp_groups.extend(more);
             row.observation.hosts[0].tcp_groups.insert(TcpGroup::Others, seen);
         }
-        let found = ConnectionGroups::of(&many).unwrap();
+        let found = ConnectionGroups::from_results(&many).unwrap();
         assert_eq!(found.groups.len(), MOST_GROUPS + 1);
         assert_eq!(found.groups[MOST_GROUPS].name, "others");
         // Only today: nothing is compared.
         many.settings.truncate(1);
         many.rows.retain(|row| row.setting == 0);
-        assert_eq!(ConnectionGroups::of(&many).unwrap().comparisons, []);
+        assert_eq!(ConnectionGroups::from_results(&many).unwrap().comparisons, []);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct ShortLabels {
 impl ShortLabels {
     /// Shortens the labels. Labels of the form `knob=value ...` lose the knobs if all of them name
     /// the same ones in the same order. Today's is told as such, with its values.
-    pub fn of(results: &Results) -> Self {
+    pub fn from_results(results: &Results) -> Self {
         let own = usize::from(is_extra(results)); // today's, if the plan does not have it
         let plans = || results.settings.iter().skip(own).map(|setting| setting.label.as_str());
         let parts: Option<Vec<_>> = plans().map(knobs_and_values).collect();
@@ -148,7 +148,11 @@ mod tests {
                 let setting = Setting::from([(knob, Value::Count(*value))]);
                 made.settings[0].by_role.insert(*role, setting);
             }
-            (ShortLabels::of(&made).labels, full_label(&made, 0).unwrap(), full_label(&made, 1))
+            (
+                ShortLabels::from_results(&made).labels,
+                full_label(&made, 0).unwrap(),
+                full_label(&made, 1),
+            )
         };
         let (short, full, other) = label(&["txqueuelen=7", "txqueuelen=9"], &both(7, 7));
         assert_eq!(
@@ -172,7 +176,7 @@ mod tests {
 
     #[track_caller]
     fn check(labels: &[&str], knobs: &str, short: &[&str]) {
-        let found = ShortLabels::of(&results(labels, &[], 1, |_, _| Figures::default()));
+        let found = ShortLabels::from_results(&results(labels, &[], 1, |_, _| Figures::default()));
         assert_eq!(
             (found.knobs.as_str(), found.labels.as_slice()),
             (knobs, &*short.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What noise alone does to a figure of live traffic, and what can be told in spite of it.
+//! Noise of the figures of live traffic, and the differences that can be told in spite of it.
 //!
 //! A slice of a setting is compared with today's before and after it. Where both are today's, the logarithm of their ratio is
 //! noise; its true mean is zero. So its scale is the root of the mean square, with as many degrees of freedom as there are
@@ -33,7 +33,7 @@ pub fn scale(noise: &[f64]) -> Option<f64> {
     Some(root(noise).max(root(recent)))
 }
 
-/// What the logarithm of a ratio exceeds by noise alone with the chance [`LEVEL`]; `None` if the noise is not known.
+/// The logarithm of a ratio that noise alone exceeds with the chance [`LEVEL`]; `None` if the noise is not known.
 pub fn margin(noise: &[f64]) -> Option<f64> {
     let scale = scale(noise)?; // no pair at all has no Student's t
     Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale)

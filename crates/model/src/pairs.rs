@@ -1,4 +1,5 @@
-//! What a plan found on several pairs of hosts: a setting that helps on one pair and not on its twin is not recommended.
+//! Findings of one plan on several pairs of hosts: a setting that helps on one pair and not on its twin is not
+//! recommended.
 
 mod plan;
 
@@ -14,7 +15,7 @@ use crate::confirmation::confirmation;
 use crate::goal::{Goal, Optimize};
 use crate::recommend::{eliminated, objective_center};
 
-/// What several pairs say of the settings that all of them tried.
+/// Summary of the settings that all of several pairs tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairsSummary {
     /// The goal, as in the plan.
@@ -27,8 +28,8 @@ pub struct PairsSummary {
     pub settings: Vec<PairsSetting>,
     /// The one to set: the best of the stable ones, an index into `settings`.
     pub recommended: Option<usize>,
-    /// What else differs between the pairs: a pair, an index into the results, and a fact of a host in which it differs from the
-    /// first pair.
+    /// Other differences between the pairs: a pair, an index into the results, and a fact of a host in which it differs
+    /// from the first pair.
     pub differences: Vec<(usize, OriginDifference)>,
 }
 
@@ -45,11 +46,11 @@ pub struct PairsSetting {
     pub p_value: f64,
     /// The share of their scatter that their errors do not explain.
     pub inconsistency: f64,
-    /// What is thought of it.
+    /// Verdict on the setting.
     pub verdict: PairsVerdict,
 }
 
-/// What is thought of a setting on several pairs.
+/// Verdict on a setting by several pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PairsVerdict {
     /// Proven better on every pair, by as much as its intervals tell.
@@ -79,7 +80,7 @@ impl PairsSummary {
     ///
     /// Every claim is at the confidence of the results, shared among the settings (Bonferroni). That a setting is better
     /// on every pair needs no further correction: all of the tests must hold.
-    pub fn of(files: &[Results]) -> Result<Self, String> {
+    pub fn from_results(files: &[Results]) -> Result<Self, String> {
         if files.len() < 2 {
             return Err("give the results of at least two pairs of hosts, better three".to_owned());
         }
@@ -227,7 +228,8 @@ fn judged(
     level: f64,
 ) -> Result<PairsSetting, String> {
     let unusable = || format!("the figures of `{label}` cannot be compared");
-    let Agreement { log, p_value, inconsistency } = Agreement::of(centers).ok_or_else(unusable)?;
+    let Agreement { log, p_value, inconsistency } =
+        Agreement::from_centers(centers).ok_or_else(unusable)?;
     let p_better = |center: &Center| match direction {
         Optimize::Minimize => center.p_below(),
         Optimize::Maximize => center.p_above(),
@@ -276,7 +278,7 @@ mod tests {
     fn verdicts(rates: [[f64; 2]; 3]) -> PairsSummary {
         let files: Vec<Results> =
             (0..).zip(rates).map(|(number, rates)| pair(number, rates)).collect();
-        PairsSummary::of(&files).unwrap()
+        PairsSummary::from_results(&files).unwrap()
     }
 
     #[test]
@@ -299,7 +301,7 @@ mod tests {
             let role = Role::Sut;
             results.hosts = vec![HostFacts { role, facts, ..HostFacts::default() }];
         }
-        let found = PairsSummary::of(&files).unwrap().differences;
+        let found = PairsSummary::from_results(&files).unwrap().differences;
         let [(2, differs)] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(
             (&*differs.what, &*differs.first, &*differs.second),
@@ -337,7 +339,7 @@ mod tests {
     fn results_that_are_not_of_one_plan_are_refused_with_what_differs() {
         let files = || vec![pair(0, [1.0, 1.0]), pair(1, [1.0, 1.0])];
         let refused = |files: &[Results], words: &str| {
-            let error = PairsSummary::of(files).unwrap_err();
+            let error = PairsSummary::from_results(files).unwrap_err();
             assert!(error.contains(words), "{error}");
         };
         refused(&files()[..1], "two pairs");
@@ -387,7 +389,7 @@ mod tests {
                 [(Role::Sut, Setting::from([(Knob::Qdisc, Value::Qdisc(qdisc))]))].into();
         }
         assert_ne!(files[0].settings[0].by_role, files[1].settings[0].by_role);
-        assert_eq!(PairsSummary::of(&files).unwrap().recommended, Some(1));
+        assert_eq!(PairsSummary::from_results(&files).unwrap().recommended, Some(1));
     }
 
     #[test]

@@ -50,10 +50,10 @@ pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
 
 fn compared(traffic: &Traffic) -> [Metric; 3] {
     if matches!(traffic, Traffic::Live) {
-        return [Measure::Rate.of(traffic), Metric::TcpRttNsP99, Metric::SutPacketCpuNs];
+        return [Measure::Rate.metric_for(traffic), Metric::TcpRttNsP99, Metric::SutPacketCpuNs];
     }
     let tail = if traffic.is_transactional() { Metric::LatencyNsP99 } else { Metric::ProbeNsP99 };
-    [Measure::Rate.of(traffic), tail, Metric::SutServiceDemandUs]
+    [Measure::Rate.metric_for(traffic), tail, Metric::SutServiceDemandUs]
 }
 
 fn cost(metric: Metric, value: f64) -> f64 {
@@ -104,7 +104,7 @@ mod tests {
         let mut results =
             results(&["a", "b"], &[rr("rr"), stream("s")], 2, |_, _| figures((1.0, 50.0, 2.0)));
         results.rows.retain(|row| row.setting == 0 || row.workload == 0);
-        assert_eq!(Summary::of(&results).pareto, [0]);
+        assert_eq!(Summary::from_results(&results).pareto, [0]);
     }
 
     fn figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> Figures {
@@ -114,7 +114,7 @@ mod tests {
     fn front(settings: &[(f64, f64, f64)]) -> Vec<usize> {
         let labels = vec!["x"; settings.len()];
         let results = results(&labels, &[rr("rr")], 1, |setting, _| figures(settings[setting]));
-        Summary::of(&results).pareto
+        Summary::from_results(&results).pareto
     }
 
     #[track_caller]
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn runs_without_any_figure_have_no_trade_off() {
         let made = reported(&[rr("rr")], 2, &[(Metric::LatencyNsP99, &[&[f64::NAN], &[f64::NAN]])]);
-        let summary = Summary::of(&made);
+        let summary = Summary::from_results(&made);
         assert_eq!((summary.cells.len(), summary.pareto), (2, vec![]));
     }
 }

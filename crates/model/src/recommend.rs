@@ -53,7 +53,7 @@ pub(crate) fn recommend(
     runs: &Runs<'_>,
     goal: &Goal,
 ) -> Result<Recommendation, String> {
-    let judge = Judge::of(results, runs, goal)?;
+    let judge = Judge::new(results, runs, goal)?;
     let kept = judge.kept()?;
     let verdict = judge.verdict(&kept);
     let smallest = judge.smallest()?;
@@ -95,7 +95,7 @@ pub(crate) fn recommend(
 /// judged.
 pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option<Estimate> {
     let runs = Runs::of_goal(results, goal);
-    let judge = Judge::of(results, &runs, goal).ok()?;
+    let judge = Judge::new(results, &runs, goal).ok()?;
     let level = (1.0 - judge.objective_confidence()) / judge.others().len().max(1) as f64;
     judge.objective_logs(0, setting)?.ratio(1.0 - level)
 }
@@ -103,7 +103,7 @@ pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option
 /// The average logarithm of [`objective_ratio`]'s ratio, with its error.
 pub fn objective_center(results: &Results, goal: &Goal, setting: usize) -> Option<Center> {
     let runs = Runs::of_goal(results, goal);
-    Judge::of(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
+    Judge::new(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
 }
 
 /// The scatter of the objective by workload: the standard deviation of one block's logarithm of the ratio to the first
@@ -115,7 +115,7 @@ pub fn objective_scatter(
     settings: &[usize],
 ) -> BTreeMap<usize, f64> {
     let runs = Runs::of_goal(results, goal);
-    let Ok(judge) = Judge::of(results, &runs, goal) else { return BTreeMap::new() };
+    let Ok(judge) = Judge::new(results, &runs, goal) else { return BTreeMap::new() };
     let workloads: BTreeSet<usize> =
         judge.objective.iter().flatten().map(|(workload, _)| *workload).into_set();
     let logs: Option<Vec<Logs>> =
@@ -165,7 +165,7 @@ impl Verdict {
 fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objective, String> {
     let first = results.settings.first().ok_or("the results have no setting")?;
     let of_figure = |figure: &crate::goal::Figure| {
-        let mut cells = figure.of(&results.workloads);
+        let mut cells = figure.cells_in(&results.workloads);
         cells.retain(|&(workload, metric)| !runs.figures(0, workload, metric).is_empty());
         if cells.is_empty() {
             let is_void = results.rows.iter().any(|row| !row.observation.has_cpu_figures());
@@ -183,7 +183,8 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
 
 /// How many of the runs count, by the workloads that the goal reads.
 fn fitness(results: &Results, runs: &Runs<'_>, goal: &Goal, objective: &Objective) -> Fitness {
-    let of_limits = goal.conditions.iter().flat_map(|limit| limit.figure.of(&results.workloads));
+    let of_limits =
+        goal.conditions.iter().flat_map(|limit| limit.figure.cells_in(&results.workloads));
     let is_measured = |(workload, metric): &(usize, Metric)| {
         (0..results.settings.len()).any(|one| !runs.figures(one, *workload, *metric).is_empty())
     };
@@ -200,9 +201,9 @@ pub fn banned(results: &Results) -> BTreeSet<usize> {
 }
 
 impl<'a> Judge<'a> {
-    fn of(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
+    fn new(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
         let objective = objective(results, runs, goal)?;
-        let labels = ShortLabels::of(results).labels;
+        let labels = ShortLabels::from_results(results).labels;
         let fitness = fitness(results, runs, goal, &objective);
         Ok(Self { results, runs, goal, objective, labels, fitness, confidence: results.confidence })
     }
@@ -614,7 +615,7 @@ mod tests {
         let mut results = results(&settings, &[stream("s")], 10, |_, _| Figures::default());
         results.confidence = 0.9;
         let goal = Goal::parse(goal).unwrap();
-        let mut runs = Runs::of(&results);
+        let mut runs = Runs::from_results(&results);
         let claims = |&index: &u64| {
             let mut rng = Rng::split(17, index);
             runs.replace_figures(metric, |setting| figure(&mut rng, setting));
@@ -633,7 +634,7 @@ mod tests {
     #[track_caller]
     fn recommend_for(goal: &str, results: &Results) -> Result<Recommendation, String> {
         let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
     }
 
@@ -699,7 +700,7 @@ mod tests {
         for (limits, confidence) in [(limit, 0.99), (&two, 0.995)] {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limits}")).unwrap();
             let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::of(&made, &runs, &goal).unwrap();
+            let judge = Judge::new(&made, &runs, &goal).unwrap();
             let kept = judge.kept().unwrap();
             let found = judge.broken_by_first(&kept);
             assert_eq!(found.len(), goal.conditions.len());

@@ -38,7 +38,7 @@ impl CellRun<'_> {
 impl<'a> Runs<'a> {
     /// The runs that count in comparisons: without those that are unfit, and without the figures of CPU time that a
     /// failed check voids. A cell without such runs is empty.
-    pub(crate) fn of(results: &'a Results) -> Self {
+    pub(crate) fn from_results(results: &'a Results) -> Self {
         Self::all(results).fit(results.beside)
     }
 
@@ -50,7 +50,7 @@ impl<'a> Runs<'a> {
         Self::with(results, |_| &all)
     }
 
-    /// Like [`Self::of`], with only the figures of the stopping rule: reading quantiles from every
+    /// Like [`Self::from_results`], with only the figures of the stopping rule: reading quantiles from every
     /// histogram is the main cost.
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
         let own = own_rates(results.custom_metrics().into_iter().map(Metric::Custom));
@@ -58,13 +58,14 @@ impl<'a> Runs<'a> {
             .fit(results.beside)
     }
 
-    /// Like [`Self::of`], with only the figures of a goal.
+    /// Like [`Self::from_results`], with only the figures of a goal.
     pub(crate) fn of_goal(results: &'a Results, goal: &Goal) -> Self {
         let figures =
             goal.objective.iter().chain(goal.conditions.iter().map(|condition| &condition.figure));
         let measures: Vec<Measure> = figures.map(|figure| figure.measure).collect();
-        let of_traffic =
-            |traffic: &Traffic| measures.iter().map(|m| m.of(traffic)).collect::<Vec<Metric>>();
+        let of_traffic = |traffic: &Traffic| {
+            measures.iter().map(|m| m.metric_for(traffic)).collect::<Vec<Metric>>()
+        };
         Self::with(results, of_traffic).fit(results.beside)
     }
 
@@ -291,7 +292,7 @@ mod tests {
             ..Figures::default()
         });
         results.rows[2].block = 0;
-        let runs = Runs::of(&results);
+        let runs = Runs::from_results(&results);
         let expected = vec![(0, 3000.0), (1, 2000.0)];
         assert_eq!(runs.figures(0, 0, Metric::TransactionsPerS), expected);
         let rows: Vec<&Row> =
@@ -312,7 +313,7 @@ mod tests {
     fn a_row_of_the_setting_behind_the_last_one_is_left_out() {
         let mut made = results(&["off", "on"], &[rr("rr")], 1, |_, _| Figures::default());
         made.rows[1].setting = 2;
-        let runs = Runs::of(&made);
+        let runs = Runs::from_results(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
         assert!(
             runs.remarks[0].starts_with("1 runs are left out: their setting or workload"),
@@ -328,7 +329,7 @@ mod tests {
         for row in &mut made.rows {
             row.observation.figures = BTreeMap::from([([one, two][row.workload], 1.0)]);
         }
-        let runs = Runs::of(&made);
+        let runs = Runs::from_results(&made);
         assert_eq!(runs.custom_metrics(0), BTreeSet::from([Metric::Custom(one)]));
         assert_eq!(runs.custom_metrics(1), BTreeSet::from([Metric::Custom(two)]));
     }

@@ -178,7 +178,7 @@ impl Search {
         }
         let room = self.options.block.min(self.options.budget - self.tried.len()).max(1);
         let mut rng = self.rng.clone();
-        let view = View::of(self);
+        let view = View::new(self);
         let leader = view.leader();
         let SearchOptions { smallest_effect, least_gain, .. } = self.options;
         let mut is_unlikely = |setting: usize, effect: f64| {
@@ -204,7 +204,7 @@ impl Search {
 
     /// The index of the best setting so far, without its regret; `None` before two runs.
     pub fn best(&self) -> Option<usize> {
-        (self.tried.len() >= 2).then(|| View::of(self).leader())
+        (self.tried.len() >= 2).then(|| View::new(self).leader())
     }
 
     /// The best setting so far with its regret; `None` before two runs.
@@ -212,7 +212,7 @@ impl Search {
         if self.tried.len() < 2 {
             return None;
         }
-        let view = View::of(self);
+        let view = View::new(self);
         let setting = view.leader();
         let effect = self.options.smallest_effect;
         let (doubt, regret_log) = view.doubt(setting, effect, &mut self.rng.clone());
@@ -262,7 +262,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn of(search: &'a Search) -> Self {
+    fn new(search: &'a Search) -> Self {
         let fit = |at: usize, value: &dyn Fn(&Tried) -> f64| {
             let sample = |tried: &Tried| RunSample {
                 setting: tried.setting,

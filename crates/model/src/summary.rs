@@ -77,10 +77,10 @@ pub struct FailedCheck {
 impl Summary {
     /// Summarises `results`. Figures that they lack are absent, and a goal that cannot be judged
     /// gives a warning.
-    pub fn of(results: &Results) -> Self {
+    pub fn from_results(results: &Results) -> Self {
         let all = Runs::all(results);
         let (runs, shown) = (all.fit(results.beside), all.shown(results.beside));
-        let fitness = Fitness::of(results);
+        let fitness = Fitness::from_results(results);
         let mut warnings = runs.remarks.clone();
         if !(results.confidence > 0.0 && results.confidence < 1.0) {
             let confidence = results.confidence;
@@ -99,7 +99,7 @@ impl Summary {
             goal.and_then(|goal| match confirmation(results) {
                 None => recommend(results, &runs, &goal),
                 Some((fresh, settings)) => {
-                    let judged = recommend(&fresh, &Runs::of(&fresh), &goal)?;
+                    let judged = recommend(&fresh, &Runs::from_results(&fresh), &goal)?;
                     Ok(judged.with_settings(&settings))
                 }
             })
@@ -221,7 +221,7 @@ fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
         for metric in headline(&results.workloads[workload].traffic).into_iter().chain(own) {
             let (blocks, values): (Vec<u32>, Vec<f64>) =
                 runs.figures(setting, workload, metric).into_iter().unzip();
-            let median = Spread::of(&values).map_or(0.0, |spread| spread.median);
+            let median = Spread::from_values(&values).map_or(0.0, |spread| spread.median);
             found.extend(outlier::outliers(&values).into_iter().map(|run| Outlier {
                 setting,
                 workload,
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_cell_has_every_figure_with_the_interval_of_its_kind() {
-        let summary = Summary::of(&steady(6));
+        let summary = Summary::from_results(&steady(6));
         assert_eq!(summary.cells.len(), 6);
         let cell = &summary.cells[0];
         let method = |metric| cell.metrics.get(&metric).map(|estimate| estimate.method);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn settings_are_compared_with_the_first_within_blocks() {
-        let summary = Summary::of(&steady(6));
+        let summary = Summary::from_results(&steady(6));
         assert!(summary.cells[0].against_first.is_empty());
         let cell =
             summary.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 1).unwrap();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn one_run_has_no_interval_and_says_so() {
-        let summary = Summary::of(&steady(1));
+        let summary = Summary::from_results(&steady(1));
         for cell in &summary.cells {
             assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
             assert!(!cell.narrow_enough());
@@ -312,7 +312,7 @@ mod tests {
     fn a_wide_interval_is_warned_of_with_what_was_asked_and_reached() {
         let mut results = steady(6);
         results.half_width = 0.000_1;
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let warning = &summary.too_wide[0];
         for part in
             ["`off`", "`rr`", "not met", "+/- 0.01% at 99%", "transactions_per_s +/-", "CPU"]
@@ -337,7 +337,7 @@ mod tests {
             let results = wide_in_the_second(blocks.max(1), half_width);
             let results =
                 if blocks == 0 { Results { rows: Vec::new(), ..results } } else { results };
-            let summary = Summary::of(&results);
+            let summary = Summary::from_results(&results);
             let wide = summary.cells.iter().filter(|cell| !cell.narrow_enough());
             let of_summary: BTreeSet<usize> = wide.map(|cell| cell.workload).collect();
             assert_eq!(too_wide(&results), expected);
@@ -411,7 +411,7 @@ mod tests {
             };
             row.observation.hosts = vec![host(Role::Generator, busy(block)), host(Role::Sut, 0.5)];
         }
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let expected: &[Metric] = if keeps_going { &[Metric::GeneratorCpuBusyRatio] } else { &[] };
         assert_eq!(summary.cells[0].too_wide, expected);
         assert_eq!(too_wide(&results).is_empty(), !keeps_going);
@@ -424,7 +424,7 @@ mod tests {
         let mut results = steady(8);
         let row = results.rows.iter_mut().find(|row| row.block == 3 && row.setting == 1).unwrap();
         row.observation.traffic.latency.as_mut().unwrap().record_n(Nanos::from_ms(1), 50);
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let [outlier] = summary.outliers.as_slice() else { panic!("{:?}", summary.outliers) };
         assert_eq!((outlier.setting, outlier.workload, outlier.block), (1, 0, 3));
         assert_eq!(outlier.metric, Metric::LatencyNsP99);
@@ -444,7 +444,7 @@ mod tests {
             row.observation.checks =
                 vec![check("steal", row.block == 0, &detail), check("drops", true, "")];
         }
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let [failed] = summary.failed_checks.as_slice() else {
             panic!("{:?}", summary.failed_checks)
         };
@@ -455,13 +455,14 @@ mod tests {
     #[test]
     fn empty_and_damaged_results_are_summarised_without_a_crash() {
         let empty = results(&[], &[], 3, |_, _| Figures::default());
-        let summary = Summary::of(&Results { goal: Some("latency".to_owned()), ..empty });
+        let summary = Summary::from_results(&Results { goal: Some("latency".to_owned()), ..empty });
         assert!(summary.cells.is_empty() && summary.pareto.is_empty());
         assert!(summary.warnings[0].contains("no recommendation"), "{:?}", summary.warnings);
 
         let nothing_measured =
             results(&["a", "b"], &[rr("rr"), stream("s")], 3, |_, _| Figures::default());
-        let summary = Summary::of(&Results { goal: Some("cpu".to_owned()), ..nothing_measured });
+        let summary =
+            Summary::from_results(&Results { goal: Some("cpu".to_owned()), ..nothing_measured });
         assert_eq!(summary.cells.len(), 4);
 
         let mut damaged = steady(4);
@@ -469,7 +470,7 @@ mod tests {
         damaged.rows[1].workload = usize::MAX;
         damaged.rows[2].block = damaged.rows[8].block;
         damaged.goal = Some("be quick".to_owned());
-        let summary = Summary::of(&damaged);
+        let summary = Summary::from_results(&damaged);
         for part in ["2 runs are left out", "ran twice", "`be` at column 1"] {
             assert!(
                 summary.warnings.iter().any(|w| w.contains(part)),
@@ -480,7 +481,7 @@ mod tests {
         for confidence in [0.0, 1.0, f64::NAN, 99.0] {
             damaged.confidence = confidence;
             damaged.goal = Some("balanced".to_owned());
-            let summary = Summary::of(&damaged);
+            let summary = Summary::from_results(&damaged);
             assert!(
                 summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough())
             );
@@ -519,7 +520,7 @@ mod tests {
             fresh.rows.iter().map(|row| (row.block, row.setting)).collect();
         assert_eq!(labels, ["a", "c"]);
         assert_eq!(rows, [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]);
-        let advice = Summary::of(&made).recommendation.unwrap();
+        let advice = Summary::from_results(&made).recommendation.unwrap();
         assert_eq!((advice.setting, advice.is_proven()), (2, true));
         let ratio = advice.against_first.unwrap();
         assert!((ratio.value - 0.25).abs() < 1e-9 && ratio.runs == 3, "{ratio:?}");
@@ -533,7 +534,7 @@ mod tests {
         for (confidence, is_warned) in
             [(0.99, false), (0.01, false), (0.0, true), (1.0, true), (-1.0, true), (1.5, true)]
         {
-            let warnings = Summary::of(&Results { confidence, ..steady(2) }).warnings;
+            let warnings = Summary::from_results(&Results { confidence, ..steady(2) }).warnings;
             let warned = warnings.iter().any(|it| it.contains("nothing has an interval"));
             assert_eq!(warned, is_warned, "{confidence}: {warnings:?}");
         }

@@ -98,7 +98,7 @@ impl Daemon {
         drop(hold.server);
         let closed = hand.close();
         match (ended, closed) {
-            // That the interface is not put back matters most.
+            // An interface that is not put back matters most.
             (Err(first), Err(error)) => {
                 tracing::error!(interface, "{first}");
                 Err(error)
@@ -146,7 +146,7 @@ impl Daemon {
         let status =
             first_status(&options, &delay_knob, delay_knob::ring(hand.kernel(), interface), delay);
         let mut hold = Self {
-            fingerprint: Fingerprint::of(&link, None, None),
+            fingerprint: Fingerprint::new(&link, None, None),
             route,
             netdev,
             hand,

@@ -4,7 +4,7 @@ use latput_linux::{CounterSnapshot, Protocols};
 use latput_policy::{Counts, Observation};
 use latput_units::{Bytes, Nanos};
 
-/// What drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and
+/// Bytes that drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and
 /// padding.
 const AROUND_BYTES: f64 = 26.0;
 /// Fewer packets in a sample are no bulk beside which there could be requests.
@@ -56,8 +56,7 @@ impl Meter {
         packets >= MANY
     }
 
-    /// What happened since the last sample under `delay`; nothing if a counter went back, as it does
-    /// when a driver is reset.
+    /// The sample since the last one under `delay`; `None` if a counter went back, as it does when a driver is reset.
     pub(crate) fn advance(
         &mut self,
         now: CounterSnapshot,

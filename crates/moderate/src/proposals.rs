@@ -5,7 +5,7 @@ use latput_units::Nanos;
 /// Least time between two lines of an observer.
 const LINE_EVERY: Nanos = Nanos::from_s(10);
 
-/// What an observer has proposed.
+/// Proposals of an observer so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Proposals {
     /// The delay that was proposed last.

@@ -106,7 +106,7 @@ impl ServerConfig {
         }
     }
 
-    /// What to ask for, in order, where a person says `name`.
+    /// Names to query, in order, where a person gives `name`.
     pub(crate) fn candidates(&self, name: &str) -> Vec<String> {
         if let Some(whole) = name.strip_suffix('.') {
             return vec![whole.to_owned()];

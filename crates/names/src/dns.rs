@@ -13,7 +13,7 @@ use crate::config::ServerConfig;
 /// An answer by UDP has at most 512 bytes (RFC 1035, section 4.2.1); more is cut off and told.
 const DATAGRAM_BYTES: usize = 512;
 
-/// What a server says of one question.
+/// A server's answer to one question.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Its addresses; none where the name has others or does not exist.
@@ -115,7 +115,7 @@ fn by_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Ans
     Ok(read(&answer, query))
 }
 
-/// What `answer` says to `query`, both as bytes.
+/// Reads the bytes of `answer` as the answer to the bytes of `query`.
 pub(crate) fn read(answer: &[u8], query: &[u8]) -> Answer {
     let (Ok(answer), Ok(query)) = (Packet::parse(answer), Packet::parse(query)) else {
         return Answer::Other;
@@ -155,7 +155,7 @@ pub(crate) fn any_address_like(address: IpAddr) -> SocketAddr {
     }
 }
 
-/// Who cannot see the question must not be able to answer it.
+/// A query number that nobody can guess: a stranger who cannot see the question must not be able to answer it.
 fn random_id() -> u16 {
     let mut bytes = [0; 2];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

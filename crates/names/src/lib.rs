@@ -27,7 +27,7 @@ pub enum Error {
     /// Everybody who was asked says that there is no such name, or that it has no address.
     #[error("no address is known for it ({asked})")]
     Unknown {
-        /// Who was asked.
+        /// The files and servers asked.
         asked: String,
     },
     /// A name server gave no usable answer.
@@ -35,13 +35,13 @@ pub enum Error {
     Server {
         /// Its address.
         server: SocketAddr,
-        /// What it did instead.
+        /// The fault of its answer.
         problem: String,
     },
     /// A file or program of this host failed.
     #[error("cannot {operation}: {source}")]
     Io {
-        /// What was tried: `read /etc/hosts`.
+        /// The operation that failed: `read /etc/hosts`.
         operation: String,
         /// Why not.
         source: io::Error,

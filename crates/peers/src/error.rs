@@ -30,7 +30,7 @@ pub enum Error {
     Resolve {
         /// The name.
         host: String,
-        /// Who was asked, and the answer.
+        /// The name servers asked, and their answer.
         #[source]
         source: latput_names::Error,
     },

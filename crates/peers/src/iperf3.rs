@@ -272,7 +272,7 @@ fn expect_while_draining(
     let peer = line.peer();
     let mut byte = [0];
     line.receive(&mut byte, drained, patience, waiting_for)?;
-    match ControlState::of(byte[0]) {
+    match ControlState::from_byte(byte[0]) {
         Some(state) if state == wanted => Ok(()),
         Some(ControlState::AccessDenied) => Err(Error::Busy { peer }),
         Some(ControlState::ServerTerminate) => Err(Error::Terminated { peer }),

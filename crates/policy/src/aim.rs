@@ -16,7 +16,7 @@ const IGB_20K: u32 = 196;
 const IGB_4K: u32 = 980;
 const GIGABIT: u64 = 1_000_000_000;
 
-/// Whose rules hold.
+/// Driver whose rules hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// Linux igb with `rx-usecs 1`.

@@ -77,8 +77,8 @@ impl Bounds {
         self.delay(step).min(self.longest(peak_pps))
     }
 
-    /// What the owner and half of the ring allow. That of the ring goes by eighths of a doubling: the highest
-    /// rate seen grows a little now and then, and a step's delay should seldom change.
+    /// The longest delay that the owner and half of the ring allow. The ring's part goes by eighths of a doubling: the
+    /// highest rate seen grows a little now and then, and a step's delay should seldom change.
     fn longest(&self, peak_pps: f64) -> Nanos {
         let absorbed = self.absorbed(peak_pps).as_secs_f64();
         let step = (absorbed.log2() * 8.0).floor() / 8.0;

@@ -97,7 +97,7 @@ struct NativeRun {
 impl NativeRun {
     /// The document of `latput report --format json`.
     fn json(&self, py: Python<'_>) -> String {
-        py.detach(|| json(&self.results, &Summary::of(&self.results)))
+        py.detach(|| json(&self.results, &Summary::from_results(&self.results)))
     }
 
     /// The rows of `latput report --format csv`.
@@ -107,24 +107,24 @@ impl NativeRun {
 
     /// The page of `latput report -o report.html`.
     fn html(&self, py: Python<'_>) -> String {
-        py.detach(|| html(&self.results, &Summary::of(&self.results), None))
+        py.detach(|| html(&self.results, &Summary::from_results(&self.results), None))
     }
 
     /// The first trade-off of that page, as an SVG image.
     fn picture(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| picture(&self.results, &Summary::of(&self.results)))
+        py.detach(|| picture(&self.results, &Summary::from_results(&self.results)))
     }
 
     /// The tables of `latput report`.
     #[pyo3(signature = (columns = 100))]
     fn text(&self, py: Python<'_>, columns: usize) -> String {
         let screen = Screen { columns, is_styled: false };
-        py.detach(|| terminal(&self.results, &Summary::of(&self.results), screen))
+        py.detach(|| terminal(&self.results, &Summary::from_results(&self.results), screen))
     }
 
     /// The tables of `latput report --format markdown`.
     fn markdown(&self, py: Python<'_>) -> String {
-        py.detach(|| markdown(&self.results, &Summary::of(&self.results)))
+        py.detach(|| markdown(&self.results, &Summary::from_results(&self.results)))
     }
 
     /// The JSON and the words of `latput explain`.
@@ -136,7 +136,7 @@ impl NativeRun {
         setting: Option<String>,
     ) -> PyResult<(String, String)> {
         let explained = || {
-            let explained = Explained::of(&self.results, &workloads, setting.as_deref())?;
+            let explained = Explained::new(&self.results, &workloads, setting.as_deref())?;
             Ok((serde_json::to_string(&explained.document()), explained.words()))
         };
         let (json, words) = py
@@ -147,7 +147,7 @@ impl NativeRun {
 
     /// The profile of `latput model twin`, with what is known of its costs.
     fn twin(&self, py: Python<'_>, name: String) -> PyResult<NativeTwin> {
-        NativeTwin::of(py, &self.results, name)
+        NativeTwin::calibrate(py, &self.results, name)
     }
 
     /// The same run, judged by another goal.
@@ -155,7 +155,7 @@ impl NativeRun {
         let parsed = Goal::parse(goal).map_err(|error| LatputError::new_err(error.to_string()))?;
         let figures = parsed.objective.iter().chain(parsed.conditions.iter().map(|it| &it.figure));
         for figure in figures {
-            if figure.of(&self.results.workloads).is_empty() {
+            if figure.cells_in(&self.results.workloads).is_empty() {
                 let names = self.results.workloads.iter().map(|it| it.name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
                 let problem = format!("no workload matches `{figure}`; the workloads are {names}");

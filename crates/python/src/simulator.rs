@@ -68,8 +68,8 @@ pub(crate) fn simulate(
     Ok(NativeRun { results: std::sync::Arc::new(ended.map_err(refused)?) })
 }
 
-/// What `work` returns. It runs without the interpreter's lock on a thread of its own, because this one looks for Ctrl-C,
-/// which raises `stop`.
+/// Runs `work` on a thread of its own without the interpreter's lock, and returns its result. The calling thread looks
+/// for Ctrl-C, which raises `stop`.
 pub(crate) fn waited_for<T: Send + 'static>(
     py: Python<'_>,
     stop: &Stop,

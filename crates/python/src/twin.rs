@@ -24,7 +24,11 @@ pub(crate) struct NativeTwin {
 
 impl NativeTwin {
     /// Calibrates a profile called `name` on every core. Ctrl-C ends it.
-    pub(crate) fn of(py: Python<'_>, results: &Arc<Results>, name: String) -> PyResult<Self> {
+    pub(crate) fn calibrate(
+        py: Python<'_>,
+        results: &Arc<Results>,
+        name: String,
+    ) -> PyResult<Self> {
         let results = Arc::clone(results);
         let found = waited_for(py, &Stop::new(), move |stop| calibrated(&results, &name, stop))?;
         let twin = found.map_err(|error| LatputError::new_err(error.to_string()))?;

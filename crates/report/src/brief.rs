@@ -47,7 +47,7 @@ pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
 /// `49.8 us (38.1 to 63.2)`.
 fn figure(view: &View<'_>, cell: &Cell, metric: Metric) -> Option<String> {
     let estimate = estimate(cell, metric)?;
-    let scale = Scale::of(metric, &view.traffic(cell.workload), estimate.value);
+    let scale = Scale::choose(metric, &view.traffic(cell.workload), estimate.value);
     let value = scale.with_unit(estimate.value);
     let Some((low, high)) = format::interval(estimate) else { return Some(value) };
     Some(format!("{value} ({} to {})", scale.number(low), scale.number(high)))

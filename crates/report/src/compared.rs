@@ -32,7 +32,7 @@ pub(crate) fn row(figure: &FigureComparison, results: &Results) -> [String; 6] {
     let any = latput_trial::Traffic::tcp_rr(0);
     let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
     let (base, other) = figure.compared;
-    let scale = Scale::of(figure.metric, &traffic, base.abs().max(other.abs()));
+    let scale = Scale::choose(figure.metric, &traffic, base.abs().max(other.abs()));
     let ratio = figure.ratio.as_ref();
     [
         figure.metric.column().to_owned(),

@@ -138,7 +138,7 @@ pub(crate) fn conclusion(comparisons: &[Comparison]) -> String {
     format!("The second against the first: {}.", counted.join(", "))
 }
 
-/// What could not be compared, each once.
+/// Reasons why something could not be compared, each once.
 pub(crate) fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
     let mut remarks: Vec<&str> = Vec::new();
     for remark in comparisons.iter().flat_map(|comparison| &comparison.remarks) {
@@ -149,7 +149,8 @@ pub(crate) fn remarks(comparisons: &[Comparison]) -> Vec<&str> {
     remarks
 }
 
-/// What besides the settings differs, in a line: `the two runs differ in kernel of sut (6.1.0, then 6.12.5)`.
+/// Differences between the runs besides their settings, in a line: `the two runs differ in kernel of sut (6.1.0, then
+/// 6.12.5)`.
 pub(crate) fn origin(comparisons: &[Comparison]) -> Option<String> {
     let differences = &comparisons.first()?.origin;
     let one = |it: &OriginDifference| format!("{} ({}, then {})", it.what, it.first, it.second);

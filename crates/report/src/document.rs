@@ -91,7 +91,7 @@ pub struct Document<R = Vec<RunDocument>> {
     pub warnings: Vec<String>,
     /// Remarks of the run.
     pub notes: Vec<String>,
-    /// What could disturb the trials, as found on the hosts before the first.
+    /// Disturbances that could reach the trials, as found on the hosts before the first.
     #[serde(default)]
     pub findings: Vec<FindingDocument>,
 }
@@ -165,9 +165,9 @@ pub struct FindingDocument {
     pub name: String,
     /// Names of the hosts in the testbed.
     pub hosts: Vec<String>,
-    /// What was seen.
+    /// The observation, in words.
     pub seen: String,
-    /// What it does to the trials.
+    /// Its effect on the trials.
     pub meaning: String,
     /// How to mend it.
     pub remedy: String,
@@ -535,7 +535,7 @@ impl<R> Document<R> {
             plan_metrics: results.custom_metrics().into_iter().map(plan_metric).collect(),
             runs,
             cells: summary.cells.iter().map(cell).collect(),
-            tcp_groups: GroupsDocument::of(results),
+            tcp_groups: GroupsDocument::from_results(results),
             pareto_settings: summary.pareto.clone(),
             headline: summary.headline.as_ref().map(|headline| HeadlineDocument {
                 kind: headline.kind().to_owned(),

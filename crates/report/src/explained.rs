@@ -93,20 +93,20 @@ pub struct CellError {
 
 impl FitDocument {
     /// The document of these models.
-    pub fn of(results: &Results, models: &[CostModel], intervals: &str) -> Self {
+    pub fn new(results: &Results, models: &[CostModel], intervals: &str) -> Self {
         Self {
             schema: 1,
             name: results.name.clone(),
             testbed: results.testbed.clone(),
             confidence: models.first().map_or(results.confidence, |model| model.confidence),
             intervals: intervals.to_owned(),
-            hosts: models.iter().map(|model| HostModel::of(results, model)).collect(),
+            hosts: models.iter().map(|model| HostModel::new(results, model)).collect(),
         }
     }
 }
 
 impl HostModel {
-    fn of(results: &Results, model: &CostModel) -> Self {
+    fn new(results: &Results, model: &CostModel) -> Self {
         Self {
             host: model.host.clone(),
             role: model.role.name().to_owned(),
@@ -114,7 +114,7 @@ impl HostModel {
             condition_number: model.condition_number.filter(|number| number.is_finite()),
             error_ratio_median: model.error_quantile(0.5),
             error_ratio_p90: model.error_quantile(0.9),
-            terms: model.terms.iter().map(TermModel::of).collect(),
+            terms: model.terms.iter().map(TermModel::from_term).collect(),
             errors: model
                 .errors
                 .iter()
@@ -129,7 +129,7 @@ impl HostModel {
 }
 
 impl TermModel {
-    fn of(fitted: &FittedTerm) -> Self {
+    fn from_term(fitted: &FittedTerm) -> Self {
         let cost = fitted.finding.as_ref().ok();
         let refusal = fitted.finding.as_ref().err();
         Self {
@@ -228,23 +228,23 @@ pub struct ExplainedPart {
 }
 
 impl ExplainDocument {
-    fn of(results: &Results, models: &BTreeMap<&str, CostModel>, cells: &[Explanation]) -> Self {
+    fn new(results: &Results, models: &BTreeMap<&str, CostModel>, cells: &[Explanation]) -> Self {
         let model = |(kind, model): (&&str, &CostModel)| KindModel {
             kind: (*kind).to_owned(),
-            model: HostModel::of(results, model),
+            model: HostModel::new(results, model),
         };
         Self {
             schema: 1,
             name: results.name.clone(),
             testbed: results.testbed.clone(),
             models: models.iter().map(model).collect(),
-            cells: cells.iter().map(|cell| ExplainedCell::of(results, cell)).collect(),
+            cells: cells.iter().map(|cell| ExplainedCell::new(results, cell)).collect(),
         }
     }
 }
 
 impl ExplainedCell {
-    fn of(results: &Results, cell: &Explanation) -> Self {
+    fn new(results: &Results, cell: &Explanation) -> Self {
         Self {
             setting: results.settings[cell.setting].label.clone(),
             workload: results.workloads[cell.workload].name.clone(),

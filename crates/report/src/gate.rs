@@ -4,7 +4,7 @@ use latput_model::Comparison;
 use latput_model::compare::{FigureComparison, Verdict};
 use latput_units::text::{number, percent};
 
-/// What fails a gate.
+/// Rule by which a gate fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
     /// A figure that is proven worse.
@@ -13,7 +13,7 @@ pub enum Gate {
     Unproven(f64),
 }
 
-/// What a gate says of a figure.
+/// A gate's judgement of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JudgedFigure {
     /// It passes.
@@ -68,7 +68,7 @@ pub struct GateAnswer {
 
 impl GateAnswer {
     /// Judges every figure.
-    pub fn of(gate: Gate, comparisons: &[Comparison]) -> Self {
+    pub fn new(gate: Gate, comparisons: &[Comparison]) -> Self {
         Self::of_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
     }
 
@@ -188,7 +188,7 @@ mod tests {
                 remarks: Vec::new(),
                 origin: Vec::new(),
             };
-            GateAnswer::of(gate, &[comparison]).sentence()
+            GateAnswer::new(gate, &[comparison]).sentence()
         };
         let unjudged = || figure(Verdict::NotJudged, None);
         let gate = Gate::Unproven(0.02);

@@ -95,7 +95,7 @@ struct FigureDocument {
 impl HistoryRun {
     /// The wanted figures of a run (none: those that a workload is judged by) of the settings and workloads whose
     /// names `is_wanted` takes. `run` is `FILE#N`.
-    pub fn of(
+    pub fn new(
         run: String,
         started_unix_ms: u64,
         results: &Results,
@@ -143,7 +143,7 @@ impl HistoryRun {
     }
 
     fn by_series(&self) -> BTreeMap<Series<'_>, &latput_stats::Estimate> {
-        self.figures.iter().map(|figure| (Series::of(figure), &figure.estimate)).into_map()
+        self.figures.iter().map(|figure| (Series::from_figure(figure), &figure.estimate)).into_map()
     }
 }
 
@@ -156,7 +156,7 @@ struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    fn of(figure: &'a HistoryFigure) -> Self {
+    fn from_figure(figure: &'a HistoryFigure) -> Self {
         Self { workload: &figure.workload, setting: &figure.setting, metric: figure.metric }
     }
 
@@ -165,8 +165,8 @@ impl<'a> Series<'a> {
         let mut all: Vec<(Self, Traffic)> = Vec::new();
         let mut seen = BTreeSet::new();
         for figure in runs.iter().flat_map(|run| &run.figures) {
-            if seen.insert(Self::of(figure)) {
-                all.push((Self::of(figure), figure.traffic));
+            if seen.insert(Self::from_figure(figure)) {
+                all.push((Self::from_figure(figure), figure.traffic));
             }
         }
         all
@@ -189,7 +189,7 @@ pub fn terminal(runs: &[HistoryRun], screen: Screen) -> String {
         let found: Vec<(&HistoryRun, &latput_stats::Estimate)> =
             figures.iter().filter_map(of_run).collect();
         let largest = found.iter().map(|(_, it)| it.value.abs()).fold(0.0, f64::max);
-        let scale = Scale::of(series.metric, &traffic, largest);
+        let scale = Scale::choose(series.metric, &traffic, largest);
         let title = format!(
             "{} of {} under {}, {}",
             series.metric.column(),

@@ -134,7 +134,7 @@ pub fn json(prediction: &Prediction, measured: &Results) -> String {
 pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> String {
     let heading = format!("{} on {}, beside {}", measured.name, measured.testbed, prediction.by);
     let mut text = wrapped(&heading, "", screen.columns) + "\n";
-    let labels = ShortLabels::of(measured).labels;
+    let labels = ShortLabels::from_results(measured).labels;
     for columns in prediction.columns.chunk_by(|a, b| a.workload == b.workload) {
         let mut table = Table::new();
         let name = printable(&measured.workloads[columns[0].workload].name);
@@ -159,7 +159,7 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
 fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> Vec<[String; 5]> {
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
-    let scale = Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
+    let scale = Scale::choose(column.metric, traffic, sizes.fold(0.0, f64::max));
     let line = |(idx, point): (usize, &predicted::PredictedPoint)| {
         let name = if idx == 0 { column.metric.column() } else { "" };
         let half = format::half_width(&point.measured, &scale);

@@ -47,7 +47,7 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     remarks
 }
 
-/// What is out of the comparisons, by setting, and what the answer holds beside.
+/// Slices and trials that are out of the comparisons, by setting, and the conditions of the answer.
 fn fitness(view: &View<'_>) -> Vec<Remark> {
     let fitness = &view.summary.fitness;
     let labels: Vec<String> =
@@ -211,7 +211,7 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     };
     let line = |outlier: &Outlier| {
         let traffic = view.traffic(outlier.workload);
-        let scale = Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
+        let scale = Scale::choose(outlier.metric, &traffic, outlier.value.max(outlier.median));
         format!(
             "{}, block {}: {} {}, median of its cell {}",
             place(view, outlier.setting, outlier.workload),

@@ -90,7 +90,7 @@ fn lines(
     let mut table = Table::new();
     for metric in view.metrics(cell.workload) {
         let Some(estimate) = estimate(cell, metric) else { continue };
-        let scale = Scale::of(metric, &traffic, estimate.value);
+        let scale = Scale::choose(metric, &traffic, estimate.value);
         // One run tells nothing of others; its percentiles have an interval of its own samples.
         let within = within_run(cell, metric, view.results.confidence);
         let estimate = within.as_ref().unwrap_or(estimate);

@@ -42,7 +42,7 @@ pub(crate) struct SetCommand {
 
 impl<'a> View<'a> {
     pub(crate) fn new(results: &'a Results, summary: &'a Summary) -> Self {
-        let ShortLabels { knobs, labels } = ShortLabels::of(results);
+        let ShortLabels { knobs, labels } = ShortLabels::from_results(results);
         let labels = labels.iter().map(|label| printable(label)).collect();
         Self { results, summary, knobs: printable(&knobs), labels }
     }
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
             .map(|estimate| estimate.value.abs())
             .filter(|value| value.is_finite())
             .fold(0.0, f64::max);
-        Scale::of(metric, &self.traffic(workload), largest)
+        Scale::choose(metric, &self.traffic(workload), largest)
     }
 
     /// The traffic of a workload. A missing one gets a default, which only affects units.

@@ -42,7 +42,7 @@ fn made() -> Results {
 #[test]
 fn a_goal_names_it_and_the_recommendation_follows_it() {
     let made = made();
-    let summary = Summary::of(&made);
+    let summary = Summary::from_results(&made);
     assert!(
         matches!(&summary.recommendation.as_ref().unwrap().headline, Headline::Set { .. }),
         "{summary:?}"
@@ -57,7 +57,7 @@ fn a_goal_names_it_and_the_recommendation_follows_it() {
 #[test]
 fn every_output_has_it() {
     let made = made();
-    let summary = Summary::of(&made);
+    let summary = Summary::from_results(&made);
     for (name, text) in [
         ("terminal", terminal(&made, &summary, SCREEN)),
         ("markdown", markdown(&made, &summary)),
@@ -82,7 +82,7 @@ fn every_output_has_it() {
 #[test]
 fn a_report_gives_it_back() {
     let made = shared(&made());
-    let page = html_with_trials(&made, &Summary::of(&made));
+    let page = html_with_trials(&made, &Summary::from_results(&made));
     let read = read_report(page.as_bytes()).unwrap();
     let figures = |results: &Results| results.rows[0].observation.figures.clone();
     assert_eq!(figures(&read), figures(&made));
@@ -104,16 +104,16 @@ fn two_settings_are_compared_by_it() {
 fn a_history_and_a_single_measurement_show_it() {
     let mut made = made();
     let wanted: Metric = "app_queries".parse().unwrap();
-    let run = HistoryRun::of("f#1".to_owned(), 0, &made, &[wanted], |_, _| true);
+    let run = HistoryRun::new("f#1".to_owned(), 0, &made, &[wanted], |_, _| true);
     assert!(history::csv(&[run]).contains("app_queries"));
-    let all = HistoryRun::of("f#1".to_owned(), 0, &made, &[], |_, _| true);
+    let all = HistoryRun::new("f#1".to_owned(), 0, &made, &[], |_, _| true);
     assert!(history::csv(&[all]).contains("app_delay"));
     made.rows.retain(|row| (row.setting, row.workload) == (0, 0));
     made.settings.truncate(1);
     made.workloads.truncate(1);
     made.planned_trials = made.rows.len() as u64;
     made.goal = None;
-    let text = brief(&made, &Summary::of(&made), SCREEN);
+    let text = brief(&made, &Summary::from_results(&made), SCREEN);
     assert!(text.contains("figures  app_delay 2007 us"), "{text}");
 }
 
@@ -134,7 +134,7 @@ fn a_workload_with_figures_of_its_own_only_is_known_well_enough() {
         row.observation.traffic = latput_trial::observation::TrafficObservation::default();
     }
     made.half_width = 0.05;
-    let summary = Summary::of(&made);
+    let summary = Summary::from_results(&made);
     let wide = |cell: &&latput_model::Cell| {
         cell.too_wide
             .iter()
@@ -142,6 +142,6 @@ fn a_workload_with_figures_of_its_own_only_is_known_well_enough() {
     };
     assert_eq!(summary.cells.iter().filter(wide).count(), 0, "{:?}", summary.cells[0].too_wide);
     made.half_width = 0.000_1;
-    let summary = Summary::of(&made);
+    let summary = Summary::from_results(&made);
     assert_eq!(summary.cells.iter().filter(wide).count(), summary.cells.len());
 }

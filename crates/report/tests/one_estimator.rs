@@ -118,12 +118,12 @@ fn a_change_is_made_of_the_figures_beside_it() {
     let counts = std::cell::Cell::new(Counts::default());
     let checked = runner.run(&self::cases(), |case| {
         let results = made(&case);
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let mut found = counts.get();
         found.changes += recomputed_changes(&results, &summary);
         // Of every case once with a goal whose changes are computed again, so that none runs without.
         let of_tail = made(&Case { goal: 0, lost: false, ..case.clone() });
-        found.changes += recomputed_changes(&of_tail, &Summary::of(&of_tail));
+        found.changes += recomputed_changes(&of_tail, &Summary::from_results(&of_tail));
         let page = html(&results, &summary, None);
         for text in [
             terminal(&results, &summary, SCREEN),

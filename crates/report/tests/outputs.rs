@@ -107,7 +107,7 @@ fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
     assert!(old.recommendation.unwrap().smallest_effects.is_empty());
     // Of single runs there is nothing to tell, and without a goal nobody to tell it to.
     let check = |results: &Results| {
-        let text = markdown(results, &Summary::of(results));
+        let text = markdown(results, &Summary::from_results(results));
         assert!(text.contains("not within ±") && !text.contains("smallest effect"), "{text}");
     };
     results.goal = None;
@@ -203,7 +203,7 @@ fn hostile_names_stay_text_everywhere() {
 fn a_shared_report_is_imported_with_the_same_tables() {
     let (results, _) = demo();
     let results = shared(&results);
-    let page = html_with_trials(&results, &Summary::of(&results));
+    let page = html_with_trials(&results, &Summary::from_results(&results));
     let imported = read_report(page.as_bytes()).unwrap();
     assert!(imported.is_imported() && !results.is_imported());
     let mut again = imported.clone();
@@ -211,7 +211,7 @@ fn a_shared_report_is_imported_with_the_same_tables() {
     assert_eq!(again, imported, "the mark is made once");
     let screen = Screen { columns: 120, is_styled: false };
     let tables = |results: &Results| {
-        let text = terminal(results, &Summary::of(results), screen);
+        let text = terminal(results, &Summary::from_results(results), screen);
         let note = |line: &&str| !line.contains("imported from a report");
         text.lines().filter(note).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -219,7 +219,7 @@ fn a_shared_report_is_imported_with_the_same_tables() {
     let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
     assert!(lost.is_empty() && before.len() > 20, "{lost:?}");
     assert_eq!(csv(&results), csv(&imported));
-    let page = html(&imported, &Summary::of(&imported), None);
+    let page = html(&imported, &Summary::from_results(&imported), None);
     assert!(page.contains("<b>Imported from a report.</b>"));
 }
 
@@ -311,10 +311,13 @@ fn a_shared_report_has_no_name_and_no_address_in_it() {
     let before = serde_json::to_string(&results).unwrap();
     let results = shared(&results);
     let after = serde_json::to_string(&results).unwrap();
-    let page = html_with_trials(&results, &Summary::of(&results));
+    let page = html_with_trials(&results, &Summary::from_results(&results));
     let (visible, trials) = page.split_once("id=\"trials\">").unwrap();
-    let texts =
-        terminal(&results, &Summary::of(&results), Screen { columns: 200, is_styled: false });
+    let texts = terminal(
+        &results,
+        &Summary::from_results(&results),
+        Screen { columns: 200, is_styled: false },
+    );
     for secret in SECRETS.into_iter().chain(["4c8b9a70"]) {
         let is_word = |text: &str| {
             let mut places = text.match_indices(secret);
@@ -347,7 +350,7 @@ fn hundreds_of_settings_with_markup_for_names_make_a_page() {
         .collect();
     let row = results.rows.iter().find(|row| row.workload == 3).unwrap().clone();
     results.rows = (0..300).map(|setting| latput_trial::Row { setting, ..row.clone() }).collect();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     check_page(&results, &summary);
     let page = html(&results, &summary, None);
     let escaped = "&lt;script&gt;alert(299)&lt;&#x2f;script&gt;";
@@ -359,7 +362,7 @@ fn hundreds_of_settings_with_markup_for_names_make_a_page() {
 fn without_results_every_output_says_so() {
     let (mut results, _) = demo();
     results.rows.clear();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     check_shortage(&results, &summary, "No trial has finished (120 planned)");
     results.settings.clear();
     results.workloads.clear();
@@ -371,7 +374,7 @@ fn without_results_every_output_says_so() {
 fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
     let (mut results, _) = demo();
     results.rows.retain(|row| row.block == 0);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     check_shortage(&results, &summary, "one run: nothing has an interval");
     let text = terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
@@ -430,7 +433,7 @@ fn a_failed_check_is_a_sentence_with_its_place() {
             let check = &mut row.observation.checks[0];
             (check.passed, check.detail) = (false, detail.to_owned());
         }
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         for text in [
             terminal(&results, &summary, Screen { columns: 1000, is_styled: false }),
             brief(&results, &summary, Screen { columns: 1000, is_styled: false }),
@@ -458,7 +461,7 @@ fn a_single_measurement_has_no_interval_but_those_of_its_own_samples() {
 fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     check_shortage(&results, &summary, "one run: nothing has an interval");
 }
 
@@ -491,7 +494,7 @@ fn many_settings_and_narrow_screens_do_not_panic() {
     for (idx, row) in results.rows.iter_mut().enumerate() {
         row.setting = idx % 45;
     }
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     check_page(&results, &summary);
     for columns in [0, 1, 20, 500] {
         terminal(&results, &summary, Screen { columns, is_styled: true });
@@ -604,7 +607,7 @@ fn with_groups(groups: [TcpGroup; 2]) -> Results {
 #[test]
 fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
     let results = with_groups(["local:443", "remote:5432"].map(|it| it.parse().unwrap()));
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     let text = terminal(&results, &summary, Screen { columns: 100, is_styled: false });
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect(start);
     assert!(line("local:443 ").contains(" 8 "), "{text}");
@@ -631,9 +634,9 @@ fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
 #[test]
 fn peers_are_not_passed_on() {
     let results = with_groups(["203.0.113.7", "others"].map(|it| it.parse().unwrap()));
-    assert!(json(&results, &Summary::of(&results)).contains("203.0.113.7"));
+    assert!(json(&results, &Summary::from_results(&results)).contains("203.0.113.7"));
     let passed_on = shared(&results);
-    let summary = Summary::of(&passed_on);
+    let summary = Summary::from_results(&passed_on);
     for text in [json(&passed_on, &summary), html_with_trials(&passed_on, &summary)] {
         assert!(!text.contains("203.0.113"));
     }
@@ -641,11 +644,11 @@ fn peers_are_not_passed_on() {
 
 fn demo() -> (Results, Summary) {
     let results = results::demo();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     (results, summary)
 }
 
-/// What `latput measure` prints of the demo's second setting under its third workload.
+/// Output of `latput measure` for the demo's second setting under its third workload.
 fn measured(blocks: u32) -> String {
     let (results, summary) = one_cell(blocks);
     terminal(&results, &summary, Screen { columns: 100, is_styled: false })
@@ -661,7 +664,7 @@ fn one_cell(blocks: u32) -> (Results, Summary) {
         (row.setting, row.workload) = (0, 0);
     }
     results.planned_trials = results.rows.len() as u64;
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     (results, summary)
 }
 

@@ -44,7 +44,7 @@ fn one_setting_has_no_trade_off() {
     let (mut results, _) = demo();
     results.settings.truncate(1);
     results.rows.retain(|row| row.setting == 0);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     let page = html(&results, &summary, None);
     let body = page.split_once("<body>").unwrap().1.split_once("<script").unwrap().0;
     assert!(body.contains("id=\"figures\""));
@@ -105,7 +105,7 @@ fn a_busy_cpu_has_a_mark_only_where_demand_agrees() {
 fn latency_of_a_program_is_told_as_its_own() {
     let (mut results, _) = demo();
     let histogram = "in a histogram";
-    let page_of = |results: &Results| html(results, &Summary::of(results), None);
+    let page_of = |results: &Results| html(results, &Summary::from_results(results), None);
     let own = page_of(&results);
     assert!(own.contains(histogram) && !own.contains("as the program reports it"));
     for row in &mut results.rows {
@@ -126,6 +126,6 @@ fn ratio(value: f64) -> Estimate {
 
 fn demo() -> (Results, Summary) {
     let results = results::demo();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     (results, summary)
 }

@@ -33,7 +33,7 @@ impl Anomalies {
     }
 
     /// The entry for this row.
-    pub fn of(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
+    pub fn find(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
         self.anomaly
             .iter()
             .find(|anomaly| anomaly.cells.iter().all(|(column, value)| row.text(column) == value))

@@ -115,7 +115,7 @@ pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<Simulat
 
 impl Cells {
     /// The cells of `profile` in files, given as names with tables.
-    pub fn of(
+    pub fn from_tables(
         files: Vec<(String, CsvTable)>,
         profile: &str,
         systems: &Systems,
@@ -124,7 +124,7 @@ impl Cells {
         let mut this = Self { tables: Vec::new(), cells: Vec::new(), anomalies: 0 };
         for (file, table) in files {
             let kind =
-                ExperimentKind::of(&table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+                ExperimentKind::detect(&table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
             let at_row = |error| CalibrateError::Row { file: file.clone(), error };
             for idx in 0..table.rows.len() {
                 let row = CsvRow::new(&table, idx);
@@ -135,7 +135,7 @@ impl Cells {
                 if published.is_empty() || is_arithmetic(kind, &row, systems) {
                     continue;
                 }
-                if anomalies.of(&row).is_some() {
+                if anomalies.find(&row).is_some() {
                     this.anomalies += 1;
                     continue;
                 }
@@ -161,7 +161,7 @@ impl Cells {
         let mut wanted: Option<String> = None;
         for (file, table) in files {
             let kind =
-                ExperimentKind::of(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+                ExperimentKind::detect(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
             for idx in 0..table.rows.len() {
                 let row = CsvRow::new(table, idx);
                 let found = systems
@@ -221,7 +221,7 @@ impl Cells {
 
 /// Whether the text computes the row instead of reporting a run.
 fn is_arithmetic(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> bool {
-    let error = Experiment::of(kind, row, systems).err();
+    let error = Experiment::from_row(kind, row, systems).err();
     error.is_some_and(|error| error.kind == RowErrorKind::NotSimulated)
 }
 
@@ -263,7 +263,7 @@ fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
 }
 
 fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
-    let moderation = Moderation::of(row)?;
+    let moderation = Moderation::from_row(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {
             format!("rx {delay}, {} frames", moderation.rx_frames.unwrap_or(0))
@@ -408,7 +408,7 @@ impl CellFit<'_> {
             .iter()
             .flat_map(|cell| {
                 let row = CsvRow::new(&cells.tables[cell.table], cell.row);
-                let experiment = Experiment::of(cell.kind, &row, &systems)
+                let experiment = Experiment::from_row(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
                 let experiment = experiment.shortened(effort);
                 // Each cell has its own start phases, so that the cells together cover them.
@@ -429,7 +429,7 @@ impl CellFit<'_> {
                 let scale = scale_of(cell.kind, scale, &row);
                 let weighed = match scale {
                     Scale::Points => Weighed::points(predicted, published, weight),
-                    _ => Weighed::of(predicted, published, weight),
+                    _ => Weighed::new(predicted, published, weight),
                 };
                 Residual { column, scale, published, predicted, weighed }
             };
@@ -464,6 +464,6 @@ fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, ErrorSummary)>
     }
     groups
         .into_iter()
-        .filter_map(|(name, errors)| Some((name, ErrorSummary::of(errors)?)))
+        .filter_map(|(name, errors)| Some((name, ErrorSummary::from_errors(errors)?)))
         .collect()
 }

@@ -43,7 +43,7 @@ fn list(errors: &[RowError]) -> String {
 pub struct CellFile {
     /// Its rows.
     pub table: CsvTable,
-    /// What kind of published file it is.
+    /// Kind of the published file.
     pub kind: ExperimentKind,
     /// The experiment of each row, or the reason why it has no prediction.
     pub rows: Vec<Result<Experiment, RowError>>,
@@ -58,10 +58,10 @@ impl CellFile {
     /// Reads a file. An invalid value in any row is an error.
     pub fn read(text: &str, systems: &Systems) -> Result<Self, CellsError> {
         let table = CsvTable::parse(text)?;
-        let kind =
-            ExperimentKind::of(&table).ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
+        let kind = ExperimentKind::detect(&table)
+            .ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
         let rows: Vec<Result<Experiment, RowError>> = (0..table.rows.len())
-            .map(|idx| Experiment::of(kind, &CsvRow::new(&table, idx), systems))
+            .map(|idx| Experiment::from_row(kind, &CsvRow::new(&table, idx), systems))
             .collect();
         let impossible = |row: &Result<Experiment, RowError>| {
             row.as_ref().err().filter(|error| error.kind == RowErrorKind::Impossible).cloned()

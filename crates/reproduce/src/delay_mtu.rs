@@ -164,7 +164,7 @@ impl SweepCell {
 
 impl Sweep {
     /// Combines results in the order of [`cells`].
-    pub fn of(seen: impl IntoIterator<Item = SweepResult>) -> Self {
+    pub fn from_results(seen: impl IntoIterator<Item = SweepResult>) -> Self {
         Self(cells().into_iter().zip(seen).into_map())
     }
 

@@ -75,7 +75,11 @@ enum Reading {
 
 impl Experiment {
     /// The experiment of a row.
-    pub fn of(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> Result<Self, RowError> {
+    pub fn from_row(
+        kind: ExperimentKind,
+        row: &CsvRow<'_>,
+        systems: &Systems,
+    ) -> Result<Self, RowError> {
         for measured in kind.measured() {
             row.figure(measured.column)?;
         }
@@ -217,7 +221,7 @@ fn hosts(
     (machine, profile): (&Machine, &Profile),
     is_bulk: bool,
 ) -> Result<[Host; 2], RowError> {
-    let mut moderation = Moderation::of(row)?;
+    let mut moderation = Moderation::from_row(row)?;
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let mut sut = host("sut", Role::Sut, &profile.sut);
     let mut other = host("generator", Role::Generator, generator);

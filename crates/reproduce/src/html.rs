@@ -76,8 +76,8 @@ fn files(reproduction: &Reproduction) -> Vec<File> {
         (!figures.is_empty()).then(|| File {
             name,
             mechanism: mechanism(name),
-            scatter: Scatter::of(&figures),
-            errors: tables.map(ErrorRates::of).collect(),
+            scatter: Scatter::from_figures(&figures),
+            errors: tables.map(ErrorRates::from_errors).collect(),
             strips: strips(&figures),
             rows: rows(&figures, &columns),
             columns: columns.into_iter().map(str::to_owned).collect(),
@@ -108,7 +108,7 @@ struct ErrorRates {
 }
 
 impl ErrorRates {
-    fn of(it: &TableErrors) -> Self {
+    fn from_errors(it: &TableErrors) -> Self {
         let unit = if it.scale == "points" { "points" } else { "%" };
         let shown = |ratio: f64| format!("{:.1} {unit}", 100.0 * ratio);
         Self {
@@ -142,7 +142,7 @@ struct PlotMark {
 
 impl Scatter {
     /// `None` if no figure fits log axes.
-    fn of(figures: &[&ReproducedFigure]) -> Option<Self> {
+    fn from_figures(figures: &[&ReproducedFigure]) -> Option<Self> {
         let shown: Vec<&&ReproducedFigure> = figures
             .iter()
             .filter(|it| scale_name(it) == "rate" || scale_name(it) == "time")

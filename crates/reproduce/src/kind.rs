@@ -75,7 +75,7 @@ impl ExperimentKind {
     ];
 
     /// The kind of a file with this header.
-    pub fn of(table: &CsvTable) -> Option<Self> {
+    pub fn detect(table: &CsvTable) -> Option<Self> {
         let has = |columns: &[&str]| columns.iter().all(|column| table.column(column).is_some());
         let single = ["util_local_pct", "run_id", "test_len_s", "predicted_util_local_pct"];
         Self::ALL.into_iter().find(|kind| match kind {

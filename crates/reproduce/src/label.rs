@@ -43,7 +43,7 @@ pub struct RowCounts {
 
 impl RowCounts {
     /// Counts the labels of single rows.
-    pub fn of(labels: impl IntoIterator<Item = Label>) -> Self {
+    pub fn count(labels: impl IntoIterator<Item = Label>) -> Self {
         let mut counts = Self::default();
         for label in labels {
             match label {

@@ -22,7 +22,7 @@ pub struct JoinError {
     pub problems: Vec<String>,
 }
 
-/// What predictions depend on beside the cells, in words: version, runs of each cell, profiles.
+/// Origin of predictions beside the cells, in words: version, runs of each cell, profiles.
 pub fn made_by(seeds: u64, systems: &Systems) -> String {
     let profiles = systems.names().filter_map(|name| systems.profile(name));
     let hash = fingerprint(profiles.map(|profile| format!("{profile:?}")));

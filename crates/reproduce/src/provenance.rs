@@ -43,11 +43,11 @@ pub struct Provenance {
 impl Provenance {
     /// The origins of the shipped profiles and plans.
     pub fn shipped(systems: &Systems) -> Self {
-        Self::of(&FitPlan::all().expect("the plans are shipped and tested"), systems)
+        Self::new(&FitPlan::all().expect("the plans are shipped and tested"), systems)
     }
 
     /// The origins of profiles with these plans. A profile without a plan has no fitted cost.
-    pub fn of(plans: &[FitPlan], systems: &Systems) -> Self {
+    pub fn new(plans: &[FitPlan], systems: &Systems) -> Self {
         let mut this = Self { profiles: Vec::new(), fitted: BTreeSet::new() };
         for name in systems.names() {
             let plan = plans.iter().find(|plan| plan.profile == name);
@@ -58,7 +58,7 @@ impl Provenance {
                 profile: name.to_owned(),
                 free_costs: free.map(|free| free.parameter.to_string()).collect(),
                 fitted_rows: this.fitted.len() - before,
-                hand_set: hand_set::of(systems.named(name), plan, systems),
+                hand_set: hand_set::hand_set_keys(systems.named(name), plan, systems),
             });
         }
         this
@@ -99,7 +99,7 @@ fn fitted_rows(plan: &FitPlan, systems: &Systems) -> Vec<(String, usize)> {
             .find(|(published, _)| *published == file)
             .expect("plans name published files; a test sees to it");
         let table = CsvTable::parse(text).expect("the file is shipped and tested");
-        let cells = Cells::of(vec![(name.clone(), table)], &plan.profile, systems)
+        let cells = Cells::from_tables(vec![(name.clone(), table)], &plan.profile, systems)
             .expect("the file is shipped and tested")
             .asked_by(plan);
         cells.rows().map(|row| (file.to_owned(), row)).collect::<Vec<_>>()

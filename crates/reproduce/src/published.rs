@@ -85,7 +85,7 @@ pub fn compare(
                     predicted_lo: prediction.low,
                     predicted_hi: prediction.high,
                     error_ratio,
-                    anomaly: anomalies.of(&row).map(|anomaly| anomaly.reason.clone()),
+                    anomaly: anomalies.find(&row).map(|anomaly| anomaly.reason.clone()),
                 });
             }
         }
@@ -110,7 +110,7 @@ fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
         groups.entry((FILES.len() + 1, "~", scale)).or_default().push(figure.error_ratio);
     }
     let errors = |((file, table, scale), errors): ((usize, &str, &str), Vec<f64>)| {
-        let errors = ErrorSummary::of(errors)?;
+        let errors = ErrorSummary::from_errors(errors)?;
         Some(TableErrors {
             file: FILES.get(file).map_or("all", |(name, _)| name).to_owned(),
             table: if table == "~" { String::new() } else { table.to_owned() },

@@ -54,7 +54,7 @@ impl Throttling {
 
 impl Moderation {
     /// Reads the columns of a row, then the text of `coalescing` for absent ones.
-    pub fn of(row: &CsvRow<'_>) -> Result<Self, RowError> {
+    pub fn from_row(row: &CsvRow<'_>) -> Result<Self, RowError> {
         let words = row.text("coalescing");
         let number = |column: &str, names: [&str; 2], most| match row.whole(column, 0..=most)? {
             Some(value) => Ok(Some(value)),
@@ -225,6 +225,6 @@ mod tests {
             header: vec![String::from("coalescing")],
             rows: vec![vec![words.to_owned()]],
         };
-        Moderation::of(&CsvRow::new(&table, 0))
+        Moderation::from_row(&CsvRow::new(&table, 0))
     }
 }

@@ -96,7 +96,7 @@ impl Systems {
     }
 
     /// The machine of a row and its profile.
-    pub fn of(&self, row: &CsvRow<'_>) -> Result<(&Machine, &Profile), RowError> {
+    pub fn for_row(&self, row: &CsvRow<'_>) -> Result<(&Machine, &Profile), RowError> {
         let [system, driver, version] = ["system", "driver", "driver_version"].map(|c| row.text(c));
         let matches = |machine: &&Machine| {
             let any = machine.driver_versions.is_empty();
@@ -126,7 +126,7 @@ impl Systems {
             ExperimentKind::FqCodel => Ok("hs22-ixgbe"),
             ExperimentKind::PingIdle => Ok("dragonfly-em"),
             ExperimentKind::DevicePolling => Ok("freebsd-em"),
-            _ => Ok(&self.of(row)?.0.profile),
+            _ => Ok(&self.for_row(row)?.0.profile),
         }
     }
 

@@ -122,7 +122,7 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let target = |(kind, name): (&str, &str)| {
         let of_kind: Vec<&PublishedClaim> =
             claims.iter().filter(|claim| claim.kind == kind).collect();
-        let rows = RowCounts::of(of_kind.iter().map(|claim| claim.label));
+        let rows = RowCounts::count(of_kind.iter().map(|claim| claim.label));
         let profiles = vec![String::from(delay_mtu::PROFILE)];
         labelled(
             name,
@@ -156,7 +156,7 @@ fn demand(
         picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).into_map();
     let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).into_set();
     let profiles = profiles.into_iter().map(str::to_owned).collect();
-    labelled(name, &picked, |it| it.label, RowCounts::of(rows.into_values()), profiles, judge)
+    labelled(name, &picked, |it| it.label, RowCounts::count(rows.into_values()), profiles, judge)
 }
 
 /// A target on `items`, with `rows` by origin; `None` without items.
@@ -187,7 +187,7 @@ fn labelled<'a, T>(
 fn errors(figures: &TargetFigures<'_>) -> Option<(ErrorSummary, f64)> {
     let errors: Vec<f64> = figures.iter().map(|it| it.error_ratio.abs()).collect();
     let largest = errors.iter().copied().fold(0.0, f64::max);
-    Some((ErrorSummary::of(errors)?, largest))
+    Some((ErrorSummary::from_errors(errors)?, largest))
 }
 
 fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {

@@ -43,7 +43,7 @@ fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
     let compared =
         published::compare(&[(name, &file, &predicted)], &systems, &Provenance::shipped(&systems));
     let figures = compared.figures.iter().filter(|it| it.column == column && it.anomaly.is_none());
-    let errors = ErrorSummary::of(figures.map(|it| it.error_ratio)).unwrap();
+    let errors = ErrorSummary::from_errors(figures.map(|it| it.error_ratio)).unwrap();
     assert!(errors.median <= median && errors.p90 <= p90, "{name}: {errors:?}");
 }
 

@@ -10,8 +10,8 @@ use latput_sim::bus::Bus;
 use latput_sim::machine::Costs;
 use latput_units::{Bytes, Nanos};
 
-/// What is no claim: the testbed and the loads (T001 to T057 but for losses, frame rate and disks), the
-/// formula itself, and conversions of its costs.
+/// Rows that are no claim: the testbed and the loads (T001 to T057 but for losses, frame rate and disks), the formula
+/// itself, and conversions of its costs.
 const NO_CLAIMS: [&str; 6] = ["T082", "T086", "T089", "T090", "T091", "T092"];
 const CLAIMS_OF_SET_UP: [&str; 4] = ["T006", "T043", "T048", "T055"];
 /// Both line rates are full in the simulator, so neither is below the other.
@@ -122,5 +122,5 @@ fn claims() -> Vec<PublishedClaim> {
         let second = run(second);
         first.join().unwrap().into_iter().chain(second).collect()
     });
-    Sweep::of(seen).claims(profile, &Provenance::shipped(&systems))
+    Sweep::from_results(seen).claims(profile, &Provenance::shipped(&systems))
 }

@@ -175,7 +175,7 @@ fn the_workload_of_bound_processes_may_be_netperfs_options_alone() {
     }
 }
 
-/// What the rows of a text measured.
+/// The measured rows of a text.
 #[track_caller]
 fn meaning(text: &str) -> Vec<String> {
     let file: Result<CellFile, CellsError> = CellFile::read(text, &Systems::shipped());

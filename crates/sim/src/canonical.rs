@@ -20,7 +20,7 @@ pub(crate) struct Canonical {
 
 impl Canonical {
     /// Orders a checked scenario.
-    pub(crate) fn of(given: &Scenario) -> Self {
+    pub(crate) fn from_scenario(given: &Scenario) -> Self {
         let described: Vec<String> = given.loads.iter().map(describe).collect();
         let host_key = |host: usize| {
             let part = |(load, text): (&Load, &String)| {

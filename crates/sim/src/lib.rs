@@ -68,7 +68,7 @@ impl Simulation {
     /// A run at time zero. Refuses a scenario with an impossible value or one that would take days.
     pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
         scenario.check()?;
-        let order = Canonical::of(scenario);
+        let order = Canonical::from_scenario(scenario);
         let world = world::build(&order.scenario);
         Ok(Self { scenario: scenario.clone(), order, world, now: Nanos::ZERO })
     }

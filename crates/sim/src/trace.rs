@@ -33,7 +33,7 @@ pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
     simulation.world.handle_each_by_itself();
     simulation.advance(given.warmup);
     let from = simulation.world.start_window();
-    let mut log = Log::of(scenario);
+    let mut log = Log::new(scenario);
     for ((ring, _), held) in log.rings.iter_mut().zip(simulation.world.in_rings()) {
         ring.extend(std::iter::repeat_n(BEFORE, held));
     }
@@ -43,7 +43,7 @@ pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
     let to = simulation.world.snapshot();
     let outcome = outcome::collect(&simulation.world, scenario, &from, &to);
     let outcome = simulation.order.restore(outcome);
-    let mut log = simulation.world.log.take().map_or_else(|| Log::of(scenario), |log| *log);
+    let mut log = simulation.world.log.take().map_or_else(|| Log::new(scenario), |log| *log);
     log.add_processes(&simulation.world, scenario);
     Ok(Trace { scenario: scenario.clone(), log, outcome })
 }

@@ -37,7 +37,7 @@ use crate::trace::log::Log;
 use crate::vector::Coalescing;
 use latput_policy::{Policy, Polling};
 
-/// What a slot of the agenda stands for.
+/// Component that a slot of the agenda stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Component {
     /// A core's item is done.
@@ -60,7 +60,7 @@ enum Component {
     Bus(u32),
 }
 
-/// What belongs to a host as a whole.
+/// State of a host as a whole.
 #[derive(Debug)]
 struct HostState {
     /// CPU costs in nanoseconds.
@@ -149,7 +149,7 @@ pub(crate) struct World {
     delivered: u64,
     /// Events handled.
     pub(crate) events: u64,
-    /// What a traced run keeps.
+    /// Log of a traced run.
     pub(crate) log: Option<Box<Log>>,
 }
 
@@ -215,7 +215,7 @@ impl World {
         self.queues.iter().map(|queue| queue.rx.len())
     }
 
-    /// What each process is, for people.
+    /// Names of the processes, for people.
     pub(crate) fn process_names(&self, scenario: &Scenario) -> Vec<String> {
         let name = |task: &Task| {
             let many = scenario.loads.len() > 1;
@@ -301,7 +301,7 @@ impl World {
         (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
     }
 
-    /// What each load did in the window.
+    /// Tallies of the loads in the window.
     pub(crate) fn tallies(&self) -> &[Tally] {
         &self.tallies
     }

@@ -469,7 +469,7 @@ fn a_running_simulation_can_be_watched_and_its_moderation_moved() {
     near(interrupts, 1e5, 0.001, "interrupts without moderation");
     simulation.set_coalescing(1, hold_off(100)).expect("a sound setting");
     near(seen(&simulation.advance(second)).1, 1e4, 0.001, "interrupts with a hold-off");
-    // What the last window held is still delivered, nothing new is sent.
+    // Messages of the last window are still delivered, nothing new is sent.
     let after = simulation.advance(second);
     assert!(seen(&after).0 < 20.0 && after.loads[0].sent == 0, "the load has stopped");
     assert!(simulation.set_coalescing(1, hold_off(100_000_000)).is_err(), "100 s is refused");

@@ -27,7 +27,7 @@ impl Agreement {
     /// blocks each, so Q has no chi-squared distribution: with five blocks at each of three places it would call one
     /// figure several in 13% of the cases where 5% are meant. Its p-value is Welch's ("On the comparison of several mean
     /// values: an alternative approach", Biometrika 38, 1951), which is made for that.
-    pub fn of(centers: &[Center]) -> Option<Self> {
+    pub fn from_centers(centers: &[Center]) -> Option<Self> {
         let is_usable = |it: &Center| it.log.is_finite() && it.error.is_finite() && it.error >= 0.0;
         if centers.len() < 2 || !centers.iter().all(is_usable) {
             return None;
@@ -79,7 +79,7 @@ mod tests {
     /// The average of blocks at a place whose scatter is `noise`.
     fn measured(truth: f64, noise: f64, blocks: usize, rng: &mut Rng) -> Center {
         let logs: Vec<f64> = (0..blocks).map(|_| truth + noise * normal(rng)).collect();
-        Center::of(&logs, Average::Plain).unwrap()
+        Center::from_logs(&logs, Average::Plain).unwrap()
     }
 
     /// The share of 2000 comparisons of three places that call them different at 5%.
@@ -89,7 +89,7 @@ mod tests {
             let mut rng = Rng::split(0xa9_2ee, *index);
             let places = [(truths[0], 0.02), (truths[1], 0.05), (truths[2], 0.03)];
             let centers = places.map(|(truth, noise)| measured(truth, noise, blocks, &mut rng));
-            Agreement::of(&centers).unwrap().p_value < 0.05
+            Agreement::from_centers(&centers).unwrap().p_value < 0.05
         };
         (0..DRAWS).filter(is_alarm).count() as f64 / DRAWS as f64
     }
@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn of_two_places_it_is_welch_s_t_test_and_q_is_as_by_hand() {
-        let found = Agreement::of(&[center(0.0, 0.01, 4), center(0.03, 0.02, 8)]).unwrap();
+        let found =
+            Agreement::from_centers(&[center(0.0, 0.01, 4), center(0.03, 0.02, 8)]).unwrap();
         // Weights 10000 and 2500: the average is 0.006, Q = 0.36 + 1.44 = 1.8.
         assert!((found.log - 0.006).abs() < 1e-12, "{found:?}");
         assert!((found.inconsistency - (1.0 - 1.0 / 1.8)).abs() < 1e-9, "{found:?}");
@@ -121,18 +122,19 @@ mod tests {
     #[test]
     fn without_scatter_any_difference_is_one_and_one_place_is_none() {
         let exact = |log| center(log, 0.0, 4);
-        let p = |centers: &[_]| Agreement::of(centers).unwrap().p_value;
+        let p = |centers: &[_]| Agreement::from_centers(centers).unwrap().p_value;
         assert!((p(&[exact(0.1), exact(0.1)]) - 1.0).abs() < 1e-12);
         assert!(p(&[exact(0.1), exact(0.2), center(0.2, 0.1, 4)]).abs() < 1e-12);
         // Beside a place with scatter it is Student's t of that: 1 with 4 degrees of freedom, two-sided 0.3739 by its closed form.
         assert!((p(&[exact(0.1), center(0.2, 0.1, 4)]) - 0.3739).abs() < 1e-4);
         assert!(p(&[exact(0.1), center(0.6, 0.01, 4), center(0.1, 0.01, 4)]) < 1e-3);
-        let log = Agreement::of(&[exact(0.1), exact(0.1), center(0.4, 0.1, 4)]).unwrap().log;
+        let log =
+            Agreement::from_centers(&[exact(0.1), exact(0.1), center(0.4, 0.1, 4)]).unwrap().log;
         assert!((log - 0.1).abs() < 1e-9, "{log}");
-        let same = Agreement::of(&[center(0.1, 0.1, 4); 3]).unwrap();
+        let same = Agreement::from_centers(&[center(0.1, 0.1, 4); 3]).unwrap();
         assert!(same.inconsistency <= 0.0 && (same.p_value - 1.0).abs() < 1e-12, "{same:?}");
-        assert_eq!(Agreement::of(&[exact(0.1)]), None);
-        assert_eq!(Agreement::of(&[exact(0.1), exact(f64::NAN)]), None);
-        assert_eq!(Agreement::of(&[exact(0.1), center(0.1, f64::INFINITY, 4)]), None);
+        assert_eq!(Agreement::from_centers(&[exact(0.1)]), None);
+        assert_eq!(Agreement::from_centers(&[exact(0.1), exact(f64::NAN)]), None);
+        assert_eq!(Agreement::from_centers(&[exact(0.1), center(0.1, f64::INFINITY, 4)]), None);
     }
 }

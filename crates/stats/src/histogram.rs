@@ -81,7 +81,7 @@ impl Histogram {
     /// Packs the histogram into a few bytes for each non-empty bucket. No figure changes.
     pub fn pack(&mut self) {
         if let Form::Counters(counters) = &self.0 {
-            self.0 = Form::Packed(Packed::of(counters));
+            self.0 = Form::Packed(Packed::from_counters(counters));
         }
     }
 
@@ -89,7 +89,7 @@ impl Histogram {
     pub fn take(&mut self) -> Self {
         match &mut self.0 {
             Form::Counters(counters) => {
-                let taken = Packed::of(counters);
+                let taken = Packed::from_counters(counters);
                 counters.reset();
                 Self(Form::Packed(taken))
             }
@@ -226,7 +226,7 @@ fn buckets_of(counters: &Counters) -> impl Iterator<Item = (u64, u64)> + '_ {
 }
 
 impl Packed {
-    fn of(counters: &Counters) -> Self {
+    fn from_counters(counters: &Counters) -> Self {
         if counters.is_empty() { Self::default() } else { Self::pack(buckets_of(counters)) }
     }
 
@@ -432,12 +432,12 @@ mod tests {
 
     #[test]
     fn longer_than_an_hour_counts_as_an_hour_and_still_merges() {
-        let mut histogram = of(&[1]);
+        let mut histogram = recorded(&[1]);
         for minutes in [59, 61, 70, 80, 1_000_000] {
             histogram.record(Nanos::from_s(minutes * 60));
         }
         histogram.record(Nanos::from_ns(u64::MAX));
-        let mut merged = of(&[5]);
+        let mut merged = recorded(&[5]);
         merged.merge(&histogram);
         assert_eq!(merged.count(), 8);
         let hour = Nanos::from_s(3600).as_ns();
@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn ranks_and_quantiles_name_the_same_samples() {
-        let histogram = of(&[10, 20, 20, 30]);
+        let histogram = recorded(&[10, 20, 20, 30]);
         let at = |rank| histogram.at_rank(rank).map(Nanos::as_ns);
         assert_eq!([at(0), at(1), at(2), at(3)], [None, Some(10), Some(20), Some(20)]);
         assert_eq!([at(4), at(5)], [Some(30), None]);
@@ -461,7 +461,7 @@ mod tests {
         assert_eq!((empty.quantile(0.5), empty.min(), empty.max()), (None, None, None));
         assert_eq!((empty.mean_ns(), empty.stdev_ns(), empty.at_rank(1)), (None, None, None));
         assert_eq!(read(&stored(&empty)), Ok(empty));
-        let mut emptied = of(&[7]);
+        let mut emptied = recorded(&[7]);
         emptied.take();
         for quantile in [0.0, 0.5, 1.0] {
             assert_eq!(
@@ -473,15 +473,15 @@ mod tests {
 
     #[test]
     fn equal_are_those_with_the_same_counts_in_the_same_buckets() {
-        assert_eq!(of(&[1, 2]), of(&[2, 1]));
-        assert_ne!(of(&[1, 2]), of(&[1, 3]));
-        assert_ne!(of(&[1, 2]), of(&[1, 2, 2]));
-        assert_ne!(of(&[1]), Histogram::new());
+        assert_eq!(recorded(&[1, 2]), recorded(&[2, 1]));
+        assert_ne!(recorded(&[1, 2]), recorded(&[1, 3]));
+        assert_ne!(recorded(&[1, 2]), recorded(&[1, 2, 2]));
+        assert_ne!(recorded(&[1]), Histogram::new());
     }
 
     #[test]
     fn a_packed_histogram_has_no_counters() {
-        let mut histogram = of(&[1, 2]);
+        let mut histogram = recorded(&[1, 2]);
         assert!(matches!(histogram.0, Form::Counters(_)));
         histogram.pack();
         assert!(matches!(histogram.0, Form::Packed(_)));
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_damaged_histogram_is_refused() {
-        let good = stored(&of(&[100, 200]));
+        let good = stored(&recorded(&[100, 200]));
         assert!(read(&good).is_ok());
         for (from, to, why) in [
             ("\"ns\"", "\"us\"", "unit is not ns"),
@@ -519,18 +519,21 @@ mod tests {
 
     #[test]
     fn a_histogram_that_was_taken_starts_anew() {
-        let mut histogram = of(&[1, 1000, 1_000_000]);
+        let mut histogram = recorded(&[1, 1000, 1_000_000]);
         let taken = histogram.take();
         assert_eq!((taken.count(), histogram.count()), (3, 0));
         histogram.record(Nanos::from_ns(7));
-        assert_eq!((histogram.min(), histogram.max()), (of(&[7]).min(), of(&[7]).max()));
+        assert_eq!(
+            (histogram.min(), histogram.max()),
+            (recorded(&[7]).min(), recorded(&[7]).max())
+        );
         assert_eq!(Histogram::new().take(), Histogram::new());
     }
 
     proptest! {
         #[test]
         fn packing_changes_no_figure(samples in samples(), more in samples(), q in 0.0..=1.0) {
-            let (plain, others) = (of(&samples), of(&more));
+            let (plain, others) = (recorded(&samples), recorded(&more));
             let mut packed = plain.clone();
             packed.pack();
             prop_assert_eq!(&packed, &plain);
@@ -553,10 +556,10 @@ mod tests {
         #[test]
         fn merging_parts_gives_the_whole(samples in samples(), cut in 0_usize..200) {
             let (left, right) = samples.split_at(cut.min(samples.len()));
-            let (left, right) = (of(left), of(right));
+            let (left, right) = (recorded(left), recorded(right));
             let mut merged = left.clone();
             merged.merge(&right);
-            prop_assert_eq!(&merged, &of(&samples));
+            prop_assert_eq!(&merged, &recorded(&samples));
             let mut other_way = right;
             other_way.merge(&left);
             prop_assert_eq!(merged, other_way);
@@ -564,7 +567,7 @@ mod tests {
 
         #[test]
         fn merging_in_any_grouping_gives_the_same(a in samples(), b in samples(), c in samples()) {
-            let (a, b, c) = (of(&a), of(&b), of(&c));
+            let (a, b, c) = (recorded(&a), recorded(&b), recorded(&c));
             let mut left = a.clone();
             left.merge(&b);
             left.merge(&c);
@@ -577,7 +580,7 @@ mod tests {
 
         #[test]
         fn what_is_stored_is_read_back_equal(samples in samples()) {
-            let histogram = of(&samples);
+            let histogram = recorded(&samples);
             prop_assert_eq!(read(&stored(&histogram)), Ok(histogram));
         }
 
@@ -595,7 +598,7 @@ mod tests {
         })
     }
 
-    fn of(samples_ns: &[u64]) -> Histogram {
+    fn recorded(samples_ns: &[u64]) -> Histogram {
         let mut histogram = Histogram::new();
         for &ns in samples_ns {
             histogram.record(Nanos::from_ns(ns));

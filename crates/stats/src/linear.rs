@@ -14,7 +14,7 @@ pub struct Cholesky(Vec<Vec<f64>>);
 impl Cholesky {
     /// Decomposes the matrix whose entries `entry` gives by row and column. `None` where it is
     /// singular up to rounding.
-    pub fn of(size: usize, entry: impl Fn(usize, usize) -> f64) -> Option<Self> {
+    pub fn decompose(size: usize, entry: impl Fn(usize, usize) -> f64) -> Option<Self> {
         let is_sound = |rest: f64, diagonal: f64| !rest.is_nan() && rest > SINGULAR * diagonal;
         Self::with(size, entry, |rest, diagonal| is_sound(rest, diagonal).then_some(rest))
     }
@@ -77,7 +77,7 @@ impl Cholesky {
 /// Solves `matrix * x = right` for a symmetric, positive definite `matrix`. `None` where it is
 /// singular up to rounding.
 pub fn solve(matrix: &[Vec<f64>], right: &[f64]) -> Option<Vec<f64>> {
-    let factor = Cholesky::of(right.len(), |row, column| matrix[row][column])?;
+    let factor = Cholesky::decompose(right.len(), |row, column| matrix[row][column])?;
     Some(factor.backward(&factor.forward(right)))
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_known_matrix_has_its_known_factor() {
-        let factor = Cholesky::of(2, |i, j| [[4.0, 2.0], [2.0, 3.0]][i][j]).unwrap();
+        let factor = Cholesky::decompose(2, |i, j| [[4.0, 2.0], [2.0, 3.0]][i][j]).unwrap();
         assert_eq!(factor.rows(), [vec![2.0], vec![1.0, 2_f64.sqrt()]]);
     }
 
@@ -157,7 +157,7 @@ mod tests {
         let entry = |i: usize, j: usize| {
             1.0 / (1.0 + i.abs_diff(j) as f64) + if i == j { 0.5 } else { 0.0 }
         };
-        let factor = Cholesky::of(5, entry).unwrap();
+        let factor = Cholesky::decompose(5, entry).unwrap();
         let right = [1.0, -2.0, 3.0, 0.5, 4.0];
         let solved = factor.backward(&factor.forward(&right));
         for (i, wanted) in right.iter().enumerate() {

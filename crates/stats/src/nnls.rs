@@ -25,7 +25,7 @@ pub struct Solution {
 
 impl Products {
     /// The products of columns and a target of equal length.
-    pub fn of(columns: &[Vec<f64>], target: &[f64]) -> Self {
+    pub fn new(columns: &[Vec<f64>], target: &[f64]) -> Self {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
         Self {
             gram: columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect(),
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_column_that_is_another_one_does_not_join() {
         let (columns, target) = ([vec![1.0, 2.0], vec![2.0, 4.0]], [3.0, 6.0]);
-        let found = Products::of(&columns, &target).solve();
+        let found = Products::new(&columns, &target).solve();
         let sum = found.coefficients[0] + 2.0 * found.coefficients[1];
         assert!((sum - 3.0).abs() < 1e-9 && found.residual_squares < 1e-9, "{found:?}");
         check(&[&[0.0, 0.0], &[1.0, 1.0]], &[2.0, 2.0], &[0.0, 2.0], 0.0);
@@ -175,7 +175,7 @@ mod tests {
         for (unit, of_target) in [(1.0, 1.0), (1e-9, 1.0), (1e9, 1.0), (1.0, 1e-11), (1.0, 1e11)] {
             let column = column.map(|entry| entry * unit);
             let target = target.map(|entry| entry * of_target);
-            let found = Products::of(&[column.to_vec()], &target).solve();
+            let found = Products::new(&[column.to_vec()], &target).solve();
             let coefficient = found.coefficients[0] * unit / of_target;
             assert!((coefficient - 25.25).abs() < 1e-9, "{unit} {of_target}: {found:?}");
         }
@@ -190,7 +190,7 @@ mod tests {
             let mut draw = || (0..rows).map(|_| rng.normal()).collect::<Vec<f64>>();
             let columns: Vec<Vec<f64>> = (0..n).map(|_| draw()).collect();
             let target = draw();
-            let problem = Products::of(&columns, &target);
+            let problem = Products::new(&columns, &target);
             let found = problem.solve();
             if n > rows {
                 continue; // columns depend on one another: any best will do
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_fixed_coefficient_leaves_the_rest_of_the_problem() {
-        let problem = Products::of(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
+        let problem = Products::new(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
         let rest = problem.with_fixed(0, 2.0).solve();
         assert!(
             (rest.coefficients[0] - 4.0).abs() < 1e-9 && rest.residual_squares < 1e-9,
@@ -272,7 +272,7 @@ mod tests {
     #[track_caller]
     fn check(columns: &[&[f64]], target: &[f64], coefficients: &[f64], squares: f64) {
         let columns: Vec<Vec<f64>> = columns.iter().map(|column| column.to_vec()).collect();
-        let found = Products::of(&columns, target).solve();
+        let found = Products::new(&columns, target).solve();
         for (found, wanted) in found.coefficients.iter().zip(coefficients) {
             assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
         }

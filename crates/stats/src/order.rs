@@ -220,7 +220,7 @@ mod tests {
         // The largest of 100 exceeds the 99.9th percentile with 1 - 0.999^100 = 9.52% only, and the
         // second largest does with 0.46%.
         assert!((estimate.confidence - 0.0906).abs() < 0.0001, "{estimate:?}");
-        // So at 80% the lower end is the largest too.
+        // The lower end at 80% is the largest too, then.
         let estimate = quantile_within(&histogram, 0.999, 0.8).unwrap();
         assert!((estimate.low - largest).abs() < 0.5, "{estimate:?}");
     }

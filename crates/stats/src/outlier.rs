@@ -24,7 +24,7 @@ pub struct Spread {
 
 impl Spread {
     /// Measures `values`; `None` without any, or with one that is not finite.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         if !values.iter().all(|value| value.is_finite()) {
             return None;
         }
@@ -44,7 +44,7 @@ impl Spread {
 /// Indices of the outliers of `values`, ascending; none with fewer than 5 values, or if one is not
 /// finite.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
-    let spread = Spread::of(values).filter(|_| values.len() >= FEWEST_RUNS);
+    let spread = Spread::from_values(values).filter(|_| values.len() >= FEWEST_RUNS);
     spread.map_or_else(Vec::new, |spread| {
         (0..values.len()).filter(|&index| spread.is_outlier(values[index])).collect()
     })

@@ -62,17 +62,17 @@ pub fn ratio_of_logs(logs: &[f64], average: Average, confidence: f64) -> Option<
     if let [only] = logs {
         return Some(Estimate::single(only.exp()));
     }
-    Center::of(logs, average)?.ratio(confidence)
+    Center::from_logs(logs, average)?.ratio(confidence)
 }
 
 /// [`Center::p_value`] of logarithms of ratios, one for each block.
 pub fn p_value(logs: &[f64], average: Average) -> Option<f64> {
-    Center::of(logs, average).map(|center| center.p_value())
+    Center::from_logs(logs, average).map(|center| center.p_value())
 }
 
 /// [`Center::p_below`] of logarithms of ratios, one for each block, or of differences.
 pub fn p_below(values: &[f64], average: Average) -> Option<f64> {
-    Center::of(values, average).map(|center| center.p_below())
+    Center::from_logs(values, average).map(|center| center.p_below())
 }
 
 /// An average of logarithms of ratios, or a sum of such averages, with its standard error: the
@@ -91,7 +91,7 @@ pub struct Center {
 
 impl Center {
     /// Averages the logarithms; `None` with fewer than two of them, or with one that is not finite.
-    pub fn of(logs: &[f64], average: Average) -> Option<Self> {
+    pub fn from_logs(logs: &[f64], average: Average) -> Option<Self> {
         Self::of_sum(&[(0..).zip(logs.iter().copied()).into_map()], average)
     }
 
@@ -312,11 +312,11 @@ mod tests {
         assert!((trimmed.value - value).abs() < 1e-9, "{trimmed:?}");
         assert!(((trimmed.high / value).ln() - 3.182_446 * error).abs() < 1e-6, "{trimmed:?}");
         assert!(!ratio_of_logs(&logs, Average::Plain, 0.95).unwrap().excludes(1.5));
-        let found = Center::of(&logs, Average::Trimmed).unwrap();
+        let found = Center::from_logs(&logs, Average::Trimmed).unwrap();
         assert!((found.error - error).abs() < 1e-9 && found.degrees_of_freedom == 3, "{found:?}");
-        assert_eq!(Center::of(&logs[..1], Average::Plain), None);
+        assert_eq!(Center::from_logs(&logs[..1], Average::Plain), None);
         // Two are enough: sd is sqrt(1/2), divided by sqrt(2).
-        let found = Center::of(&[0.0, 1.0], Average::Plain).unwrap();
+        let found = Center::from_logs(&[0.0, 1.0], Average::Plain).unwrap();
         assert!((found.error - 0.5).abs() < 1e-12 && found.degrees_of_freedom == 1, "{found:?}");
         let five = &logs[1..];
         assert_eq!(
@@ -424,7 +424,7 @@ mod tests {
         let apart = of(&[part(12, 0.1), later]);
         assert!((apart.error / once.error - 2.0_f64.sqrt()).abs() < 1e-12, "{apart:?}");
         assert_eq!((apart.runs, apart.degrees_of_freedom), (24, 7));
-        // What hardly scatters hardly counts for the degrees of freedom either: 40 blocks keep 24.
+        // A part that hardly scatters hardly counts for the degrees of freedom either: 40 blocks keep 24.
         assert_eq!(of(&[part(40, 0.1), part(6, 1e-9)]).degrees_of_freedom, 23);
         assert_eq!(Center::of_sum(&[part(12, 0.1), part(1, 0.1)], Average::Trimmed), None);
         assert_eq!(Center::of_sum(&[], Average::Trimmed), None);
@@ -469,7 +469,7 @@ mod tests {
                 (0..40).map(|block| parts.iter().map(|part| part[&block]).sum()).collect();
             let centers = [
                 Center::of_sum(&parts, Average::Trimmed).unwrap(),
-                Center::of(&sums, Average::Trimmed).unwrap(),
+                Center::from_logs(&sums, Average::Trimmed).unwrap(),
             ];
             for (count, center) in proven.iter_mut().zip(centers) {
                 *count += u32::from(center.p_below() < 0.0025);

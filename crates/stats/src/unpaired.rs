@@ -17,7 +17,7 @@ pub fn ratio(base: &[f64], other: &[f64], average: Average, confidence: f64) -> 
         return None;
     }
     let runs = base.len() + other.len();
-    let Some(gap) = Gap::of(&base, &other, average) else {
+    let Some(gap) = Gap::between(&base, &other, average) else {
         let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
         let value = (mean(&other) - mean(&base)).exp();
         return Some(Estimate { runs, ..Estimate::single(value) });
@@ -41,7 +41,7 @@ pub fn p_value(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
 
 /// Like [`p_value`], for the gap between the (trimmed) arithmetic means, so that figures may be zero.
 pub fn p_value_of_means(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
-    let Gap { log, error, degrees_of_freedom } = Gap::of(base, other, average)?;
+    let Gap { log, error, degrees_of_freedom } = Gap::between(base, other, average)?;
     if log == 0.0 {
         return Some(1.0);
     }
@@ -61,8 +61,8 @@ struct Gap {
 }
 
 impl Gap {
-    fn of(base: &[f64], other: &[f64], average: Average) -> Option<Self> {
-        let (base, other) = (Center::of(base, average)?, Center::of(other, average)?);
+    fn between(base: &[f64], other: &[f64], average: Average) -> Option<Self> {
+        let (base, other) = (Center::from_logs(base, average)?, Center::from_logs(other, average)?);
         let square = |center: &Center| center.error * center.error;
         let together = square(&base) + square(&other);
         // Welch and Satterthwaite: between the smaller group's degrees of freedom and the sum of

@@ -32,7 +32,7 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         set_and_restore(kernel, interface, &Setting::from([(knob, value.clone())]), |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
     }
-    // What other offloads need (`netdev_fix_features` in `net/core/dev.c`) is not taken from them.
+    // Offloads that others need (`netdev_fix_features` in `net/core/dev.c`) are not taken from them.
     let needed = [Knob::RxChecksum, Knob::TxChecksum, Knob::Sg];
     let together = wanted.iter().filter(|(knob, _)| !needed.contains(knob));
     // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its

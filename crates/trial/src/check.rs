@@ -4,7 +4,7 @@
 use crate::metric::Metric;
 use crate::observation::{Check, Observation};
 
-/// What a failed check takes away from a trial.
+/// Part of a trial that a failed check takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Voids {
     /// Nothing: the trial is marked, and its figures count. Either they hold all the same, or the setting itself may
@@ -41,9 +41,9 @@ impl Voids {
 pub struct CheckRow {
     /// The name in results.
     pub name: &'static str,
-    /// What its failure voids.
+    /// Part of a trial that its failure voids.
     pub voids: Voids,
-    /// What it means that trials failed it, in the middle of a sentence; empty where it voids no trial.
+    /// Meaning of its failure, for the middle of a sentence; empty where it voids no trial.
     pub meaning: &'static str,
 }
 
@@ -106,7 +106,7 @@ pub const CHECKS: &[CheckRow] = &[
 
 impl CheckRow {
     /// The row of a name. A name of another version has none, and voids nothing.
-    pub fn of(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         CHECKS.iter().find(|row| row.name == name)
     }
 
@@ -129,7 +129,7 @@ impl Observation {
     /// The failed checks because of which it does not count; `beside` where other work is part of the case.
     pub fn unfit_for(&self, beside: bool) -> impl Iterator<Item = &Check> + '_ {
         let voids = move |check: &&Check| {
-            !check.passed && CheckRow::of(&check.name).is_some_and(|row| row.voids_trial(beside))
+            !check.passed && CheckRow::find(&check.name).is_some_and(|row| row.voids_trial(beside))
         };
         self.checks.iter().filter(voids)
     }

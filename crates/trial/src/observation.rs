@@ -201,7 +201,7 @@ pub struct ProbeObservation {
     pub rtt: Histogram,
 }
 
-/// What one host's kernel counted in the window.
+/// Counts of one host's kernel in the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostObservation {
     /// The host's name in the testbed.

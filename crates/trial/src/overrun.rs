@@ -78,7 +78,7 @@ impl ReceiveSide {
         let mtu = count(Knob::Mtu).unwrap_or(1_500);
         let (knob, delay) = longest_wait(value, ring)?;
         workloads.iter().find_map(|workload| {
-            let arriving = Arriving::of(&workload.traffic, self.role, link, mtu)?;
+            let arriving = Arriving::from_traffic(&workload.traffic, self.role, link, mtu)?;
             let full = arriving.pps * delay.as_secs_f64();
             let held = arriving.in_flight.map_or(full, |most| full.min(most as f64));
             (held > ring as f64).then(|| {
@@ -124,7 +124,7 @@ struct Arriving {
 }
 
 impl Arriving {
-    fn of(traffic: &Traffic, to: Role, link: BitsPerSecond, mtu: u64) -> Option<Self> {
+    fn from_traffic(traffic: &Traffic, to: Role, link: BitsPerSecond, mtu: u64) -> Option<Self> {
         let segment = mtu.saturating_sub(TCP).max(1);
         let segments = |bytes: Bytes| bytes.get().div_ceil(segment).max(1);
         let exchange = |in_flight: u64, request: Bytes, response: Bytes, header: u64| {
@@ -251,7 +251,7 @@ mod tests {
         let deferred =
             [(Knob::GroFlushTimeout, time(2_000)), (Knob::NapiDeferHardIrqs, Value::Count(1))];
         check(&deferred, bulk, true);
-        // So few are never in flight.
+        // These few are never in flight.
         check(&deferred, Traffic::tcp_rr(16), false);
         check(&deferred, Traffic::tcp_rr(2_000), true);
         let slow = Traffic::udp_stream(Bytes::new(1470), BitsPerSecond::new(GBIT / 10));

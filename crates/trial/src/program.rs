@@ -74,9 +74,9 @@ pub struct ProgramCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerProgram {
-    /// What runs.
+    /// Command that runs.
     pub command: ProgramCommand,
-    /// What shows that it is ready; `None` means that it is ready at once.
+    /// Sign that it is ready; `None` means that it is ready at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<ReadyWhen>,
     /// Most time until it is ready.
@@ -90,7 +90,7 @@ impl ServerProgram {
     }
 }
 
-/// What shows that a server is ready.
+/// Sign that a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReadyWhen {
@@ -209,7 +209,7 @@ impl Program {
         self.command.uses(Placeholder::DurationS)
     }
 
-    /// So long after its start the benchmark sends its first request.
+    /// Time from the benchmark's start to its first request.
     pub fn quiet_start(&self) -> Nanos {
         self.figures.parser.map_or(Nanos::ZERO, |parser| parser.row().quiet_start)
     }
@@ -263,7 +263,7 @@ impl Program {
         }
     }
 
-    /// What would run, where and as whom, in sentences.
+    /// Names the programs that would run, where and as whom, in sentences.
     pub fn described(&self) -> Vec<String> {
         let said = |what: &str, host: &str, command: &ProgramCommand| {
             let user = command.user.as_deref().map_or("the user of latput there", |user| user);

@@ -54,7 +54,7 @@ pub struct Results {
     /// not known, as in files of earlier versions.
     #[serde(default)]
     pub today: Vec<HostToday>,
-    /// What could disturb the trials, as found on the hosts before the first.
+    /// Disturbances that could reach the trials, as found on the hosts before the first.
     #[serde(default)]
     pub findings: Vec<Finding>,
     /// Whether the hosts' other work is part of the case, as the plan says: it makes no trial unfit, and the answer

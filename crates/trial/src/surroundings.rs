@@ -1,11 +1,11 @@
-//! What could disturb the trials of a host, as seen before the first one.
+//! Surroundings of a host's trials: disturbances that are seen before the first one.
 
 use latput_units::{CpuSet, Nanos, text};
 use serde::{Deserialize, Serialize};
 
 use crate::observation::OtherProcess;
 
-/// What a host does and how it is set up while nothing is measured.
+/// Load and set-up of a host while nothing is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surroundings {
@@ -54,9 +54,9 @@ pub struct Finding {
     pub name: String,
     /// The hosts where it was found.
     pub hosts: Vec<String>,
-    /// What was seen, with figures.
+    /// The observation, with figures.
     pub seen: String,
-    /// What it does to the trials.
+    /// Its effect on the trials.
     pub meaning: String,
     /// How to mend it.
     pub remedy: String,
@@ -83,7 +83,7 @@ pub const WAKE_UP_LIMIT: Nanos = Nanos::from_us(20);
 /// One row of the table of findings.
 struct Rule {
     name: &'static str,
-    /// What was seen, if it was.
+    /// The observation; `None` where it was not seen.
     seen: fn(&Surroundings) -> Option<String>,
     meaning: &'static str,
     remedy: &'static str,
@@ -168,7 +168,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// What is told where two hosts run on the same CPUs.
+/// Sentence for two hosts that run on the same CPUs.
 pub const SHARED_CPUS: &str = "Do not use the CPU figures: both hosts run on the same CPUs.";
 
 impl Surroundings {
@@ -179,7 +179,7 @@ impl Surroundings {
         busy.max(self.other_work_cpu_ratio.unwrap_or_default())
     }
 
-    /// Who takes it, as far as it is known.
+    /// Processes that take it, as far as they are known.
     fn workers(&self) -> String {
         let mut who: Vec<String> = self.others.iter().map(process).collect();
         let known: f64 = self.others.iter().map(|other| other.cpu_ratio).sum();
@@ -190,7 +190,7 @@ impl Surroundings {
     }
 }
 
-/// What spoils a run whose answer is to be acted on, in sentences; empty where it can begin.
+/// Disturbances that spoil a run whose answer is to be acted on, in sentences; empty where it can begin.
 pub fn spoilers(hosts: &[Surroundings]) -> Vec<String> {
     let busy = hosts.iter().filter(|host| host.other_work() > OTHER_WORK_LIMIT).map(|host| {
         let share = percent(host.other_work());

@@ -76,7 +76,7 @@ pub fn first_difference(
     })
 }
 
-/// What is another value now than it was, in sentences.
+/// Differences between the values before and now, in sentences.
 pub fn differences(before: &[HostToday], now: &[HostToday]) -> Vec<String> {
     let value = |hosts: &[HostToday], host: &str, key| {
         let host = hosts.iter().find(|known| known.host == host)?;

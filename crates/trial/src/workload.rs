@@ -38,7 +38,7 @@ pub struct Workload {
     /// The programs of [`Traffic::Command`], and of no other traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Box<Program>>,
-    /// What is watched of [`Traffic::Live`], and of no other traffic.
+    /// Scope of [`Traffic::Live`], and of no other traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Box<Live>>,
 }

@@ -1,4 +1,4 @@
-//! What a parser says of a file, in the words of the file instead of those of the program that reads it.
+//! Parse errors of a file in the words of the file instead of those of the program that reads it.
 
 /// The line of a byte of `text`, counted from 1.
 pub fn line_of(text: &str, at: usize) -> usize {
@@ -39,7 +39,7 @@ fn unknown_word(problem: &str) -> Option<(&str, &str)> {
     problem.strip_prefix("unknown variant ")?.split_once(", expected ")
 }
 
-/// What was found, and what is wanted instead.
+/// The value found and the value expected, of an error that names both.
 fn mismatch(problem: &str) -> Option<(&str, &str)> {
     let starts = ["invalid type: ", "invalid value: ", "invalid length "];
     let rest = starts.iter().find_map(|start| problem.strip_prefix(start))?;

@@ -35,8 +35,8 @@ pub fn parse_percent(text: &str) -> Option<f64> {
     plain_number(number).map(|it| it / 100.0)
 }
 
-/// What a number without `%` might mean as a share: `5` is 5% or 500%, `0.05` is 0.05% or 5%. `None` for what is no plain
-/// number.
+/// The shares that a number without `%` may mean: `5` is 5% or 500%, `0.05` is 0.05% or 5%. `None` for text that is not
+/// a plain number.
 pub fn bare_share(text: &str) -> Option<[f64; 2]> {
     let number = plain_number(text.trim())?;
     Some([number / 100.0, number])

@@ -16,7 +16,7 @@ pub(crate) const OPTIONS: &str = "/etc/modprobe.d/latput.conf";
 pub(crate) const MODULES: &str = "/lib/modules";
 /// The virtio ports over which commands come are called `latput.0`, `latput.1` and so on.
 pub(crate) const PORT_PREFIX: &str = "latput.";
-/// So many commands at once.
+/// Number of commands that can run at once.
 pub(crate) const PORTS: usize = 12;
 /// Process 1's line on the console when everything is in place.
 pub(crate) const READY: &str = "latput: ready";

@@ -12,7 +12,7 @@ const LINES: usize = 8;
 /// Most bytes that are read of either end of it. A boot says a few hundred.
 const BYTES_MOST: u64 = 64 << 10;
 
-/// What a guest has said.
+/// The console output of a guest.
 #[derive(Debug)]
 pub(crate) struct Console(File);
 

@@ -44,7 +44,7 @@ pub struct Guest {
     qemu: String,
     folder: Folder,
     console: Console,
-    /// What QEMU says.
+    /// Output of QEMU.
     log: File,
     child: Child,
     begun: Instant,

@@ -35,7 +35,7 @@ fn checked_parameters(given: &str) -> Result<String, Error> {
         return Err(refused("has a letter that no kernel parameter has"));
     }
     let words: Vec<&str> = given.split_whitespace().collect();
-    // What follows `--` goes to the first process, and `rdinit` names it: both are latput's.
+    // The kernel hands words behind `--` to the first process, and `rdinit` names it: both are latput's.
     if words.iter().any(|word| *word == "--" || word.starts_with("rdinit=")) {
         return Err(refused("has `--` or `rdinit=`, which are latput's own"));
     }

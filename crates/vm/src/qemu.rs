@@ -41,7 +41,7 @@ impl Files {
         self.own().join("console")
     }
 
-    /// What QEMU says.
+    /// The file with QEMU's output.
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("qemu.log")
     }

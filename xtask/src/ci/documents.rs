@@ -91,7 +91,7 @@ fn check_toml(text: &str, path: &Path, binary: &Path) -> Result<()> {
 
 /// With `--help` at its end a command line is parsed and then nothing is done.
 pub(super) fn check_arguments(arguments: &[String], binary: &Path) -> Result<()> {
-    // What follows is the command of somebody else.
+    // The words that follow are the command of somebody else.
     let stop = arguments.iter().position(|word| word == "--");
     let ours = &arguments[..stop.unwrap_or(arguments.len())];
     answer(Command::new(binary).args(ours).arg("--help"))
@@ -152,7 +152,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
             block.text.push('\n');
         } else if let Some(code) = line.strip_prefix("    ").filter(|_| may_be_indented) {
             if code.starts_with("latput ") {
-                // What stands apart behind it says what it does.
+                // The words apart behind it explain it.
                 let command = code.split("  ").next().unwrap_or_default();
                 let text = format!("{command}\n");
                 blocks.push(Block { line: idx + 1, language: "sh", text });

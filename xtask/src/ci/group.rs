@@ -12,7 +12,7 @@ use super::steps::{Lane, Priority, Step, StepGroup};
 use super::tally::Tally;
 use crate::workspace::Workspace;
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub struct StepResult {
     pub step: &'static Step,
@@ -73,7 +73,7 @@ pub fn run(
 pub struct Apart {
     /// All that it said.
     pub said: String,
-    /// What came of it.
+    /// Its result.
     pub ended: StepResult,
 }
 

@@ -280,7 +280,7 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     Some(of_verb.map_or("are of no subcommand that this step knows", |(_, reason)| *reason))
 }
 
-/// What is run for a printed command: what measures is checked, or is run for a moment.
+/// The command that is run for a printed one: a measurement is checked, or runs for a moment.
 fn bounded(words: &[String]) -> Vec<String> {
     let mut words = words.to_vec();
     let is_of_program = words.iter().any(|word| word == "--command");

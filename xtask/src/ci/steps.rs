@@ -20,7 +20,7 @@ use crate::tidy;
 use crate::vm;
 use crate::workspace::{Workspace, cargo, find_on_path};
 
-/// What a step does; it counts its tests as it goes.
+/// Work of a step; it counts its tests as it goes.
 pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;
 
 /// One named check.
@@ -30,7 +30,7 @@ pub struct Step {
     pub name: &'static str,
     /// In a few words.
     pub about: &'static str,
-    /// What it does.
+    /// Its work.
     pub run: Run,
 }
 
@@ -54,7 +54,7 @@ pub struct Lane {
 pub enum Priority {
     /// Its share.
     Usual,
-    /// What others leave idle: for steps that only compute.
+    /// CPU time that others leave idle: for steps that only compute.
     Lowest,
 }
 
@@ -82,7 +82,7 @@ impl StepGroup {
     }
 }
 
-/// What CI runs.
+/// Steps of CI.
 pub const GROUPS: &[StepGroup] = &[
     StepGroup {
         lanes: &[Lane::new(&[
@@ -139,7 +139,7 @@ pub const GROUPS: &[StepGroup] = &[
     },
 ];
 
-/// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
+/// Steps that take too long for CI: `cargo xtask ci --full` runs them after all others.
 pub const SLOW: &[StepGroup] = &[StepGroup {
     lanes: &[Lane::new(&[
         Step::new(

@@ -1,4 +1,4 @@
-//! What a step's output says of its tests: passed, failed, skipped.
+//! Tests in a step's output: passed, failed, skipped.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ pub struct Tally {
     pub skipped: Vec<String>,
     /// The tests that failed and have a name.
     pub failures: Vec<Failure>,
-    /// What they belong to, as cargo names it at the end behind the package: `--test it`.
+    /// Targets of the failed tests, as cargo names them at the end behind the package: `--test it`.
     pub failed_targets: Vec<String>,
     /// Tests that failed beside others and passed alone.
     pub unsteady: Vec<Failure>,
@@ -40,7 +40,7 @@ pub struct Tally {
 pub struct Failure {
     /// With its modules.
     pub name: String,
-    /// What it printed, [`SAID_LINES`] at most.
+    /// Its output, [`SAID_LINES`] at most.
     pub said: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         Self { times: is_timed.then(Vec::new), ..Self::default() }
     }
 
-    /// That of a step that failed without a test.
+    /// The tally of a step that failed without a test.
     pub fn failed() -> Self {
         Self { failed: 1, ..Self::default() }
     }

@@ -14,7 +14,7 @@ const BYTES_MOST: usize = 12_000_000;
 /// Stands in a binary that calls the C library's resolver and has link-time optimisation: its configuration
 /// (nsswitch.conf(5)). Without that optimisation the archive's members stay, though nothing calls them.
 const RESOLVER: &str = "/etc/nsswitch.conf";
-/// What loads NSS modules (nss(5)): names of users, hosts and services.
+/// Functions that load NSS modules (nss(5)): names of users, hosts and services.
 const NSS_CALLS: &[&str] =
     &["getaddrinfo", "gethostby", "getnameinfo", "getpw", "getgr", "getserv"];
 const REMEDY: &str = "resolve names by latput-names; nothing may call getaddrinfo or getpwuid_r";
@@ -22,7 +22,7 @@ const REMEDY: &str = "resolve names by latput-names; nothing may call getaddrinf
 /// Builds it and holds it to what is promised.
 pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let places = Places::of(workspace)?;
+    let places = Places::from_workspace(workspace)?;
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "latput", "--profile", PROFILE]);
     build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.flags());
@@ -39,7 +39,7 @@ pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
 struct Places(Vec<(PathBuf, &'static str)>);
 
 impl Places {
-    fn of(workspace: &Workspace) -> Result<Self> {
+    fn from_workspace(workspace: &Workspace) -> Result<Self> {
         let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let home = std::env::home_dir().context("HOME is not set")?;
         let cargo_home = std::env::var_os("CARGO_HOME").map_or(home.join(".cargo"), PathBuf::from);
@@ -97,7 +97,7 @@ pub fn check_static(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a binary calls is read in its dynamic form, which names each call into the C library: the one that cargo built
+/// Checks the calls of a binary in its dynamic form, which names each call into the C library: the one that cargo built
 /// for the tests.
 pub fn check_calls(workspace: &Workspace) -> Result<()> {
     let binary = workspace.target.join("debug/latput");

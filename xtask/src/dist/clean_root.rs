@@ -13,12 +13,12 @@ use crate::workspace::{find_on_path, output};
 
 const PROGRAMS: &[&str] =
     &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
-/// What the smallest Debian lacks and the script needs.
+/// Packages that the smallest Debian lacks and the script needs.
 const INCLUDED: &str = "systemd-sysv,iproute2";
 /// The base is made anew when this changes.
 const BASE: &str = "base-1";
 
-/// What is done with the package, under its systemd, in a network of its own. Each line that matters says so.
+/// Script that tries the package, under its systemd, in a network of its own. Each line that matters says so.
 const SCRIPT: &str = r#"
 list() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /try -o -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd \) -prune -o -print | LC_ALL=C sort; }
 for folder in class devices; do mount -o remount,rw /sys/$folder; done # as on a host
@@ -45,7 +45,7 @@ list > /try/after
 systemctl poweroff
 "#;
 
-/// What the script must have said.
+/// Lines that the script must print.
 const SAID: &[&str] = &[
     "installed",
     "shown ",

@@ -46,7 +46,7 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// What the policy of Debian wants beside the guide (sections 12.5 and 12.7).
+/// Documents that the policy of Debian wants beside the guide (sections 12.5 and 12.7).
 fn documents(release: &Release, doc: &Path) -> Result<()> {
     let root = &release.workspace.root;
     let mut text = "Licensed under either of the MIT licence, below, or the Apache Licence 2.0, which Debian has in\n\

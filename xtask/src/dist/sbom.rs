@@ -1,4 +1,4 @@
-//! What the binary is made of, as `CycloneDX` 1.5.
+//! Parts of the binary, as `CycloneDX` 1.5.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -157,7 +157,7 @@ fn reference(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }
 
-/// What the toolchain links into every static program.
+/// Libraries that the toolchain links into every static program.
 fn of_toolchain() -> Result<Vec<Value>> {
     let libc = output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
     let rust = output(Command::new("rustc").arg("--version"))?;

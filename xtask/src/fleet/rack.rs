@@ -32,7 +32,7 @@ const THERE: &str = "latput-there host Linux x86_64 latput VERSION";
 /// One of so many well hosts is reached by `netns://`, with the state folder of this machine.
 const NAMESPACES_EVERY: usize = 8;
 
-/// What a host is.
+/// Kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It refuses at once.
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What `latput fleet verify` is to say of it before the wanted values are there.
+    /// State that `latput fleet verify` must give it before the wanted values are there.
     pub const fn state(self) -> &'static str {
         match self {
             Self::Refusing => "unreachable",
@@ -73,7 +73,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Rack {
     holder: Child,
-    /// What each host is, in the order of the inventory: the dead, the slow, the well, those that lie.
+    /// Kind of each host, in the order of the inventory: the dead, the slow, the well, those that lie.
     pub hosts: Vec<(String, Kind)>,
     /// Where the inventories are.
     pub folder: PathBuf,
@@ -155,7 +155,7 @@ impl Rack {
         Ok(said)
     }
 
-    /// What foreign tools say of every host's interface.
+    /// Every host's interface as foreign tools show it.
     pub fn look(&self) -> Result<BTreeMap<String, String>> {
         self.in_all(LOOK)
     }

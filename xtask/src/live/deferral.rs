@@ -31,7 +31,7 @@ pub(super) enum OutsideFigure {
 }
 
 impl OutsideFigure {
-    fn of(self, shown: &Shown) -> f64 {
+    fn read(self, shown: &Shown) -> f64 {
         match self {
             Self::Tail => shown.p99_ns,
             Self::PacketCpu => shown.packet_cpu_ns,
@@ -145,7 +145,7 @@ impl Sweep {
 }
 
 impl Deferral {
-    /// What a deferral truly does to a figure.
+    /// True effect of a deferral on a figure.
     pub(super) fn measured(
         traffic: &ForeignTraffic<'_>,
         figure: OutsideFigure,
@@ -175,7 +175,7 @@ fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Resul
             (under(traffic.today_us)?, other)
         };
         for (logs, figure) in logs.iter_mut().zip([OutsideFigure::Tail, OutsideFigure::PacketCpu]) {
-            logs.push((figure.of(&other) / figure.of(&today)).ln());
+            logs.push((figure.read(&other) / figure.read(&today)).ln());
         }
     }
     traffic.defer(traffic.today_us)?;

@@ -30,7 +30,7 @@ pub(super) struct ForeignTraffic<'a> {
     _client: Running,
 }
 
-/// What a stretch of time has shown.
+/// Figures of a stretch of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     /// 99th percentile of the requests' times, as the client tells it.
@@ -64,7 +64,7 @@ impl<'a> ForeignTraffic<'a> {
         Ok(traffic)
     }
 
-    /// What the next seconds show.
+    /// Figures of the next seconds.
     pub(super) fn shown(&self, seconds: u32) -> Result<Shown> {
         let counts = || {
             let idle = idle_us(&self.lab.server_cpus)?;
@@ -82,7 +82,7 @@ impl<'a> ForeignTraffic<'a> {
         };
         ensure!(requests > 100.0, "{requests} requests in {seconds} s: the traffic has stopped");
         let busy_us = (ended - begun).as_micros() as f64 - later_idle.saturating_sub(idle) as f64;
-        // What the client sends the server takes, and it answers each.
+        // The server takes what the client sends, and answers each.
         let packet_cpu_ns = 1e3 * busy_us / (2.0 * later_packets.saturating_sub(packets) as f64);
         Ok(Shown { p99_ns, packet_cpu_ns })
     }

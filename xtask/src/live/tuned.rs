@@ -16,7 +16,7 @@ const RUN_WITHIN: Duration = Duration::from_secs(900);
 /// The figure of the goal.
 const OBJECTIVE: &str = "sut_packet_cpu_ns";
 
-/// What a run made of one setting beside today's.
+/// Figures of a run for one setting beside today's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TunedSetting {
     /// Which way the goal's figure is proven to differ from today's: the interval of their ratio leaves out 1.
@@ -78,7 +78,7 @@ fn report_notes(report: &Value) -> impl Iterator<Item = &str> {
     report["notes"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What the document of a run says of each setting but today's.
+/// Reads each setting but today's from the document of a run.
 fn comparisons(report: &Value) -> Result<Vec<TunedSetting>> {
     let list = |value: &Value| value.as_array().cloned();
     let runs = list(&report["runs"]).context("the report has no runs")?;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::peers::lab::Lab;
 
-/// What a phase may be, and how often: silence, one load, or both.
+/// Phases to draw from: silence, one load, or both.
 const PHASES: [&[Load]; 6] = [
     &[],
     &[Load::Requests],
@@ -31,7 +31,7 @@ const GROWTH_BYTES: u64 = 512 * 1024;
 /// Shares of the rate without the daemon that differ by more between the first and the last third of the time are a drift.
 const DRIFT: f64 = 0.1;
 
-/// What a daemon holds of the machine.
+/// Share of the machine that a daemon holds.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     resident_bytes: u64,

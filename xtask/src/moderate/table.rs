@@ -6,7 +6,7 @@ use latput_stats::{Estimate, paired};
 use super::{Candidate, Load, PHASES, Phase, Round, Sample};
 
 const CONFIDENCE: f64 = 0.95;
-/// What the daemon may be worse by than the best fixed delay of a phase.
+/// Most by which the daemon may be worse than the best fixed delay of a phase.
 const WITHIN: f64 = 0.1;
 
 /// The table, and which goals are kept.
@@ -29,7 +29,7 @@ pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
     );
     let mut missed = Vec::new();
     for phase in PHASES {
-        let oracle = Oracle::of(rounds, &fixed, phase);
+        let oracle = Oracle::new(rounds, &fixed, phase);
         for load in phase.loads() {
             for candidate in candidates {
                 let (line, is_within) = row(rounds, *candidate, &oracle, phase, *load);
@@ -57,7 +57,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn of(rounds: &[Round], fixed: &[Candidate], phase: Phase) -> Self {
+    fn new(rounds: &[Round], fixed: &[Candidate], phase: Phase) -> Self {
         let in_others = (0..rounds.len()).map(|left_out| {
             let others = rounds.iter().enumerate().filter(|(idx, _)| *idx != left_out);
             best(others.map(|(_, round)| round), fixed, &[phase])
@@ -168,7 +168,7 @@ mod tests {
             samples.collect::<Round>()
         };
         let rounds = [round([130.0, 100.0, 100.0]), round([100.0, 130.0, 100.0])];
-        let oracle = Oracle::of(&rounds, &CANDIDATES[..2], Phase::Bulk);
+        let oracle = Oracle::new(&rounds, &CANDIDATES[..2], Phase::Bulk);
         assert_eq!(oracle.in_others, [Candidate::Fixed(100), Candidate::Fixed(0)]);
         let (line, is_within) = row(&rounds, CANDIDATES[2], &oracle, Phase::Bulk, Load::Bulk);
         assert!(is_within && line.contains("1.00 [1.00, 1.00]"), "{line}");

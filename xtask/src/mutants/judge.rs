@@ -1,4 +1,4 @@
-//! What became of mutants, beside the survivors that are accepted.
+//! Fate of mutants, beside the survivors that are accepted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub fate: Fate,
 }
 
-/// What the tests made of a mutant.
+/// Fate of a mutant in the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Fate {
     /// A test failed.
@@ -149,7 +149,12 @@ impl Outcome {
 
 impl Verdict {
     /// Of the mutants of `package` that were run, of all that are `listed`.
-    pub fn of(package: &str, outcomes: &[Outcome], listed: &[String], accepted: &Accepted) -> Self {
+    pub fn new(
+        package: &str,
+        outcomes: &[Outcome],
+        listed: &[String],
+        accepted: &Accepted,
+    ) -> Self {
         let with = |fate: Fate| outcomes.iter().filter(move |it| it.fate == fate);
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for outcome in outcomes {
@@ -192,7 +197,7 @@ impl Verdict {
         self.surplus.len() as f64 <= most && self.outdated.is_empty()
     }
 
-    /// What a random sample says of the survivors of the whole package that nobody accepted.
+    /// Estimate of the survivors of the whole package that nobody accepted, from a random sample.
     pub fn share(&self) -> String {
         let (survived, viable) = (self.surplus.len() as u64, self.viable() as u64);
         let (low, high) = wilson(survived, viable);
@@ -298,7 +303,7 @@ mod tests {
         let name = "a.rs: replace < with <= in f";
         let listed = vec![name.to_owned(); 3];
         let accepted = Accepted::parse(LIST).unwrap();
-        let verdict = Verdict::of("p", &[outcome(name, Fate::Killed)], &listed, &accepted);
+        let verdict = Verdict::new("p", &[outcome(name, Fate::Killed)], &listed, &accepted);
         assert!(verdict.is_good());
     }
 
@@ -320,6 +325,6 @@ mod tests {
     /// All that are listed were run.
     fn judge(outcomes: &[Outcome]) -> Verdict {
         let listed: Vec<String> = outcomes.iter().map(|it| it.name.clone()).collect();
-        Verdict::of("p", outcomes, &listed, &Accepted::parse(LIST).unwrap())
+        Verdict::new("p", outcomes, &listed, &Accepted::parse(LIST).unwrap())
     }
 }

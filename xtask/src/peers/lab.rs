@@ -140,7 +140,7 @@ impl Lab {
         Ok(list.context("/proc/self/status names no CPUs")?.trim().to_owned())
     }
 
-    /// What a short command prints as one of the hosts.
+    /// Output of a short command as one of the hosts.
     pub fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.start_in(host, &command.map(str::to_owned))?.finish(&self.stop, deadline)
@@ -262,9 +262,9 @@ impl Running {
 pub struct Finished {
     /// Its exit code or signal.
     pub status: ExitStatus,
-    /// What it wrote to stdout.
+    /// Its stdout.
     pub output: String,
-    /// What it wrote to stderr.
+    /// Its stderr.
     pub errors: String,
 }
 
@@ -303,7 +303,7 @@ fn read_beside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<S
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before an error is still worth showing.
+            // The bytes before an error are still worth showing.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

@@ -34,7 +34,7 @@ pub const OBJECT_BYTES: u64 = 1_000_000;
 /// Payload of a datagram.
 const DATAGRAM_BYTES: f64 = 1470.0;
 
-/// What a load is measured in.
+/// Unit of a load's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Requests and responses.
@@ -76,7 +76,7 @@ impl Load {
         }
     }
 
-    /// What is counted.
+    /// Unit of its work.
     pub const fn work(self) -> Work {
         match self {
             Self::Rr | Self::Burst16 | Self::Burst128 | Self::Rr100 | Self::Rr1000 => {

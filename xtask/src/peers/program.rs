@@ -40,13 +40,13 @@ pub enum Kind {
 /// One run of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench {
-    /// What.
+    /// Its load.
     pub load: Load,
     /// How long.
     pub seconds: u32,
 }
 
-/// What a program told of one run.
+/// Figures of a program for one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told {
     /// Transactions, datagrams or bits per second.
@@ -74,7 +74,7 @@ impl Kind {
         &[Self::Latput, Self::Netperf, Self::Iperf3, Self::Sockperf, Self::Neper, Self::Wrk];
 
     /// The peers of latput that have the workload too, in the sense that is compared.
-    const fn of(load: Load) -> &'static [Self] {
+    const fn for_load(load: Load) -> &'static [Self] {
         match load {
             Load::Rr => &[Self::Netperf, Self::Sockperf],
             Load::Burst16 | Load::Burst128 => &[Self::Netperf],
@@ -87,7 +87,7 @@ impl Kind {
 
     /// Whether the program is compared in the workload.
     pub fn can(self, load: Load) -> bool {
-        self == Self::Latput || Self::of(load).contains(&self)
+        self == Self::Latput || Self::for_load(load).contains(&self)
     }
 
     /// Where its server listens.
@@ -118,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// What the program told.
+    /// Reads the figures that the program printed.
     pub fn read(self, load: Load, output: &str) -> Result<Told> {
         let told = match self {
             Self::Latput => read_latput(load, output),
@@ -217,7 +217,7 @@ fn read_netperf(load: Load, output: &str) -> Option<Told> {
     Some(told(if load.work() == Work::Bulk { rate * 1e6 } else { rate }))
 }
 
-/// What the receiver got.
+/// Reads the receiver's figures.
 fn read_iperf3(load: Load, output: &str) -> Option<Told> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
     let received = &document["end"]["sum_received"];
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn every_load_has_somebody_to_compare_with() {
         for load in Load::ALL {
-            assert!(!Kind::of(*load).is_empty());
+            assert!(!Kind::for_load(*load).is_empty());
             assert!(Kind::Latput.can(*load));
         }
     }

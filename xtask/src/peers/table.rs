@@ -21,9 +21,9 @@ const LEAST_RATE: f64 = 0.99;
 pub struct Sample {
     /// Which round.
     pub round: u32,
-    /// Who.
+    /// Program of the row.
     pub program: Kind,
-    /// What.
+    /// Load of the row.
     pub load: Load,
     /// Transactions or bits per second.
     pub rate: f64,

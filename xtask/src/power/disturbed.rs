@@ -1,4 +1,4 @@
-//! What the built-in plan says on the lab beside loads that nobody tuned on, against what it says on quiet hosts.
+//! Answers of the built-in plan on the lab beside loads that nobody tuned on, against its answers on quiet hosts.
 //!
 //! Quiet runs and runs beside each load take turns. A load begins once the run has looked at its hosts: what is asked is
 //! what a run makes of a disturbance that comes later. An answer is false where the quiet runs contradict it: it says to
@@ -30,7 +30,7 @@ const PLAN: &str = include_str!("../../../examples/built-in.toml");
 const BUDGET: &str = "budget = \"200s\"";
 /// A run has looked at its hosts by then: some 2 s, and the start of two agents.
 const BEGINS_AFTER: Duration = Duration::from_secs(4);
-/// What a run takes beside its budget.
+/// Time of a run beside its budget.
 const OVERHEAD: Duration = Duration::from_secs(120);
 /// How much longer the run is that judges those beside a load.
 const LONG: u32 = 3;
@@ -79,11 +79,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let mut loads = load::named(&options.beside_work.loads)?;
     loads.retain(is_possible);
-    let latput = match &options.beside_work.binary {
-        Some(path) => std::fs::canonicalize(path)
-            .with_context(|| format!("there is no latput {}", path.display()))?,
-        None => workspace.build_latput()?,
-    };
+    let latput = workspace.given_latput(options.beside_work.binary.as_deref())?;
     let folder = workspace.target.join("bench-power");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let binary = fingerprint(&latput)?;
@@ -148,7 +144,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a run says beside a load.
+    /// The answer of a run beside a load.
     fn said(&self, load: Option<&Load>, seconds: u32) -> Result<Said> {
         let lab = &self.lab;
         let [plan, results] = ["disturbed.toml", "disturbed.db"].map(|name| lab.scratch.join(name));
@@ -168,7 +164,9 @@ impl Bench<'_> {
         let ended = run.wait(&lab.stop, deadline)?;
         drop(beside);
         match ended.status.code() {
-            Some(code) if ENDED.contains(&code) => Said::of(&lab.report(&results, deadline)?),
+            Some(code) if ENDED.contains(&code) => {
+                Said::from_report(&lab.report(&results, deadline)?)
+            }
             Some(REFUSED) => Ok(Said::refused(ended.errors.trim())),
             _ => Err(anyhow::anyhow!("the run ended with {}: {}", ended.status, ended.errors)),
         }

@@ -24,7 +24,7 @@ const POLLS: u32 = 1000;
 const LIKE_TODAY: u32 = 3;
 /// The setting with the effect: the first that the plan lists, after today's.
 const CHANGED: u64 = 1;
-/// What a run takes beside its budget.
+/// Time of a run beside its budget.
 const OVERHEAD: Duration = Duration::from_secs(120);
 /// The most of the runs that may set what is like today's.
 const MOST_FALSE: f64 = 0.01;
@@ -54,7 +54,7 @@ const CASES: [Case; 6] = [
     Case::new("none", P99, "latency_ns_p99", [200, 200], None),
 ];
 
-/// What became of one run.
+/// Result of one run.
 #[derive(Debug, PartialEq)]
 struct LabRun {
     /// The setting that the run says to set, if it does.
@@ -184,7 +184,7 @@ fn share(count: u64, of: usize) -> String {
     format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
-/// What the document of a run says.
+/// Reads the result from the document of a run.
 fn came_of(report: &Value, metric: &str) -> Result<LabRun> {
     let kind = report["headline"]["kind"].as_str().context("the report has no headline")?;
     let cells = report["cells"].as_array().context("the report has no cells")?;

@@ -1,4 +1,4 @@
-//! What the lab's hosts do under every setting of a plan, measured.
+//! Figures of the lab's hosts under every setting of a plan, measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::RECORDED;
 use crate::workspace::{Workspace, output};
 
-/// What is measured.
+/// Plan that is measured.
 const PLAN: &str = "data/search/lab.toml";
 
 /// Measures, and writes the table.

@@ -25,7 +25,7 @@ struct Claim {
     is_wrong: bool,
 }
 
-/// What of a case the table needs.
+/// Fields of a case that the table needs.
 #[derive(Debug, Deserialize)]
 struct Described {
     case: String,

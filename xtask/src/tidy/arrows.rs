@@ -165,7 +165,7 @@ fn pure_crates_stand_on_pure_ones(packages: &[Package]) -> Vec<Finding> {
     findings
 }
 
-/// What ends up in the product; tests may lean on anything.
+/// Dependencies that end up in the product; tests may lean on anything.
 fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
     package.dependencies.iter().filter(|one| one.kind.as_deref() != Some("dev"))
 }

@@ -13,7 +13,7 @@ use super::tree::{File, Tree};
 const MOST_FILES: usize = 2;
 /// Most circles of the whole tree.
 const MOST_CIRCLES: usize = 4;
-/// What hands a name on is followed so often: two modules may name each other.
+/// Most modules through which a name is followed: two modules may name each other.
 const FOLLOWED: usize = 8;
 
 /// A module by its names from the root of its crate.
@@ -51,7 +51,7 @@ struct House<'a> {
     modules: BTreeMap<Path, usize>,
     /// Their code without tests and without `use`.
     code: Vec<String>,
-    /// What each file imports: the name that it has there, and the path.
+    /// Imports of each file: the name that an item has there, and the path.
     imports: Vec<Vec<(String, Path)>>,
 }
 
@@ -196,7 +196,7 @@ fn words(code: &str) -> Path {
     }
 }
 
-/// What the `use` items of a file import, and the code without them.
+/// Reads the `use` items of a file, and returns the code without them.
 fn imports(code: &str) -> (Vec<(String, Path)>, String) {
     let mut found = Vec::new();
     let mut rest = String::new();

@@ -10,7 +10,7 @@ const GUIDE_WORDS: usize = 1500;
 /// The folders whose README lists every page of theirs.
 const INDEXED: &[&str] = &["docs", "docs/adr", "docs/journal"];
 
-/// What only we say, with the plain word. In two parts, or this file would break its own rule.
+/// Words that only we use, with the plain word. In two parts, or this file would break its own rule.
 const OUR_OWN_WORDS: &[(&str, &str)] = &[
     (concat!("gone on", " with"), "resumed"),
     (concat!("every so", " much"), "each interval"),

@@ -1,4 +1,4 @@
-//! What `deny.toml` demands of the crates of others: their licences, their registry, and which may not come in.
+//! Demands of `deny.toml` on the crates of others: their licences, their registry, and which may not come in.
 //!
 //! `cargo deny` checks the same and more (`cargo xtask ci --full`), and takes a minute to build.
 

@@ -16,6 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         nothing_is_left_to_do,
         paths_mean_something_elsewhere,
         shares_are_written_one_way,
+        comments_name_their_subject,
     ];
     let ours = tree.files.iter().filter(|file| !is_kept_as_made(file));
     ours.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
@@ -100,6 +101,24 @@ fn shares_are_written_one_way(file: &File) -> Vec<Finding> {
         .collect()
 }
 
+/// A comment opens with a verb or a noun phrase, never with a question whose answer is the item below.
+fn comments_name_their_subject(file: &File) -> Vec<Finding> {
+    const RIDDLES: [&str; 5] = ["What", "Whose", "Who", "That", "So"];
+    if !file.is(&["rs"]) {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+    let is_comment = |line: &str| line.starts_with("//");
+    let opens = |idx: &usize| {
+        let before = idx.checked_sub(1).map_or("", |idx| lines[idx]);
+        let text = lines[*idx].trim_start_matches(['/', '!']);
+        let first = text.split_whitespace().next().unwrap_or_default();
+        is_comment(lines[*idx]) && !is_comment(before) && RIDDLES.contains(&first)
+    };
+    let message = "a comment opens with a verb or a noun phrase, not with `What`, `Whose`, `Who`, `That` or `So`";
+    (0..lines.len()).filter(opens).map(|idx| Finding::new(&file.path, idx + 1, message)).collect()
+}
+
 /// Whether what follows `before` is absolute and not the rest of a longer path.
 fn starts_a_path(before: &str) -> bool {
     let inside = |char: char| char.is_alphanumeric() || "._-/}>".contains(char);
@@ -151,6 +170,14 @@ mod tests {
         check_one("a.rs", "//! A.\nlet a = \"ü 5%\" + 60_000% 7;\n", &[]);
         check_one("a.rs", "//! A.\nlet a = \"dev 4 %k\";\n", &[]);
         check_one("a.html", "{% if a > 2 %}\n", &[]);
+    }
+
+    #[test]
+    fn comments_must_name_their_subject() {
+        check_one("a.rs", "//! A.\n\n/// What it is.\nconst A: u8 = 1;\n", &["noun phrase"]);
+        check_one("a.rs", "//! That of all.\n", &["noun phrase"]);
+        check_one("a.rs", "//! A.\n//! What follows is a second line.\n", &[]);
+        check_one("a.rs", "//! A.\n\n/// Whatever it is.\nconst A: u8 = 1;\n", &[]);
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! What tcpdump records on the lab's wire.
+//! Packets that tcpdump records on the lab's wire.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,7 +27,7 @@ pub struct Packet {
     pub at_us: u64,
     /// Whether the system under test sent it; else it is on its way there.
     pub from_sut: bool,
-    /// What it carries, in tcpdump's words.
+    /// Its content, in tcpdump's words.
     pub text: String,
 }
 

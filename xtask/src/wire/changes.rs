@@ -1,4 +1,4 @@
-//! What a change between slices costs the traffic, on the wire.
+//! Cost of a change between slices for the traffic, on the wire.
 //!
 //! Two settings are alike, so only the change itself can be seen. Where two slices of one setting follow each other,
 //! nothing changes: the same times are looked at there.
@@ -15,7 +15,7 @@ use crate::peers::lab::Lab;
 const GOAL_MS: f64 = 10.0;
 /// How far the traffic behind the cut may be from that without a change.
 const GOAL_BEHIND: f64 = 0.05;
-/// What counts as just behind the cut.
+/// Time that counts as just behind the cut.
 const BEHIND_US: u64 = 25_000;
 /// Longer times between slices are those between connections.
 const LONGEST_US: u64 = 100_000;

@@ -41,7 +41,7 @@ pub fn compare(lab: &Lab, pairs: u32) -> Result<Pings> {
     Ok(Pings { ratios })
 }
 
-/// What a program prints, and the packets on the generator's interface meanwhile.
+/// Output of a program, and the packets on the generator's interface meanwhile.
 fn recorded(lab: &Lab, program: fn(&Lab) -> Result<f64>) -> Result<(f64, Vec<Packet>)> {
     let capture = Capture::start(lab, CLIENT)?;
     let mean_us = program(lab)?;

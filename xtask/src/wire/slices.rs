@@ -84,7 +84,7 @@ impl Wire {
     }
 }
 
-/// What latput counted in one slice.
+/// Counts of latput in one slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     pub setting: usize,

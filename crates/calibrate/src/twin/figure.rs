@@ -36,7 +36,7 @@ const FIGURES: [(FittedFigure, f64); 8] = [
 
 impl FittedFigure {
     /// The figures of a workload, each with its weight.
-    pub(super) fn of(traffic: &Traffic) -> impl Iterator<Item = (Self, f64)> {
+    pub(super) fn for_traffic(traffic: &Traffic) -> impl Iterator<Item = (Self, f64)> {
         let is_transactional = traffic.is_transactional();
         let is_fit = move |(figure, _): &(Self, f64)| {
             is_transactional || !matches!(figure, Self::Latency | Self::Polls(_))

@@ -177,7 +177,7 @@ impl Args {
                 permitted.ways.push(way);
             }
         }
-        let files = UsedFiles::of([self.file.as_path()], self.hosts.save());
+        let files = UsedFiles::new([self.file.as_path()], self.hosts.save());
         context.leave_rights_to_broker(&permitted, &files)
     }
 
@@ -218,7 +218,7 @@ impl Args {
         if let Some(name) = &self.setting {
             return setting_of(results, name).map(Ok);
         }
-        let summary = Summary::of(results);
+        let summary = Summary::from_results(results);
         let Some(advice) = &summary.recommendation else {
             return Err(nothing_recommended(results, &summary));
         };
@@ -481,7 +481,7 @@ impl Part {
         }
     }
 
-    /// What to type here to run latput with `args` on the host. This program is called by its name.
+    /// The command line that runs latput with `args` on the host from here. This program is called by its name.
     fn command_line(&self, args: &[String]) -> String {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let words = self.host.words(&args);

@@ -32,7 +32,7 @@ pub(super) enum AskEnding {
     Ended {
         /// Its exit code; `None` after a signal.
         code: Option<i32>,
-        /// What it wrote to stdout.
+        /// Bytes of stdout.
         out: Vec<u8>,
         /// The end of what it wrote to stderr.
         err: String,
@@ -50,7 +50,7 @@ pub(super) fn ended_in_words(code: Option<i32>) -> String {
     code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("ended with {code}"))
 }
 
-/// Who waits for a command.
+/// A caller that waits for a command.
 pub(super) trait Waiting {
     /// Whether the answer is not wanted any more.
     fn is_over(&self) -> bool;
@@ -68,7 +68,7 @@ pub(super) fn ask(
 ) -> io::Result<AskEnding> {
     let begun = Instant::now();
     let (mut process, pipes) = start()?;
-    let mut pipes = Pipes::of(pipes, input);
+    let mut pipes = Pipes::new(pipes, input);
     let mut rest: Option<Rest> = None;
     let mut looked_at = begun;
     let problem = loop {
@@ -100,7 +100,7 @@ pub(super) fn ask(
     Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
 }
 
-/// What is still to be read once a command has ended.
+/// Output that is still to be read once a command has ended.
 struct Rest {
     since: Instant,
     passes: usize,
@@ -129,7 +129,7 @@ struct Pipes<'a> {
 }
 
 impl<'a> Pipes<'a> {
-    fn of([stdin, stdout, stderr]: [File; 3], input: &'a [u8]) -> Self {
+    fn new([stdin, stdout, stderr]: [File; 3], input: &'a [u8]) -> Self {
         // A pipe can be made so; if not, the time of a write is bounded by the process's life.
         for pipe in [&stdin, &stdout, &stderr] {
             let _ = ioctl_fionbio(pipe, true);
@@ -236,7 +236,7 @@ mod tests {
         let expected =
             AskEnding::Ended { code: Some(3), out: input.into(), err: "no\n".to_owned() };
         assert!(ending == expected);
-        // Who does not read is no reason to wait.
+        // A child that does not read is no reason to wait.
         let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
         assert_eq!(ending, AskEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
     }

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
-/// What is to be fitted to what.
+/// Cells, profile and plan of a fit.
 struct Given {
     plan: FitPlan,
     cells: Cells,
@@ -82,7 +82,7 @@ impl Args {
         }
         let reads = self.cells.iter().chain(&self.plan).chain(&self.profile).chain(&self.merge);
         let outputs = self.held_out.iter().chain([&self.output]);
-        keep_only_files(&UsedFiles::of(
+        keep_only_files(&UsedFiles::new(
             reads.map(PathBuf::as_path),
             outputs.map(PathBuf::as_path),
         ))?;
@@ -127,7 +127,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What the files and options say.
+    /// Reads the files and options.
     fn given(&self) -> Result<Given, CliError> {
         let systems = systems(&self.profile)?;
         let mut files = Vec::new();
@@ -153,7 +153,7 @@ impl Args {
                 "--system {name}: there is no such profile to fit; the profiles are {known}"
             ))
         })?;
-        let cells = Cells::of(files, &name, &systems)
+        let cells = Cells::from_tables(files, &name, &systems)
             .map_err(|error| CliError::usage(error.to_string()))?;
         Ok(Given { plan, cells, systems })
     }

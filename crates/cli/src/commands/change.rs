@@ -1,4 +1,4 @@
-//! What the commands share that change an interface of this host and stay with the change.
+//! Shared parts of the commands that change an interface of this host and stay with the change.
 
 use std::ops::RangeInclusive;
 
@@ -55,8 +55,8 @@ fn setting_within(words: &[String], limits: &dyn Fn(Knob) -> Limits) -> Result<S
     Ok(setting)
 }
 
-/// What tells a measured interface from another of its name: its driver and its place on its bus, of the facts of a
-/// host.
+/// Identity of a measured interface, to tell it from another of its name: its driver and its place on its bus, of the
+/// facts of a host.
 pub(super) fn fingerprint(facts: &[(String, String)]) -> String {
     let of = |name: &str| {
         let fact = facts.iter().find(|(key, _)| key == name);

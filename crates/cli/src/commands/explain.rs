@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&UsedFiles::of([self.file.as_path()], []))?;
+        keep_only_files(&UsedFiles::new([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let is_shared = |row: &&Row| row.observation.has_failed("other-work");
@@ -55,7 +55,7 @@ impl Args {
                 results.rows.len()
             ));
         }
-        let explained = Explained::of(&results, &self.workload, self.setting.as_deref())
+        let explained = Explained::new(&results, &self.workload, self.setting.as_deref())
             .map_err(|error| refused(&self.file, &error))?;
         if context.json {
             output::print_json(&explained.document())?;

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// What [`SourceArgs`] has that says nothing beside values for an interface.
+/// Flags of [`SourceArgs`] that have no meaning beside values for an interface.
 pub(super) const OF_RESULTS_ONLY: [&str; 3] = ["setting", "run", "interface"];
 
 /// Which setting of a source, and which interface it is for.
@@ -177,7 +177,7 @@ impl Args {
             let root = RootFolder::open(Path::new("/"))?;
             netplan::Definitions::read(&root)
         });
-        keep_only_files(&UsedFiles::of([Path::new(&self.source)], self.output.as_deref()))?;
+        keep_only_files(&UsedFiles::new([Path::new(&self.source)], self.output.as_deref()))?;
         let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
         if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
@@ -316,7 +316,7 @@ impl SourceArgs {
 
     /// How a configuration knows the interface. An interface of another host is not that of this name here.
     pub(super) fn target(&self, interface: &str, is_here: bool) -> Result<Target, CliError> {
-        let here = if is_here { Identity::of(interface) } else { None };
+        let here = if is_here { Identity::read(interface) } else { None };
         let identity = here.unwrap_or_default();
         let lacks = |what: &str| {
             let message = format!(

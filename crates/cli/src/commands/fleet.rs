@@ -167,7 +167,7 @@ impl Verify {
             latput_linux::files::check(path)?;
         }
         self.wanted.check()?;
-        let files = UsedFiles::of(self.wanted.results(), self.prometheus.as_deref());
+        let files = UsedFiles::new(self.wanted.results(), self.prometheus.as_deref());
         let rights = FleetRights { files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
@@ -189,7 +189,7 @@ impl Verify {
     }
 }
 
-/// What came of a look at every host.
+/// Outcome of a look at every host.
 struct Looked {
     judged: Vec<Judged>,
     /// Number of hosts of the list that cannot be reached as it says.

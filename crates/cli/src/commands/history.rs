@@ -54,7 +54,7 @@ impl Args {
         let is_wanted = |setting: &str, workload: &str| {
             has(&self.setting, setting) && has(&self.workload, workload)
         };
-        keep_only_files(&UsedFiles::of(self.files.iter().map(PathBuf::as_path), []))?;
+        keep_only_files(&UsedFiles::new(self.files.iter().map(PathBuf::as_path), []))?;
         let mut runs = Vec::new();
         let mut without = 0;
         for file in &self.files {
@@ -66,7 +66,8 @@ impl Args {
                 let wanted: Vec<Metric> =
                     self.metric.iter().filter_map(|name| name.parse().ok()).collect();
                 let has_none = wanted.is_empty() && !self.metric.is_empty();
-                let found = HistoryRun::of(name, run.started_unix_ms, &results, &wanted, is_wanted);
+                let found =
+                    HistoryRun::new(name, run.started_unix_ms, &results, &wanted, is_wanted);
                 if has_none || found.is_empty() {
                     without += 1;
                 } else {

@@ -54,7 +54,7 @@ const FORMATS: [ImportFormat; 3] =
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.words.iter().map(PathBuf::as_path);
-        keep_only_files(&UsedFiles::of(reads, [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::new(reads, [self.output.as_path()]))?;
         let Imported { mut results, left_out } = self.read()?;
         for error in &left_out {
             output::remark(&format!("not imported: {error}"));
@@ -69,7 +69,7 @@ impl Args {
         }
         if !results.rows.is_empty() {
             let run = keep(&results, &mut results_db)?;
-            report::print(context, &results, &Summary::of(&results))?;
+            report::print(context, &results, &Summary::from_results(&results))?;
             output::remark(&format!("results: run {run} of {}", self.output.display()));
         }
         Ok(if left_out.is_empty() { Code::Done } else { Code::Partial }.into())
@@ -120,7 +120,7 @@ fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Imported, CliE
     import(format, &files).map_err(|error| {
         let bytes = files.iter().find(|(name, _)| *name == error.file).map(|(_, bytes)| bytes);
         let is_other = |kind: &FileKind| !kind.is_of(format);
-        let kind = bytes.and_then(|bytes| FileKind::of(bytes)).filter(is_other);
+        let kind = bytes.and_then(|bytes| FileKind::detect(bytes)).filter(is_other);
         let hint = kind.map_or_else(String::new, |kind| format!("; {}", kind.hint(&error.file)));
         CliError::usage(format!("{error}{hint}"))
     })
@@ -131,7 +131,7 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
     read_report(&bytes).map_err(|error| {
         let name = path.display().to_string();
         let is_other = |kind: &FileKind| *kind != FileKind::Report;
-        let kind = FileKind::of(&bytes).filter(is_other);
+        let kind = FileKind::detect(&bytes).filter(is_other);
         let why = kind.map_or_else(|| error.to_string(), |kind| kind.hint(&name));
         CliError::usage(format!("{name}: {why}"))
     })

@@ -27,7 +27,7 @@ impl MeantInterface<'_> {
 
     /// Its kind: as given, else of this host if it has the interface, else of the results.
     pub(super) fn kind_of(&self, interface: &str) -> Option<String> {
-        let here = if self.is_here(interface) { Identity::of(interface) } else { None };
+        let here = if self.is_here(interface) { Identity::read(interface) } else { None };
         let known = self.given_kind.or(self.measured_kind);
         here.and_then(|it| it.kind).or_else(|| known.map(str::to_owned))
     }

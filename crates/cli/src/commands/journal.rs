@@ -22,7 +22,7 @@ pub(super) struct JournalEntry {
     pub(super) state: ChangeState,
 }
 
-/// What became of a change.
+/// State of a change, as the kernel has it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeState {
     InForce,
@@ -33,7 +33,7 @@ pub(super) enum ChangeState {
     Back,
     ChangedBy(u64),
     ChangedByOthers,
-    /// What it wrote was not kept, because the disk was full.
+    /// Not known: the disk was full when its values were to be kept.
     Unknown,
     /// It was to be confirmed, and nobody did.
     WentBack,
@@ -207,7 +207,7 @@ impl JournalEntry {
                 own.written.0.remove(&at);
             }
         }
-        // What follows another value of its knob stays where that does.
+        // A value that follows another one of its knob stays where that does.
         let leads: BTreeSet<Knob> = own
             .undo
             .0

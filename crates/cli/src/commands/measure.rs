@@ -112,7 +112,7 @@ impl Args {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let place = self.hosts.named(&self.target, &plan)?;
-        place.give_up_rights(Some(&plan), &UsedFiles::of([], self.output.as_deref()), context)?;
+        place.give_up_rights(Some(&plan), &UsedFiles::new([], self.output.as_deref()), context)?;
         let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();
@@ -121,10 +121,10 @@ impl Args {
             None => ResultsDb::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let how = (interval, self.quiet.of(&plan));
+        let how = (interval, self.quiet.for_plan(&plan));
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed);
-        let summary = Summary::of(&ended.results);
+        let summary = Summary::from_results(&ended.results);
         if context.json || self.verbose {
             report::print(context, &ended.results, &summary)?;
         } else {

@@ -36,7 +36,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let parts = self.parts.iter().map(PathBuf::as_path);
-        keep_only_files(&UsedFiles::of(parts, [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::new(parts, [self.output.as_path()]))?;
         let Self { parts, output, partial } = &self;
         let merge = Merge { parts, output, partial: *partial, stop: &context.stop };
         let Merged { trials, planned, missing, may_go_on, block } = results_db::merge(&merge)?;

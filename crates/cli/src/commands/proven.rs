@@ -8,7 +8,7 @@ use crate::output;
 
 /// The recommended setting, if it is proven better than today's. The error says why there is none, and what to do.
 pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
-    let summary = Summary::of(results);
+    let summary = Summary::from_results(results);
     let Some(advice) = &summary.recommendation else {
         return Err(nothing_recommended(results, &summary));
     };

@@ -93,7 +93,7 @@ impl Args {
         let predicted = self.predicted.iter().map(String::as_str);
         let named = sides.chain(predicted).map(|name| file_of(name).0);
         let reads = self.file.as_deref().into_iter().chain(named);
-        keep_only_files(&UsedFiles::of(reads, self.output.as_deref()))?;
+        keep_only_files(&UsedFiles::new(reads, self.output.as_deref()))?;
         if let [first, second] = self.compare.as_slice() {
             return compare::run(&self, context, [first, second]);
         }
@@ -110,7 +110,7 @@ impl Args {
         if self.share {
             results = shared(&results);
         }
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let screen = if self.output.is_none() { output::screen() } else { output::plain() };
         let predicted = self.prediction(&results)?;
         let text = match (format, &predicted) {
@@ -181,7 +181,7 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliErro
     }
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
-    let short = ShortLabels::of(results).labels;
+    let short = ShortLabels::from_results(results).labels;
     let whole = labels().position(|label| label == name);
     let exact = whole.or_else(|| short.iter().position(|label| label == name));
     let partly: Vec<usize> =
@@ -276,7 +276,7 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
     let goal = Goal::parse(goal).map_err(|error| CliError::usage(format!("{from}: {error}")))?;
     let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
     for figure in figures {
-        if figure.of(workloads).is_empty() {
+        if figure.cells_in(workloads).is_empty() {
             let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
             let message = format!(
                 "{from}: no workload matches `{figure}`; the workloads are {}",

@@ -76,7 +76,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.cells.iter().chain(&self.merge).chain(&self.profile);
         let outputs = self.output.iter().chain(&self.report);
-        keep_only_files(&UsedFiles::of(
+        keep_only_files(&UsedFiles::new(
             reads.map(PathBuf::as_path),
             outputs.map(PathBuf::as_path),
         ))?;
@@ -245,7 +245,7 @@ fn claims(
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
     let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
-    Ok(delay_mtu::Sweep::of(seen).claims(profile, provenance))
+    Ok(delay_mtu::Sweep::from_results(seen).claims(profile, provenance))
 }
 
 /// The results of all jobs, run in parallel with a progress bar.

@@ -96,7 +96,7 @@ impl Args {
             return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
         }
         let place = self.hosts.named(&self.on, &plan)?;
-        let files = UsedFiles::of([], [self.output.as_path()]);
+        let files = UsedFiles::new([], [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         if self.check.is_some() {
             check::check_results(&self.output)?;
@@ -114,7 +114,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
-            quiet: self.quiet.of(&plan),
+            quiet: self.quiet.for_plan(&plan),
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
@@ -122,7 +122,7 @@ impl Args {
         if self.shard.is_some() && !context.json {
             return conclude(&ended, &self.output);
         }
-        let summary = Summary::of(&ended.results);
+        let summary = Summary::from_results(&ended.results);
         report::print(context, &ended.results, &summary)?;
         if self.shard.is_some() {
             return conclude(&ended, &self.output); // its part alone has no answer

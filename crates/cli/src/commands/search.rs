@@ -87,7 +87,7 @@ impl Args {
         self.first.apply(&mut plan)?;
         let text = text + self.first.plan_line();
         let place = self.hosts.named(&self.on, &plan)?;
-        let files = UsedFiles::of(self.from.as_deref(), [self.output.as_path()]);
+        let files = UsedFiles::new(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         let part = match (self.shard, &self.from) {
             (Some(shard), Some(file)) => RunPart::ShardOfBlock(shard, file),
@@ -105,7 +105,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
-            quiet: self.quiet.of(&plan),
+            quiet: self.quiet.for_plan(&plan),
             interval: self.watch.interval()?,
             stop: &context.stop,
         };
@@ -120,7 +120,7 @@ impl Args {
         if self.shard.is_some() && !context.json {
             return conclude(&ended, &self.output);
         }
-        let summary = Summary::of(&ended.results);
+        let summary = Summary::from_results(&ended.results);
         match &mut other {
             Some(other) => other.end(&ended, self.output.display().to_string())?,
             None => report::print(context, &ended.results, &summary)?,

@@ -249,7 +249,7 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
 pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
     let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
-    // What follows another value of its knob is not worth a line.
+    // A value that follows another one of its knob is not worth a line.
     for Change { knob, place, from, to } in
         changes.iter().filter(|it| !it.place.is_follower() || !leads(it.knob))
     {

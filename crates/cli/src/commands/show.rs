@@ -208,7 +208,7 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     text + &lacking(document)
 }
 
-/// What this process may not, said once.
+/// Rights that this process lacks, said once.
 fn lacking(document: &ShowDocument) -> String {
     document.missing.iter().fold(String::new(), |text, missing| text + "\n" + missing + "\n")
 }

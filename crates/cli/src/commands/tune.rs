@@ -147,7 +147,7 @@ impl Args {
         let place = self.hosts.named(&on, &plan)?;
         let made = is_made.then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
-        place.give_up_rights(Some(&plan), &UsedFiles::of([], outputs), context)?;
+        place.give_up_rights(Some(&plan), &UsedFiles::new([], outputs), context)?;
         if self.check {
             return self.check(context, (&file, plan), place, is_made);
         }
@@ -157,10 +157,10 @@ impl Args {
             (plan, text) = self.prepared(&file, run::read_text(Path::new(&file))?, true)?;
         }
         testbed.notes.extend(prediction.clone());
-        let how = (None, self.quiet.of(&plan));
+        let how = (None, self.quiet.for_plan(&plan));
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed); // the lab is gone before anything is told
-        let summary = Summary::of(&ended.results);
+        let summary = Summary::from_results(&ended.results);
         report::print(context, &ended.results, &summary)?;
         if ended.results.is_observed() {
             output::remark(
@@ -271,7 +271,7 @@ impl Args {
         Ok((plan, text))
     }
 
-    /// What the words are: at most one plan, and hosts in the place of `--on`.
+    /// Sorts the words: at most one plan, and hosts in the place of `--on`.
     fn plan_and_testbed(&self) -> Result<(Option<PathBuf>, Option<String>), CliError> {
         let (hosts, plans): (Vec<&String>, Vec<&String>) = self.words.iter().partition(|word| {
             targets::is_hosts(word) || targets::names_testbed(word) && !Path::new(word).exists()

@@ -33,7 +33,7 @@ pub(crate) struct CheckDocument {
     pub(crate) duration_ns_max: u64,
     /// Whether time is simulated, and so passes faster.
     pub(crate) is_simulated: bool,
-    /// What would be skipped or may disturb the run, in sentences.
+    /// Parts that would be skipped, and disturbances of the run, in sentences.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -26,11 +26,11 @@ struct ErrorPart {
     kind: String,
     /// The thing, the problem and, where it is a special one, the remedy.
     message: String,
-    /// What to do about errors of this kind.
+    /// Remedy of errors of this kind.
     remedy: String,
     /// The exit code of the command.
     exit_code: u8,
-    /// What is left changed.
+    /// Values that are left changed.
     left: Vec<LeftPart>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct RemarkDocument {
 
 impl ErrorDocument {
     /// The document of an error.
-    pub(crate) fn of(failure: &CliError) -> Self {
+    pub(crate) fn from_error(failure: &CliError) -> Self {
         let (kind, remedy) = failure.code.kind_and_remedy();
         let error = ErrorPart {
             kind: kind.to_owned(),
@@ -71,7 +71,7 @@ impl ErrorDocument {
     }
 }
 
-/// What an error says is left changed.
+/// Values that an error leaves changed.
 fn left(error: &anyhow::Error) -> Vec<LeftPart> {
     if let Some(CutShort { left, .. }) = error.downcast_ref() {
         return left.iter().map(of_host).collect();
@@ -118,15 +118,16 @@ mod tests {
             command: "ssh root@sut latput restore".to_owned(),
         }];
         let cause = Some(Box::new(Error::Interrupted));
-        let document = ErrorDocument::of(&Error::Changed { hosts: hosts.clone(), cause }.into());
+        let document =
+            ErrorDocument::from_error(&Error::Changed { hosts: hosts.clone(), cause }.into());
         let error = &document.error;
         assert_eq!((error.kind.as_str(), error.exit_code), ("stranded", 5));
         assert_eq!(error.left, [of_host(&hosts[0])]);
         assert!(error.message.contains("interrupted"), "{error:?}");
         let message = "3 of 9 trials are kept".to_owned();
         let error = CutShort { message, left: hosts.clone() }.into();
-        let document = ErrorDocument::of(&CliError { code: Code::Stranded, error });
+        let document = ErrorDocument::from_error(&CliError { code: Code::Stranded, error });
         assert_eq!(document.error.left, [of_host(&hosts[0])]);
-        assert_eq!(ErrorDocument::of(&CliError::usage("no")).error.left, []);
+        assert_eq!(ErrorDocument::from_error(&CliError::usage("no")).error.left, []);
     }
 }

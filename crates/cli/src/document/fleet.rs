@@ -50,7 +50,7 @@ struct FleetHostPart {
     why: String,
     /// The driver of the interface; `null` where that is not known.
     driver: Option<String>,
-    /// Who has a change of the interface under way, or waiting to be confirmed; `null`: nobody.
+    /// Maker of a change of the interface that is under way, or waits to be confirmed; `null`: nobody.
     waiting: Option<String>,
     /// The wanted values that are not there.
     differences: Vec<FleetDifference>,
@@ -155,11 +155,11 @@ fn difference(found: &Difference) -> FleetDifference {
 pub(crate) struct RolloutDocument {
     /// Version of this document's schema: 1.
     pub(crate) schema: u32,
-    /// What the journals of the hosts call it.
+    /// Name in the journals of the hosts.
     pub(crate) name: String,
     /// `confirmed`, `put-back`, `nothing-to-do` or `dry-run`.
     pub(crate) ended: String,
-    /// What was broken, if all was put back.
+    /// The broken guard, if all was put back.
     pub(crate) broken: Option<String>,
     /// The hosts of each stage.
     pub(crate) stages: Vec<Vec<String>>,
@@ -167,7 +167,7 @@ pub(crate) struct RolloutDocument {
     pub(crate) hosts: Vec<RolloutHostPart>,
 }
 
-/// What became of a host.
+/// Ending of a host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RolloutHostPart {
@@ -262,7 +262,7 @@ impl PairsDocument {
             ratio: setting.ratio,
             p_value: setting.p_value,
             inconsistency: setting.inconsistency,
-            pairs: setting.ratios.iter().map(PairRatio::of).collect(),
+            pairs: setting.ratios.iter().map(PairRatio::from_estimate).collect(),
         };
         Self {
             schema: 1,
@@ -278,7 +278,7 @@ impl PairsDocument {
 }
 
 impl PairRatio {
-    pub(crate) fn of(ratio: &Estimate) -> Self {
+    pub(crate) fn from_estimate(ratio: &Estimate) -> Self {
         let Estimate { value, low, high, confidence, .. } = *ratio;
         Self { ratio: value, low, high, confidence }
     }

@@ -15,7 +15,7 @@ pub(crate) struct MergeDocument {
     pub(crate) trials: u64,
     /// Number of trials of all shards.
     pub(crate) planned_trials: u64,
-    /// What is missing and how to get it, in sentences; empty unless `--partial` was given.
+    /// Missing parts and how to get them, in sentences; empty unless `--partial` was given.
     pub(crate) missing: Vec<String>,
     /// Whether more trials may follow: the plan's stopping rule has not looked at these yet, or they are a block of a search.
     pub(crate) may_go_on: bool,

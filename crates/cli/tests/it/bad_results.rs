@@ -86,7 +86,7 @@ fn half_a_report_is_refused_and_the_results_file_is_left_as_it_was() {
     let mut edited = whole.clone();
     edited.replace_range(trials + 400..=trials + 400, letter);
     refuse(&edited, "damaged or were edited");
-    // What a person edits are the texts of the page. They are not read: the trials are.
+    // A person edits the texts of the page. They are not read: the trials are.
     let edited = whole.replace(" us", " ms").replace("us</td>", "ms</td>");
     assert_ne!(edited, whole);
     place.write("edited.html", &edited);

@@ -61,7 +61,7 @@ fn bash_completes_commands_and_values() {
     assert_eq!(check(&["latput", "tune", "--goal", "la"], &["latency"]), 1);
     check(&["latput", "tune", "--on", ""], &["lab", "loopback", "rack.toml", "sim:server-10g"]);
     assert_eq!(check(&["latput", "tune", "--on", "sim:server"], &["sim:server-10g"]), 1);
-    // What no help shows is not offered.
+    // A flag that no help shows is not offered.
     check(&["latput", "set", "--m"], &[""]);
 }
 

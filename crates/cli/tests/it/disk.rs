@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use latput_units::Rng;
 
-/// What is there, path by path below a folder; `None` is a folder.
+/// Files and folders below a folder, path by path; `None` is a folder.
 pub(crate) type Left = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 /// Part of a file that a disk writes as a whole.
@@ -47,7 +47,7 @@ pub(crate) enum Call {
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
-    /// What people see: bytes to stdout or stderr.
+    /// Bytes that people see on stdout or stderr.
     Tell(String),
 }
 
@@ -97,7 +97,7 @@ impl Traced {
         })
     }
 
-    /// What it did below `folder`.
+    /// The call that it made below `folder`.
     fn call(&self, folder: &Path, positions: &mut BTreeMap<PathBuf, usize>) -> Option<Call> {
         let inside = |path: PathBuf| path.starts_with(folder).then_some(path);
         let file = || inside(file_of(&self.arguments[0])?);
@@ -234,8 +234,8 @@ impl Disk {
         }
     }
 
-    /// What a power cut leaves below `folder`. With a `torn` disk a random part of
-    /// what was not synced is there too.
+    /// Files that a power cut leaves below `folder`. With a `torn` disk a random part of the unsynced bytes is there
+    /// too.
     pub(crate) fn left(&self, folder: &Path, mut torn: Option<&mut Rng>) -> Left {
         let mut names = self.synced.clone();
         if let Some(rng) = &mut torn {

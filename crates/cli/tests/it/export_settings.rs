@@ -116,7 +116,7 @@ fn type_of_another_host_is_asked() {
     place.run(&none).expect(0, &["nmstate can express none"]);
 }
 
-/// What Ansible's own reader of YAML makes of a text, as variables of a host.
+/// Reads a text with Ansible's own reader of YAML, as variables of a host.
 fn read_by_ansible(place: &Place, text: &str) -> serde_json::Value {
     place.write("hosts.ini", "host1\n");
     std::fs::create_dir_all(place.path("host_vars/host1")).unwrap();

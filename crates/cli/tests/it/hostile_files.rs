@@ -1,4 +1,4 @@
-//! What others may have put where latput reads and writes, and what they may lock.
+//! Files that others may have put where latput reads and writes, and files that they may lock.
 
 use std::fs::{self, File, Permissions};
 use std::os::linux::net::SocketAddrExt;
@@ -45,7 +45,7 @@ fn no_output_goes_through_a_planted_name() {
         }
         fs::hard_link(&pipe, place.path(name)).unwrap();
         let ran = place.run(&["report", "kept.db", "--format", format, "-o", output]);
-        // What flent writes is a folder.
+        // The format of flent writes a folder.
         ran.expect(1, &[name, if format == "flent" { "not a folder" } else { "pipe" }]);
     }
     symlink(place.path("missing"), place.path("latput-results.db")).unwrap();

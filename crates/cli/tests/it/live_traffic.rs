@@ -14,7 +14,7 @@ pub(crate) struct RequestTraffic {
     stop: Arc<AtomicBool>,
     /// Nothing is sent while this is raised.
     pub(crate) pause: Arc<AtomicBool>,
-    /// What the endpoint does.
+    /// Behaviour of the endpoint.
     pub(crate) endpoint: Arc<AtomicU64>,
     /// Requests that the server has answered.
     pub(crate) requests: Arc<AtomicU64>,

@@ -97,7 +97,7 @@ pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
 
-/// What a finished command left.
+/// Output and exit code of a command that has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -222,7 +222,7 @@ pub(crate) fn needs_program(name: &str) -> bool {
     !is_there
 }
 
-/// What was measured, which is worth reading also where the test passes.
+/// Prints a measured figure, which is worth reading also where the test passes.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -301,7 +301,7 @@ pub(crate) fn is_gone(pid: u32) -> bool {
     matches!(&*status_of(pid, "State:"), "" | "Z (zombie)")
 }
 
-/// What `/proc/PID/status` has behind a name, such as `Uid:`; empty when there is no such process.
+/// Value behind a name in `/proc/PID/status`, such as `Uid:`; empty when there is no such process.
 pub(crate) fn status_of(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -41,8 +41,8 @@ fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
     let document = fit(&place, &["model", "fit", "kept.db", "--json"]);
     let sut = host(&document, "sut");
-    // What data/systems/server-10g.toml says. A datagram costs its place in the ring, the stack and user
-    // code; an interrupt its poll, the wake-up that follows it and one receive call.
+    // Costs of data/systems/server-10g.toml. A datagram costs its place in the ring, the stack and user code; an
+    // interrupt its poll, the wake-up that follows it and one receive call.
     check(sut, "byte", 60.0 / 1024.0);
     check(sut, "packet", 250.0 + 350.0 + 200.0);
     check(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
@@ -183,7 +183,7 @@ fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
     predicted_beside_measured(&place);
 }
 
-/// What `report` makes of `found.db` beside `truth.db`.
+/// Runs `report` on `found.db` beside `truth.db`.
 fn predicted_beside_measured(place: &Place) {
     let beside = ["report", "truth.db", "--predicted", "found.db", "--fitted", "tcp_rr@0us"];
     let words =

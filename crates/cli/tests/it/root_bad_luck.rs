@@ -1,4 +1,4 @@
-//! What goes wrong between two real hosts: no ssh, a password, a link that goes down, a reboot, another user.
+//! Bad luck between two real hosts: no ssh, a password, a link that goes down, a reboot, another user.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -14,7 +14,7 @@ use crate::{Place, kill, needs_program, wait_until};
 /// Longer than any of these tests.
 pub(crate) const LONG: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "10min"];
-/// So short that a test may wait for its end.
+/// A deadline so short that a test may wait for it.
 pub(crate) const SHORT: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "2s"];
 
@@ -42,7 +42,7 @@ fn what_is_confirmed_in_time_stays() {
     assert_eq!(lab.knobs(), changed);
     lab.b(&["confirm", "lat0"]).expect(1, &["no change of lat0 waits"]);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
-    // What is as wanted already needs nobody's word.
+    // A value that is as wanted already needs nobody's word.
     let ran = lab.b(&LONG);
     ran.expect(0, &["nothing to change"]);
     assert!(!ran.err.contains("confirm"), "{ran:#?}");
@@ -330,7 +330,7 @@ fn stopped_maker(place: &Place) -> Option<u32> {
     processes(place, "set").into_iter().find(is_stopped)
 }
 
-/// What `ip` says of the interface.
+/// The interface as `ip` shows it.
 pub(crate) fn link(place: &Place) -> String {
     let said = place.run(&["lab", "exec", "b", "--", "ip", "-o", "link", "show", "lat0"]);
     said.expect(0, &[" mtu "]).out.clone()

@@ -33,7 +33,7 @@ half_width = "50%"
 const LABEL: &str = "generator.qdisc=tbf rate=16Mbps";
 const PAIRS: [&str; 3] =
     ["netns://s1,netns://c1", "netns://s2,netns://c2", "netns://s3,netns://c3"];
-/// What `tc` says of the generators when nothing was changed.
+/// The discipline that `tc` shows on the generators when nothing was changed.
 const SLOW: &str = "rate 4Mbit";
 
 /// Three pairs of hosts, and results that recommend the faster pace.
@@ -169,7 +169,7 @@ fn a_kill_in_the_middle_leaves_hosts_as_they_were_and_the_same_command_resumes()
     let more = ["--repetitions", "12..12"];
     let mut child = pairs.start(&more);
     wait_until("the second pair to have trials", || pairs.trials_of(2) > 0);
-    // Who reads what hosts and results say has no rights; the broker does not have the lines to agents.
+    // The reader of hosts' answers and results has no rights; the broker does not have the lines to agents.
     assert_no_capability(child.id());
     assert!(broker_of(child.id()).is_some());
     assert!(!agents_of(child.id()).is_empty());

@@ -31,7 +31,7 @@ const HOSTS: [&str; 3] = ["sut", "load1", "load2"];
 const HUB: &str = "hub";
 /// Of the tests' testbeds.
 const LEASE: Duration = Duration::from_secs(2);
-/// What latput waits at most for an agent, and then for `latput restore`, each.
+/// Longest time that latput waits for an agent, and then for `latput restore`, each.
 const WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
@@ -64,7 +64,7 @@ fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
     );
 }
 
-/// What the far end of `via` is asked to restore answers without end, or not at all.
+/// The far end of `via` answers a restore without end, or not at all.
 #[test]
 fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command() {
     if is_skipped() {
@@ -184,7 +184,7 @@ fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
     let before = seen();
     let mut run = hosts.start();
     for host in HOSTS {
-        let Agent { keeper, agent } = Agent::of(host);
+        let Agent { keeper, agent } = Agent::find(host);
         for sets in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
             assert_eq!(status(agent, sets), "0000000000000000", "{host} {sets}");
         }
@@ -193,7 +193,7 @@ fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
         assert_ne!(status(agent, "Uid:").split(' ').next(), Some("0"));
         assert_eq!(status(keeper, "Uid:"), "0 0 0 0");
     }
-    signal("STOP", Agent::of("load1").agent);
+    signal("STOP", Agent::find("load1").agent);
     wait_until("its keeper to put the host back", || seen()[1] == before[1]);
     let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
@@ -211,7 +211,7 @@ fn a_keeper_that_hangs_is_told_and_its_host_is_restored() {
     let hosts = Hosts::up("");
     let before = seen();
     let mut run = hosts.start();
-    signal("STOP", Agent::of("load1").keeper);
+    signal("STOP", Agent::find("load1").keeper);
     let (code, said) = run.end();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("its keeper") && said.contains("nothing for 2s"), "{said}");
@@ -333,7 +333,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What the kernel says of each host's interface.
+/// The interface of each host as the kernel shows it.
 fn seen() -> Vec<String> {
     let of = |host: &str| {
         let said = |program: &str, args: &[&str]| {
@@ -350,7 +350,7 @@ fn seen() -> Vec<String> {
 
 /// Stops both processes of a host's agent.
 fn hang(host: &str) {
-    let Agent { keeper, agent } = Agent::of(host);
+    let Agent { keeper, agent } = Agent::find(host);
     signal("STOP", keeper);
     signal("STOP", agent);
 }
@@ -364,7 +364,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn of(host: &str) -> Self {
+    fn find(host: &str) -> Self {
         let [one, other] = processes_in(host)[..] else {
             panic!("two processes in {host}: {:?}", processes_in(host))
         };

@@ -104,7 +104,7 @@ fn run(place: &Place, script: &str) -> Ran {
     Ran::from(place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap())
 }
 
-/// What the script must say, in order, and what latput must say beside it.
+/// Runs the script, and checks its output in order, and latput's output beside it.
 #[track_caller]
 fn check(script: &str, out: &[&str], anywhere: &[&str]) {
     if cannot_run() {

@@ -30,7 +30,7 @@ fn plan(factors: &str, goal: &str, workload: &str) -> String {
     )
 }
 
-/// What host `b` has in force.
+/// The queue length that host `b` has in force.
 fn queue_length() -> u64 {
     let b = Namespace::open_pinned("latput-b").unwrap();
     let text = b.run_in(|| std::fs::read_to_string("/sys/class/net/lat0/tx_queue_len").unwrap());
@@ -131,7 +131,7 @@ fn without_any_right_observing_answers_and_setting_is_refused() {
              difference: ",
         ];
         ran.expect(0, &answers);
-        // What would need more rights is named with what it is needed for.
+        // A figure that would need more rights is named with its need.
         ran.expect(
             0,
             &["CAP_NET_ADMIN is missing: no knob", "CAP_BPF and CAP_PERFMON are missing"],
@@ -252,7 +252,7 @@ fn a_kill_of_each_process_puts_todays_setting_back() {
             "{}",
             std::fs::read_to_string(place.path("stderr")).unwrap()
         );
-        kill(of(who, latput.id()));
+        kill(process_of(who, latput.id()));
         let killed = std::time::Instant::now();
         wait_until("today's setting", || queue_length() == 1000);
         let waited = killed.elapsed();
@@ -273,7 +273,7 @@ fn has_ended(child: &mut Child) -> bool {
 }
 
 /// The process of a role: latput itself, its keeper, or the agent that the keeper has started.
-fn of(who: &str, latput: u32) -> u32 {
+fn process_of(who: &str, latput: u32) -> u32 {
     let first = |pid: u32| *agents_of(pid).first().expect("it has started an agent");
     match who {
         "the controller" => latput,
@@ -388,7 +388,7 @@ fn the_applications_figures_come_from_a_file_and_by_statsd() {
     for file in ["live.db", "statsd.db"] {
         assert!((1.0..=900.0).contains(&told(file)), "{file}: {}", told(file));
     }
-    // What only root may read is not read for a plan.
+    // A file that only root may read is not read for a plan.
     std::fs::write(folder.join("secret"), "{\"requests\": 1}").unwrap();
     let only_root = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(folder.join("secret"), only_root).unwrap();

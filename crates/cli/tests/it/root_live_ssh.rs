@@ -81,11 +81,11 @@ struct Run {
     hosts: Hosts,
     traffic: RequestTraffic,
     child: Child,
-    /// What other programs tell of the host before latput came.
+    /// The host before latput came, as other programs show it.
     before: String,
-    /// What ran in the host's namespace.
+    /// Processes in the host's namespace.
     sshd: Vec<u32>,
-    /// What the run has started here.
+    /// Processes that the run has started here.
     started: Vec<u32>,
     /// Rows of the blocks that have ended.
     rows: i64,
@@ -181,7 +181,7 @@ impl Drop for Run {
     }
 }
 
-/// What `ip`, `ethtool` and sysfs tell of the host's interface.
+/// The host's interface as `ip`, `ethtool` and sysfs show it.
 fn told() -> String {
     let script = "ip link show eth0 | grep -o 'qlen.*'; ethtool -k eth0; tc qdisc show dev eth0; \
                   cd /sys/class/net/eth0; cat gro_flush_timeout napi_defer_hard_irqs mtu";
@@ -196,7 +196,7 @@ fn queue_length() -> String {
     String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
-/// What runs in the host's namespace.
+/// Processes in the host's namespace.
 fn pids() -> Vec<u32> {
     let ran = Command::new("ip").args(["netns", "pids", "server"]).output().unwrap();
     let pids = String::from_utf8(ran.stdout).unwrap();

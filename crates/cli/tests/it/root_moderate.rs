@@ -40,7 +40,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
-/// Who scrapes speaks to a process without rights. Its end is not the daemon's.
+/// A scraper speaks to a process without rights. Its end is not the daemon's.
 #[test]
 fn metrics_are_served_by_a_process_without_rights() {
     if needs_root() || needs_program("curl") {
@@ -75,7 +75,7 @@ fn metrics_are_served_by_a_process_without_rights() {
     assert_eq!(lab.knobs(), before);
 }
 
-/// What curl gets; empty where nobody answers.
+/// Answer to curl; empty where nobody answers.
 fn scrape(place: &Place) -> String {
     let curl = Command::new("curl")
         .args(["-sS", "--max-time", "5", "--unix-socket"])

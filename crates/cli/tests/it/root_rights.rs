@@ -1,4 +1,5 @@
-//! What commands of root hold when they have read a file that others may have written, and that the list of them is whole.
+//! Rights of root's commands once they have read a file that others may have written, and that the list of them is
+//! whole.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -13,7 +13,7 @@ const LATPUT: &str = "/opt/latput";
 /// `systemd-analyze security`: the most that it may say.
 const EXPOSURE_MOST: f64 = 1.5;
 
-/// What is tried in the container. `nsenter` sees the file systems as the daemon sees them.
+/// Script for the container. `nsenter` sees the file systems as the daemon sees them.
 const SCRIPT: &str = r#"
 for folder in class devices; do mount -o remount,rw /sys/$folder; done # as on a host
 ip link add br-lan type veth peer name other; ip link set other up; ip link set br-lan up

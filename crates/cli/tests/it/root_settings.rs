@@ -38,7 +38,7 @@ impl<'a> Lab<'a> {
         self.place.run(&words)
     }
 
-    /// What a shell prints as host `b`.
+    /// Output of a shell as host `b`.
     pub(crate) fn b_sh(&self, script: &str) -> String {
         self.place.run(&["lab", "exec", "b", "--", "sh", "-c", script]).out
     }

@@ -54,7 +54,7 @@ fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
     assert!(!said.contains("host `generator` may"), "{said}");
 }
 
-/// What the host sends is lost, and what it is sent arrives.
+/// Messages from the host are lost, and those to it arrive.
 #[test]
 fn a_line_that_is_half_open_is_lost_like_one_that_is_cut() {
     let Some(mut run) = Run::start() else { return };

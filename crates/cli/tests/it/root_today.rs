@@ -1,5 +1,5 @@
-//! What a run finds on its hosts before the first trial: today's values, the knobs of the NIC, and what
-//! could disturb it. Values are set and read by `ip`.
+//! Findings of a run on its hosts before the first trial: today's values, the knobs of the NIC, and disturbances.
+//! Values are set and read by `ip`.
 
 use std::process::{Child, Command, Stdio};
 
@@ -70,7 +70,7 @@ fn check(place: &Place, lab: &Lab<'_>, lengths: [u64; 2], labels: &[&str], first
     for (role, length) in ["generator", "sut"].iter().zip(lengths) {
         assert_eq!(settings[0]["by_role"][role]["txqueuelen"], length.to_string(), "{settings:?}");
     }
-    // What the kernel had in the trials of the first setting, on each host.
+    // The kernel's values in the trials of the first setting, on each host.
     let runs = report["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2 * labels.len(), "each setting is run once in a block");
     for run in runs.iter().filter(|run| run["setting"] == 0) {

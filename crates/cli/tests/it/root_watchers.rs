@@ -81,7 +81,7 @@ fn read_only_state_still_goes_back() {
     lab.b(&SHORT).expect(0, &["changed"]);
     remount(&place, "ro");
     wait_until("the values to go back", || link(&place) == before);
-    // What somebody sets then is not fought over, though the checkpoint is still there.
+    // A value that somebody sets then is not fought over, though the checkpoint is still there.
     lab.ip("b", &["link", "set", "lat0", "mtu", "1400"]).expect(0, &[]);
     thread::sleep(PAST_THE_DEADLINE);
     assert_ne!(link(&place), before);

@@ -136,7 +136,7 @@ fn namespace_that_cannot_be_entered_is_named() {
     }
     run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
     sh("ip -n away link del up0; ip netns del away");
-    // What others run on this machine has namespaces too, which all can be entered.
+    // Other programs of this machine have namespaces too, which all can be entered.
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
 }
 
@@ -336,7 +336,7 @@ fn napi_threads_keep_cpus_and_policy() {
     if needs_root() || needs_program("chrt") || needs_program("taskset") {
         return;
     }
-    let pair = Pair::of("napithr0");
+    let pair = Pair::named("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = || threads_of("napithr0");
     assert_eq!(threads().len(), 2);
@@ -579,7 +579,7 @@ fn waiting_change_of_another_is_named_and_left() {
     by("bob", &["confirm", "lat0"]).expect(1, &named);
     by("bob", &["set", "lat0", "gro=off"])
         .expect(1, &["alice (latput set", "waits to be confirmed"]);
-    // What a controller, an apply and a daemon ask for.
+    // The makers: a controller, an apply and a daemon.
     for made_by in
         ["--made-by=agent", "--made-by=moderate", "--made-by=apply/1234", "--made-by=fleet-x"]
     {
@@ -604,10 +604,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        Self::of("v0")
+        Self::named("v0")
     }
 
-    fn of(name: &str) -> Self {
+    fn named(name: &str) -> Self {
         isolate();
         let queues = "numtxqueues 2 numrxqueues 2";
         let words = format!("link add {name} {queues} type veth peer name v1 {queues}");

@@ -1,4 +1,4 @@
-//! What is on the screen: commands on a pseudo-terminal of several widths, read by a terminal emulator.
+//! The screen: commands on a pseudo-terminal of several widths, read by a terminal emulator.
 
 pub(crate) mod terminal;
 

@@ -203,7 +203,7 @@ fn every_setting() -> Value {
     json!({"kind": "suggest", "settings": settings})
 }
 
-/// What an optimiser that learns nothing says in turn.
+/// Blocks of an optimiser that learns nothing, in turn.
 fn blocks() -> [Value; 3] {
     let two = |a: u32, b: u32| {
         let settings = [json!({"rx-usecs": a, "mtu": 0}), json!({"rx-usecs": b, "mtu": 0})];

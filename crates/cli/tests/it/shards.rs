@@ -26,7 +26,7 @@ fn sixteen_shards_in_any_order_are_the_bytes_of_one_run() {
     place.merge(&parts, &[]).expect(0, &[]);
     assert_eq!(place.csv("all.db"), place.csv("one.db"));
     assert!(!place.path("all.db.merging").exists() && !place.path("all.db-wal").exists());
-    // What is complete is not run again.
+    // A file that is complete is not run again.
     place.run(&["report", "all.db"]).expect(0, &["sharded"]);
     let notes = place.text("all.db", "SELECT header FROM run");
     assert!(!notes.contains("shard "), "{notes}");
@@ -202,7 +202,7 @@ fn parts_are_merged_and_reported_from_a_folder_that_may_only_be_read() {
     place.run_without_root(&words).expect(0, &["18 of 18"]);
     place.run_without_root(&["report", &kept[0]]).expect(0, &["sharded"]);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-    // What a log beside it holds cannot be read, and is not left out.
+    // A log beside it cannot be read, and is not left out.
     fs::write(place.path(&format!("{}-wal", kept[0])), "a log").unwrap();
     place.run_without_root(&words).expect(2, &["part1.db", "may be written to"]);
     fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();

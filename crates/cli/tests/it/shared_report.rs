@@ -15,7 +15,7 @@ warmup = "1ms"
 duration = "50ms"
 "#;
 
-/// What no report passes on of a host.
+/// Facts of a host that no report passes on.
 const HIDDEN_FACTS: [&str; 3] = ["interface", "bus address", "link"];
 
 #[test]

@@ -120,7 +120,7 @@ fn tune_recommends_from_the_figures_that_a_lab_gives() {
         assert_eq!(count, share * 6, "{metric} in {trials} trials");
     }
     let count = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
-    // What is under way at the end of a window has not been lost.
+    // A datagram under way at the end of a window has not been lost.
     assert_eq!(count("SELECT count(*) FROM figure WHERE metric = 'loss_ratio' AND value > 0"), 0);
     assert!(
         count("SELECT count(*) FROM trial WHERE observation LIKE '%\"gro-flush-timeout\"%'") > 0

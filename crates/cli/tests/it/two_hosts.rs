@@ -47,7 +47,7 @@ impl Hosts {
         let place = Place::new();
         place.write("plan.toml", PLAN);
         std::fs::create_dir("/run/sshd").unwrap();
-        // What is brought lies in a folder of this test's own.
+        // The brought files lie in a folder of this test's own.
         let mounted = Command::new("mount").args(["-t", "tmpfs", "none", "/dev/shm"]).status();
         assert!(mounted.unwrap().success());
         ip(&["link", "add", "hub0", "type", "bridge"]);
@@ -89,7 +89,7 @@ impl Hosts {
         self.command(args).stdout(Stdio::null()).stderr(said).spawn().unwrap()
     }
 
-    /// What the last one said that was started.
+    /// Output of the process that was started last.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(self.place.path("stderr")).unwrap()
     }
@@ -161,7 +161,7 @@ impl Hosts {
     }
 }
 
-/// What was brought to the hosts of this test and is still there.
+/// Files that were brought to the hosts of this test and are still there.
 pub(crate) fn left() -> Vec<PathBuf> {
     let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
     folder.map(|entry| entry.unwrap().path()).collect()

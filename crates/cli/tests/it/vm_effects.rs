@@ -1,5 +1,4 @@
-//! What queue disciplines, byte limits and interrupt affinity do to real drivers, measured and not
-//! assumed.
+//! Effects of queue disciplines, byte limits and interrupt affinity on real drivers, measured and not assumed.
 //!
 //! The wire of a guest takes no time, so nothing queues by itself. A long interrupt delay makes the
 //! bottleneck: sent packets are counted as gone only when the next interrupt reaps them, and a byte
@@ -47,7 +46,7 @@ fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     for qdisc in ["pfifo_fast", "fq_codel"] {
         let (_, held) = best([small, qdisc], "throughput_bps");
         let (free, _) = best([large, qdisc], "throughput_bps");
-        // What is in flight goes out once for each interrupt, and one more at a window's end.
+        // Bytes in flight go out once for each interrupt, and once more at a window's end.
         assert!(held < 2.0 * HELD_BPS, "{qdisc}: {held} bit/s under 3000 bytes");
         assert!(free > 3.0 * held, "{qdisc}: {held} bit/s under 3000 bytes, {free} under 30000");
     }
@@ -173,7 +172,7 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     }
 }
 
-/// What a driver was loaded with is shown for each card.
+/// The parameters that a driver was loaded with are shown for each card.
 pub(crate) fn check_loaded_with(guest: &Guest) {
     let shown = |host: usize, knob: &str| {
         let output = latput_on(guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);

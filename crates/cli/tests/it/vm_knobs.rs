@@ -13,14 +13,14 @@ use latput_vm::{Ended, Guest, GuestHost, GuestSpec, HOSTS, Line, Output, Said};
 
 use crate::{guest_turn, tell, vm_effects, wait_until};
 
-/// So many times an agent is killed, at points spread over the time that its writes take.
+/// Kills of an agent, at points spread over the time that its writes take.
 const KILLS: u32 = 10;
 /// No test needs a guest for longer.
 const GUEST_MOST: Duration = Duration::from_secs(900);
 /// The cards are hardware to their drivers.
 const ALLOW: &str = "--allow-link-reset";
 
-/// What a guest that is up shows. It leaves the guest as it was, which is checked.
+/// A case that needs a guest that is up. It leaves the guest as it was, which is checked.
 type Case = (&'static str, fn(&Guest));
 
 #[test]
@@ -278,8 +278,8 @@ fn wait_until_back(guest: &Guest, before: &str, after: &str) {
     }
 }
 
-/// What `latput show` prints of the knobs of the system under test, byte for byte. (The facts beside them
-/// have the CPU that the kernel delivers an interrupt to at the moment, which is no setting.)
+/// Output of `latput show` on the knobs of the system under test, byte for byte. (The facts beside them have the CPU
+/// that the kernel delivers an interrupt to at the moment, which is no setting.)
 #[track_caller]
 fn show(guest: &Guest) -> String {
     let shown = latput(guest, &["show", HOSTS[0].interface, "--json"]);

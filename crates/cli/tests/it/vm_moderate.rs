@@ -20,7 +20,7 @@ const LOOKS: usize = 9;
 /// At fewer packets the guest stands still, as it does on a busy machine for a second at a time.
 const LEAST_PPS: f64 = 30.0;
 
-/// What a phase came to.
+/// Figures of a phase.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     delay_ns: u64,

@@ -131,7 +131,7 @@ fn who_reads_what_a_guest_says_has_no_rights_nor_has_its_emulator() {
     wait_until("the guest to end", || [qemu, broker].iter().chain(&lines).all(|pid| is_gone(*pid)));
     assert!(!guest_folder_of(broker).exists());
 
-    // What is run in a guest by hand is read without rights, too.
+    // A guest's output by hand is read without rights, too.
     let mut child = place.start(&["vm", "exec", "--", "latput", "agent", "--stdio"]);
     wait_until("the guest", || {
         has_ended(&mut child)

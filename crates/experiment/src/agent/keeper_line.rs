@@ -20,7 +20,7 @@ use crate::protocol::{self, Answer, EarlyEnd, Failure, LineError, Request, faile
 /// Interval at which waits for live traffic check whether a guard is broken.
 const GUARD_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
-/// What may end an operation early.
+/// Events that may end an operation early.
 #[derive(Clone, Copy)]
 struct LookedFor<'a> {
     is_over: &'a dyn Fn() -> bool,

@@ -30,7 +30,7 @@ const MOST_MISSING: u32 = 3;
 /// Interval at which a wait looks whether it is over.
 const LOOK_EVERY: Nanos = Nanos::from_ms(20);
 
-/// What was told, and when.
+/// Figures of an endpoint, and their time.
 type Told = (Nanos, Scrape);
 
 impl Service<'_> {
@@ -70,7 +70,7 @@ struct Asking<'a> {
     ends_slice: AtomicBool,
 }
 
-/// What the endpoint told in a block.
+/// Figures of the endpoint in a block.
 #[derive(Default)]
 struct Heard {
     /// In the spans before, in and after the slice.
@@ -185,7 +185,7 @@ impl Asking<'_> {
 
     /// The figures of what was told in these spans.
     fn growth(&self, spans: &[&[Told]]) -> BTreeMap<CustomMetric, f64> {
-        let mut growth = Growth::of(&self.endpoint.figures);
+        let mut growth = Growth::new(&self.endpoint.figures);
         spans.iter().flat_map(|told| told.windows(2)).for_each(|pair| add(&mut growth, pair));
         growth.figures()
     }
@@ -202,7 +202,7 @@ impl Asking<'_> {
         let todays = self.growth(&[&heard.told[0]]);
         let today = figure(todays.get(&metric).copied(), &heard.told[0]);
         let told = &heard.told[in_span];
-        let mut growth = Growth::of(&self.endpoint.figures);
+        let mut growth = Growth::new(&self.endpoint.figures);
         let mut logs = Vec::new();
         for (before, pair) in told.windows(2).enumerate() {
             add(&mut growth, pair);
@@ -213,7 +213,7 @@ impl Asking<'_> {
         logs
     }
 
-    /// What the keeper saw with what the endpoint told.
+    /// Joins the endpoint's figures with the keeper's.
     fn joined(&self, heard: Heard, mut seen: LiveSeen) -> LiveSeen {
         for (idx, metric) in self.guarded() {
             seen.of_slice[idx] = self.logs(idx, metric, &heard, 1);

@@ -43,7 +43,7 @@ struct BenchmarkHost {
     cpus: Option<CpuSet>,
 }
 
-/// What a trial is made of.
+/// Parts of a trial.
 struct Run<'a> {
     trial: &'a Trial,
     workload: &'a Workload,

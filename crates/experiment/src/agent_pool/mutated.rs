@@ -44,7 +44,7 @@ fn any_numbers_that_hosts_answer_are_joined_and_checked_without_a_panic() {
         if round % 20 > 0 {
             continue; // a summary takes its time
         }
-        let _summary = latput_model::Summary::of(&results(&plan, workload, rows));
+        let _summary = latput_model::Summary::from_results(&results(&plan, workload, rows));
     }
     // Most answers get far enough: the test is not empty.
     assert!(understood > ROUNDS / 2 && joined_rounds > ROUNDS / 3, "{understood} {joined_rounds}");

@@ -24,7 +24,7 @@ pub enum SearchSaid {
         /// Number of settings that would lose packets, and are not run.
         refused_count: usize,
     },
-    /// What a block of runs said of one setting. Block 0 has today's setting alone.
+    /// Figures of one setting in a block of runs. Block 0 has today's setting alone.
     Observe {
         /// The block; runs of one block are close to each other in time.
         block: u32,

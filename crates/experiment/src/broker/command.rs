@@ -11,11 +11,11 @@ const WORD_BYTES_MOST: usize = 256;
 pub struct HostCommand {
     /// The interface.
     pub interface: String,
-    /// What is to be done with it.
+    /// Action on the interface.
     pub verb: HostVerb,
 }
 
-/// What latput is to do with an interface.
+/// Action of latput on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HostVerb {
@@ -76,7 +76,7 @@ pub struct HostKeep {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSet {
-    /// What the journal calls the maker.
+    /// Name of the maker in the journal.
     pub made_by: String,
     /// The change goes back after this time unless it is confirmed.
     pub within_ns: Option<u64>,

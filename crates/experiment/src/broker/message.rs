@@ -1,4 +1,4 @@
-//! What a controller asks of its broker, and what that answers: the whole list.
+//! Requests of a controller to its broker, and the answers: the whole list.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ impl Way {
     }
 }
 
-/// What a run may ask for: fixed before its controller reads the first byte of a stranger.
+/// Permissions of a run: fixed before its controller reads the first byte of a stranger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Permitted {
@@ -81,7 +81,7 @@ pub struct HostInterface {
     pub name: Option<String>,
 }
 
-/// What latput is started for on a host.
+/// Purpose of a latput that is started on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HostCall {
@@ -157,7 +157,7 @@ pub(super) enum Operation {
     EndGuest,
 }
 
-/// What a broker answers.
+/// Answer of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Reply {

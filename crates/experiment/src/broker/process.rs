@@ -15,7 +15,7 @@ use crate::host_spec::HostSpec;
 #[derive(Debug)]
 pub struct Process(Holder);
 
-/// Who has started it.
+/// Process that has started it.
 #[derive(Debug)]
 enum Holder {
     /// This process.

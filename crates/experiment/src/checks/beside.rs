@@ -10,7 +10,7 @@ use latput_units::Nanos;
 pub(super) const OTHER_WORK_LIMIT: f64 = 0.125;
 /// Most packets and bytes that one end counts beyond what the others do, as a share: counters are read up to 2% apart.
 const OTHER_TRAFFIC_LIMIT: f64 = 0.2;
-/// So many packets a second are no traffic: a control connection and the network's own.
+/// Packets a second that are no traffic: a control connection and the network's own.
 const PACKETS_PER_S_AT_REST: f64 = 100.0;
 /// Most difference of a window from its planned length, as a share.
 const LATE_LIMIT: f64 = 0.1;

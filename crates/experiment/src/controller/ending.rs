@@ -50,7 +50,7 @@ pub(super) fn put_back(
         }
     }
     let open = agents.iter().filter(|agent| !agent.is_settled());
-    let mut restores: Vec<Restore> = open.map(Restore::of).collect();
+    let mut restores: Vec<Restore> = open.map(Restore::new).collect();
     if waited.is_ok() && !restores.is_empty() {
         let _hurried = restore(&mut restores, stop, tell);
     }
@@ -116,7 +116,7 @@ struct Restore {
 }
 
 impl Restore {
-    fn of(agent: &Agent) -> Self {
+    fn new(agent: &Agent) -> Self {
         let why = agent.line.refusal().map_or_else(
             || "its agent has not said that it put the host back".to_owned(),
             |refusal| format!("its agent said: {refusal}"),
@@ -147,7 +147,7 @@ impl Restore {
         match Process::start(&self.spec, &HostCall::Restore) {
             Ok((process, [_, _, errors])) => {
                 let errors = errors.expect("stderr is piped");
-                let errors = LastLines::of(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
+                let errors = LastLines::collect_from(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
                 self.process = Some((process, errors));
             }
             Err(error) => {

@@ -20,7 +20,7 @@ pub(super) struct LastLines {
 
 impl LastLines {
     /// Keeps the last lines of `from`, in a thread that ends with it.
-    pub(super) fn of(
+    pub(super) fn collect_from(
         mut from: impl Read + Send + 'static,
         most_lines: usize,
         most_bytes: usize,
@@ -79,7 +79,7 @@ impl LastLines {
         lines.lock().is_ok_and(|lines| lines.is_whole)
     }
 
-    /// What a latput said last for an error, without the host that it names, and what was said beside it.
+    /// The last error of a latput, without the host that it names, and the lines beside it.
     pub(super) fn error(lines: &Mutex<Self>) -> Option<(String, String)> {
         let mut lines = lines.lock().ok()?.printable();
         let last = lines.pop()?;

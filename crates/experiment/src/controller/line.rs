@@ -88,7 +88,7 @@ impl AgentLine {
         });
         let limit_now = Arc::clone(&limit);
         thread::spawn(move || read(output, &answer_to, &limit_now, &signs));
-        let stderr = LastLines::of(errors, STDERR_LINES, STDERR_LINE_BYTES);
+        let stderr = LastLines::collect_from(errors, STDERR_LINES, STDERR_LINE_BYTES);
         Ok(Self {
             host: spec.name.clone(),
             command: spec.words(&HostCall::Agent.args()).join(" "),

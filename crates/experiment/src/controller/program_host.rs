@@ -70,7 +70,7 @@ impl ProgramHost {
             }
             drain(output); // so that the other end is not held up by a full pipe
         });
-        let stderr = LastLines::of(errors, STDERR_LINES, STDERR_LINE_BYTES);
+        let stderr = LastLines::collect_from(errors, STDERR_LINES, STDERR_LINE_BYTES);
         let mut host = Self {
             host: spec.name.clone(),
             process,
@@ -281,7 +281,7 @@ impl Drop for ProgramHost {
         self.close();
         let deadline = Instant::now() + END_WITHIN;
         while !self.process.has_ended() && Instant::now() < deadline {
-            // What it still says must not hold it up.
+            // Late answers must not hold it up.
             while self.answers.try_recv().is_ok() {}
             thread::sleep(Duration::from_millis(5));
         }

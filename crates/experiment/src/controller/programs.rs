@@ -13,7 +13,7 @@ use crate::host_spec::HostSpec;
 /// A server that was started.
 #[derive(Debug)]
 pub(crate) struct LiveServer {
-    /// What it is.
+    /// The program.
     pub(crate) server: ServerProgram,
     pub(crate) lifetime: Lifetime,
     /// Label of the setting that it was started under.

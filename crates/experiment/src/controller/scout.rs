@@ -31,7 +31,7 @@ impl Scout {
         Ok(Self { spec: spec.clone(), line: AgentLine::start(spec)? })
     }
 
-    /// What the host has; with the ways to addresses, and of an interface what can be set.
+    /// Asks for the host's interfaces; with the ways to addresses, and of one interface the knobs that can be set.
     pub(crate) fn look(
         &mut self,
         toward: &[IpAddr],
@@ -52,7 +52,7 @@ impl Scout {
 
     /// Its clock against this one's.
     pub(crate) fn clock(&mut self, stop: &Stop) -> Result<ClockOffset, Error> {
-        Ok(ClockOffset::of(&round_trips(&mut self.line, stop)?).unwrap_or_default())
+        Ok(ClockOffset::from_round_trips(&round_trips(&mut self.line, stop)?).unwrap_or_default())
     }
 }
 

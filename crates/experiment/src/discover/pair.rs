@@ -12,11 +12,11 @@ use crate::target::At;
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End<'a> {
-    /// What the testbed calls it.
+    /// Name in the testbed.
     pub(super) name: &'a str,
     /// As its agent sees it, with its ways to the addresses of the other.
     pub(super) view: &'a HostView,
-    /// What of it is meant.
+    /// Interface or address that is meant.
     pub(super) at: Option<&'a At>,
 }
 

@@ -1,4 +1,4 @@
-//! What else a host does while it is counted: other processes on its CPUs, quotas and heat.
+//! Other work of a host while it is counted: other processes on its CPUs, quotas and heat.
 
 use latput_linux::others::ProcessTimes;
 use latput_linux::{OtherWork, Throttles};

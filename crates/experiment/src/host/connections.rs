@@ -14,7 +14,7 @@ use super::samples::Samples;
 
 const LOST: &str = "more TCP connections ended between two readings than latput could hear of";
 
-/// What is known of the connections from one block to the next.
+/// Connections that are known from one block to the next.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     payloads: Payloads,
@@ -82,7 +82,7 @@ impl<'a> Connections<'a> {
         Ok(Self { meter, endings, samples, watch, last: None, groups })
     }
 
-    /// What happened since the last reading. The first tells nothing: what was before it is not known.
+    /// Reads the changes since the last reading. The first tells nothing: the time before it is not known.
     pub(super) fn read(
         &mut self,
         notes: &mut Vec<String>,
@@ -104,7 +104,7 @@ impl<'a> Connections<'a> {
         self.samples.cost()
     }
 
-    /// What happened in each group since the last call.
+    /// Takes the changes of each group since the last call.
     pub(super) fn take_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         self.groups.as_mut().map(Groups::take).unwrap_or_default()
     }
@@ -192,7 +192,7 @@ impl<'a> Connections<'a> {
             Is::Open => seen.connections += 1,
             Is::Ended => *seen.ended.get_or_insert(0) += 1,
         }
-        let moved = Moved::of(one, before);
+        let moved = Moved::between(one, before);
         moved.add_to(seen, one);
         if moved.has_sample {
             seen.rtt_deviation.record(one.rtt_deviation);

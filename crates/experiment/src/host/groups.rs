@@ -44,7 +44,7 @@ impl Groups {
     pub(super) fn choose<'c>(&mut self, found: impl Iterator<Item = &'c TcpConnection>) {
         let mut of_lives = Payloads::default();
         for one in found.filter(|_| self.payloads.0.is_empty()) {
-            of_lives.add(self.of(one), payload(one));
+            of_lives.add(self.group_of(one), payload(one));
         }
         let known = if self.payloads.0.is_empty() { &of_lives } else { &self.payloads };
         self.chosen = known.most(MOST_GROUPS).into_set();
@@ -52,7 +52,7 @@ impl Groups {
 
     /// Adds a connection of a reading.
     pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved, is: Is) {
-        let own = self.of(one);
+        let own = self.group_of(one);
         self.payloads.add(own, moved.acked_bytes.saturating_add(moved.received_bytes));
         let group = self.told_as(own);
         let seen = self.seen.entry(group).or_default();
@@ -66,7 +66,7 @@ impl Groups {
 
     /// Adds a round-trip sample of a connection.
     pub(super) fn add_sample(&mut self, one: &TcpConnection, sample: Nanos) {
-        let group = self.told_as(self.of(one));
+        let group = self.told_as(self.group_of(one));
         self.seen.entry(group).or_default().rtt_samples.record(sample);
     }
 
@@ -82,7 +82,7 @@ impl Groups {
         }
     }
 
-    /// What was seen since the last call.
+    /// Takes the changes since the last call.
     pub(super) fn take(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         let mut seen = std::mem::take(&mut self.seen);
         for group in seen.values_mut() {
@@ -104,7 +104,7 @@ impl Groups {
         if self.chosen.contains(&own) { own } else { TcpGroup::Others }
     }
 
-    fn of(&self, one: &TcpConnection) -> TcpGroup {
+    fn group_of(&self, one: &TcpConnection) -> TcpGroup {
         match self.by {
             GroupBy::Peer => TcpGroup::Peer(one.remote.0),
             GroupBy::Port if self.listening.contains(&one.local.1) => TcpGroup::Local(one.local.1),
@@ -156,7 +156,7 @@ mod tests {
     fn read(groups: &mut Groups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
         groups.choose(found.iter());
         for one in found {
-            groups.add(one, &Moved::of(one, None), Is::Open);
+            groups.add(one, &Moved::between(one, None), Is::Open);
         }
         groups.end_reading(true);
         let seen = groups.take().into_iter();
@@ -197,7 +197,7 @@ mod tests {
         let mut groups = Groups::new(GroupBy::Port, [80].into(), Payloads::default());
         groups.choose([].iter());
         let short = connection(80, ("10.0.0.7", 50_000), 5);
-        groups.add(&short, &Moved::of(&short, None), Is::Ended);
+        groups.add(&short, &Moved::between(&short, None), Is::Ended);
         groups.end_reading(true);
         let seen = groups.take();
         assert_eq!(seen.keys().collect::<Vec<_>>(), [&TcpGroup::Local(80)]);
@@ -206,7 +206,7 @@ mod tests {
         let mut next = Groups::new(GroupBy::Port, [80, 81].into(), groups.into_payloads());
         next.choose([].iter());
         let other = connection(81, ("10.0.0.7", 50_000), 5);
-        next.add(&other, &Moved::of(&other, None), Is::Ended);
+        next.add(&other, &Moved::between(&other, None), Is::Ended);
         assert_eq!(next.take().into_keys().collect::<Vec<_>>(), [TcpGroup::Others]);
     }
 

@@ -29,7 +29,7 @@ struct Readings<'a> {
     is_told: &'a dyn Fn() -> bool,
 }
 
-/// What a span of a block has seen.
+/// Observations of a span of a block.
 struct SpanSeen {
     host: HostObservation,
     /// For each guard, tick by tick.
@@ -166,7 +166,7 @@ impl HostSession {
         let _before_the_span = (readings.tcp(), readings.tcp_groups());
         let mut since_change = Counts::from(&last, readings);
         let mut measured: Option<Counts> = None;
-        let mut seen = SpanSeen::of(watched.guards.len());
+        let mut seen = SpanSeen::new(watched.guards.len());
         let mut moved_at = last.at;
         let mut next = span.from;
         while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
@@ -223,7 +223,7 @@ impl HostSession {
         self.sampler.sample().map_err(|error| failed(chain(&error)))
     }
 
-    /// What was counted between two samples, without the values of knobs.
+    /// Counts between two samples, without the values of knobs.
     fn counted(
         &self,
         first: &Sample,
@@ -246,7 +246,7 @@ impl Counts {
 }
 
 impl SpanSeen {
-    fn of(guards: usize) -> Self {
+    fn new(guards: usize) -> Self {
         Self {
             host: HostObservation::default(),
             logs: vec![Vec::new(); guards],
@@ -289,7 +289,7 @@ impl<'a> Readings<'a> {
         Self { connections, notes, stop, is_told }
     }
 
-    /// What the connections did since the last reading; nothing if they cannot be read, which is told once.
+    /// Reads the changes of the connections; nothing if they cannot be read, which is told once.
     fn tcp(&mut self) -> TcpObservation {
         let Some(connections) = &mut self.connections else { return TcpObservation::default() };
         connections.read(&mut self.notes).unwrap_or_else(|error| {
@@ -306,14 +306,14 @@ impl Readings<'_> {
         self.connections.as_ref().map(Connections::tracing_cost)
     }
 
-    /// What the groups of connections did since the last call.
+    /// Takes the changes of the groups of connections since the last call.
     fn tcp_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
         self.connections.as_mut().map(Connections::take_groups).unwrap_or_default()
     }
 }
 
 impl LiveSeen {
-    /// What was seen before the other setting, and nothing more yet.
+    /// A block with the observation before the other setting, and nothing more yet.
     pub(crate) fn of_today(before: HostObservation, guards: usize) -> Self {
         Self {
             before,

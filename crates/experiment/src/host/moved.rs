@@ -1,4 +1,4 @@
-//! What a TCP connection did between two readings.
+//! Changes of a TCP connection between two readings.
 
 use latput_linux::TcpConnection;
 use latput_trial::observation::TcpObservation;
@@ -10,7 +10,7 @@ pub(super) enum Is {
     Ended,
 }
 
-/// What a connection did between two readings.
+/// Changes of a connection between two readings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     pub(super) acked_bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct Moved {
 
 impl Moved {
     /// Of a connection that had these counts before, or none if it is new.
-    pub(super) fn of(one: &TcpConnection, before: Option<&TcpConnection>) -> Self {
+    pub(super) fn between(one: &TcpConnection, before: Option<&TcpConnection>) -> Self {
         let grown = |of: fn(&TcpConnection) -> Option<u64>| {
             let (now, then) = (of(one)?, before.map_or(Some(0), of)?);
             Some(now.saturating_sub(then))

@@ -221,7 +221,7 @@ mod root_tests {
         if count == 0 {
             return eprintln!("skipped: {notes:?}");
         }
-        // What was taken is paid by the end of the pause. One that has begun again has not paid for that.
+        // The time taken is paid by the end of the pause. A tracer that has begun again has not paid for that.
         let until = samples.paused_until().unwrap_or(end).max(end);
         let time = until.saturating_sub(begun).as_secs_f64() + LOOK_EVERY.as_secs_f64();
         let is_paid = samples.paused_until().is_some();

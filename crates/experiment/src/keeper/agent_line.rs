@@ -117,7 +117,7 @@ impl Drop for AgentLine {
 fn send(to: &Mutex<UnixStream>, reply: &Reply) {
     let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
     if to.write_all(&protocol::line(reply)).is_err() {
-        // What was written in part cannot be followed by anything.
+        // Nothing can follow a message that was written in part.
         let _gone = to.shutdown(Shutdown::Both);
     }
 }

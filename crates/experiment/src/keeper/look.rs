@@ -1,4 +1,4 @@
-//! What an agent says of its host before it is opened.
+//! An agent's facts of its host before it is opened.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What an agent's process asks of its keeper, and what that answers: the whole list.
+//! Requests of an agent's process to its keeper, and the answers: the whole list.
 
 use latput_trial::observation::{HostObservation, InterfaceCounters};
 use latput_units::Nanos;
@@ -20,7 +20,7 @@ pub(crate) enum Message {
     Alive,
 }
 
-/// What a keeper does.
+/// Operation of a keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Operation {
@@ -56,7 +56,7 @@ pub(crate) enum Reply {
     Alive,
 }
 
-/// What was counted.
+/// Counts of a window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counted {

@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 8192;
 /// Most time of an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is wanted.
+/// Rights that are wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Wanted {

@@ -44,7 +44,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// What the first process says.
+/// Message of the first process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Said {

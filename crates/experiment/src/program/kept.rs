@@ -10,7 +10,7 @@ const LAST_LINES: usize = 5;
 /// Characters of such a line.
 const LINE_CHARS: usize = 300;
 
-/// What was kept of an output.
+/// The kept part of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptOutput {

@@ -43,7 +43,7 @@ pub enum Request {
     AwaitReady {
         /// The program.
         id: u32,
-        /// What shows it.
+        /// Check that it is ready.
         ready: ReadyCheck,
         /// Most time to wait.
         within: Nanos,
@@ -65,7 +65,7 @@ pub struct Start {
     pub id: u32,
     /// Start on this host's `CLOCK_MONOTONIC`; `None` means at once.
     pub at: Option<Nanos>,
-    /// What to run.
+    /// Program to run.
     pub program: ProgramSpec,
     /// Most time that it may run; `None` means until it is ended.
     pub timeout: Option<Nanos>,
@@ -104,7 +104,7 @@ impl From<&ProgramCommand> for ProgramSpec {
     }
 }
 
-/// What shows that a server is ready.
+/// Check that a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReadyCheck {

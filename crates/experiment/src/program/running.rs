@@ -21,7 +21,7 @@ use super::kept::{Keeper, KeptOutput};
 use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, ProgramSpec, Start};
 use crate::figure_line::FigureSender;
 
-/// Who runs what tells figures, where root would.
+/// User of programs that tell figures, where root would run them.
 const NOBODY: &str = "nobody";
 /// Interval at which a running program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -35,7 +35,7 @@ const MOST_SAID: usize = 1 << 16;
 /// Most time to find out whether a port is free.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 
-/// What others may know of a running program.
+/// State of a running program that other threads see.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Whether it is to end.
@@ -118,8 +118,8 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
         Ok((mut holder, mut line)) => {
             let keep = start.keep.min(MOST_KEPT);
             let readers = [
-                Reader::of(holder.stdout.take().expect("it is piped"), keep, sender),
-                Reader::of(holder.stderr.take().expect("it is piped"), keep, None),
+                Reader::collect_from(holder.stdout.take().expect("it is piped"), keep, sender),
+                Reader::collect_from(holder.stderr.take().expect("it is piped"), keep, None),
             ];
             *lock(&shared.outputs) = Some(readers.each_ref().map(|it| Arc::clone(&it.output)));
             hold::name(&mut line, &as_whom(start));
@@ -233,7 +233,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(from: impl Read + Send + 'static, keep: usize, mut sender: Option<FigureSender>) -> Self {
+    fn collect_from(
+        from: impl Read + Send + 'static,
+        keep: usize,
+        mut sender: Option<FigureSender>,
+    ) -> Self {
         let output = Arc::new(Mutex::new(Keeper::new(keep)));
         let kept = Arc::clone(&output);
         let thread = thread::spawn(move || {
@@ -271,7 +275,7 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
     TcpStream::connect_timeout(&SocketAddr::new(address, port), CONNECT_WITHIN).is_ok()
 }
 
-/// What differs after a file was written: device, inode, length, and when it was modified.
+/// State of a file that a write changes: device, inode, length, and when it was modified.
 type FileState = (u64, u64, u64, i64, i64);
 
 /// `None` where there is no file.
@@ -280,7 +284,7 @@ fn state_of(path: &Path) -> Option<FileState> {
     Some((it.dev(), it.ino(), it.len(), it.mtime(), it.mtime_nsec()))
 }
 
-/// What a program has written to a file, whose state was `before` when the program began.
+/// Reads the text that a program has written to a file, whose state was `before` when the program began.
 fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<KeptOutput, String> {
     let mut keeper = Keeper::new(keep.min(MOST_KEPT));
     let name = path.display();

@@ -38,14 +38,14 @@ pub struct Merge<'a> {
     pub stop: &'a Stop,
 }
 
-/// What a merge has made.
+/// Result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// Number of trials in it.
     pub trials: u64,
     /// Number of trials that the shards had to give.
     pub planned: u64,
-    /// What is missing, and the remedy of each.
+    /// Missing parts, and the remedy of each.
     pub missing: Vec<String>,
     /// Whether the plan's stopping rule has not looked at the trials yet, or the search may have a block more.
     pub may_go_on: bool,
@@ -80,7 +80,7 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
     Ok(Merged { trials, planned, missing, may_go_on, block: head.block })
 }
 
-/// What all shards of a run have in common.
+/// Part that all shards of a run have in common.
 #[derive(Debug)]
 struct Head {
     plan: String,
@@ -207,7 +207,7 @@ fn fill(
     header.notes.extend(missing.iter().map(|what| format!("{WITHOUT}{what}")));
     let into = ResultsDb::create(path)?;
     let before = match (head.block, &replaced) {
-        (Some(block), Some(output)) => Some(SearchBefore::of(output, head, block)?),
+        (Some(block), Some(output)) => Some(SearchBefore::load(output, head, block)?),
         _ => None,
     };
     let started = match &before {

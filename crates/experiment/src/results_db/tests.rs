@@ -1,4 +1,4 @@
-//! What survives, what is refused, and what others cannot do.
+//! Results that survive, files that are refused, and the limits of other users.
 
 use std::fs;
 use std::io::Write;
@@ -172,7 +172,7 @@ fn the_lock_is_nobody_elses_to_take() {
     let stranger = fs::File::open(&path).unwrap();
     stranger.lock().unwrap();
     drop(ResultsDb::create(&path).unwrap());
-    // What a writer that was killed left is no lock.
+    // The leftover of a writer that was killed is no lock.
     fs::write(&lock, "1\n").unwrap();
     ResultsDb::create(&path).unwrap();
 }

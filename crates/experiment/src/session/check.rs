@@ -121,7 +121,7 @@ fn on_live(
     }
 }
 
-/// What protects live traffic, and when it is left alone.
+/// Protections of live traffic, and the times at which it is left alone.
 pub fn live_remarks(live: &Live) -> Vec<String> {
     let guards = match live.guards.as_slice() {
         _ if live.observe => "observes only: no setting is tried".to_owned(),

@@ -52,7 +52,7 @@ struct LiveRun<'r> {
     waiting_since: Option<Instant>,
 }
 
-/// What a block came to.
+/// Outcome of a block.
 enum Outcome {
     /// Its rows are stored.
     Kept,
@@ -72,7 +72,7 @@ impl Session<'_> {
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
         let evidence = Evidence::begin(guards, &self.results.rows);
-        self.run_time = Some(RunTime::of(self.run.plan, &live));
+        self.run_time = Some(RunTime::new(self.run.plan, &live));
         let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
         self.noise(run)?;
         if run.live.observe {
@@ -412,7 +412,7 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     run.evidence.add_pair(&metrics, &slice, &around);
 }
 
-/// What today before the slice of another setting and after it say of the noise.
+/// Learns the noise from today's setting before and after the slice of another one.
 fn learn_around(run: &mut LiveRun<'_>, seen: &LiveSeen) -> BTreeMap<Metric, f64> {
     let Some(after) = seen.after.clone() else { return BTreeMap::new() };
     let before = observed(run, seen.before.clone(), &seen.figures_before);
@@ -425,7 +425,7 @@ fn metrics_of(goal: Option<&Goal>) -> Vec<Metric> {
     let Some(goal) = goal else { return Vec::new() };
     let conditions = goal.conditions.iter().map(|condition| &condition.figure);
     let figures = goal.objective.iter().chain(conditions);
-    figures.map(|figure| figure.measure.of(&Traffic::Live)).collect()
+    figures.map(|figure| figure.measure.metric_for(&Traffic::Live)).collect()
 }
 
 /// Today's counts around the slice; with the slice if that was today's as well.
@@ -510,7 +510,7 @@ fn in_words(broken: &Broken, guards: &[Guard]) -> String {
     )
 }
 
-/// What could be proven of a figure in 1, 10 and 60 minutes.
+/// Differences of a figure that could be proven in 1, 10 and 60 minutes.
 fn provable(metric: Metric, (scale, blocks): (f64, usize), pair_s: f64, confidence: f64) -> String {
     let effect = |minutes: u32| {
         let pairs = f64::from(minutes) * 60.0 / pair_s;

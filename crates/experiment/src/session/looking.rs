@@ -92,7 +92,7 @@ fn words(headline: &Headline, label: &str) -> String {
     }
 }
 
-/// What the rest of the run adds to an answer.
+/// Gain of an answer by the rest of the run.
 fn more(answer: &EarlyAnswer, left: Option<Nanos>) -> Option<String> {
     let left = left.filter(|left| *left >= Nanos::from_s(1))?;
     let smallest = answer.smallest_ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;

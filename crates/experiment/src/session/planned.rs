@@ -1,4 +1,4 @@
-//! What a plan comes to: its trials and its time. `--check`, the progress of a run and the test of its budget count here.
+//! Trials and time of a plan. `--check`, the progress of a run and the test of its budget count here.
 //!
 //! A trial is one row of the results. In a design of slices each slice is a trial.
 
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::live::Guard;
 use crate::refusal::plan_search;
 
-/// What a plan comes to.
+/// Trials and time of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedRuns {
     /// Number of settings that are run.

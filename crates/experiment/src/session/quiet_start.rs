@@ -35,7 +35,7 @@ pub enum Quiet {
     Within(Nanos),
 }
 
-/// What could disturb the trials at this moment; nothing is refused.
+/// Finds disturbances of this moment; nothing is refused.
 pub(super) fn findings_now(
     run: &Run<'_>,
     runner: &mut dyn TrialRunner,

@@ -18,7 +18,7 @@ use crate::results_db::ResultsDb;
 use crate::runner::TrialRunner;
 use crate::shard::{RunPart, Shard};
 
-/// What chooses the blocks.
+/// Chooser of the blocks.
 struct Chooser<'a> {
     search: PlanSearch,
     /// Another optimiser, if one suggests the settings.

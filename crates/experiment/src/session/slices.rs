@@ -205,7 +205,7 @@ impl Session<'_> {
     /// A workload counts as read until it has a trial, and then if some trial has the figure: a stream has no round trips.
     fn read_by_goal(&self) -> ReadByGoal {
         let Results { goal, workloads, rows, .. } = &self.results;
-        ReadByGoal::of(goal.as_deref(), workloads, |&(workload, metric)| {
+        ReadByGoal::new(goal.as_deref(), workloads, |&(workload, metric)| {
             let traffic = &workloads[workload].traffic;
             let mut rows = rows.iter().filter(|row| row.workload == workload).peekable();
             let has = |row: &Row| metric.value(traffic, &row.observation).is_some();
@@ -301,7 +301,7 @@ impl Session<'_> {
             &mut |stint, tell| runner.stint(stint, &method, stop, tell),
         )?;
         let load = &self.results.workloads[workload];
-        let metric = Measure::Rate.of(&load.traffic);
+        let metric = Measure::Rate.metric_for(&load.traffic);
         let carry_over = carry_over(&rates(load, metric, &steps));
         let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
         let length = LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT));
@@ -377,7 +377,7 @@ fn fit_rounds(results: &Results) -> Vec<u32> {
     rounds.map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)).collect()
 }
 
-/// What the goal reads of each workload.
+/// Figures of each workload that the goal reads.
 struct ReadByGoal {
     /// Whether any figure; all without a goal.
     any: Vec<bool>,
@@ -387,7 +387,7 @@ struct ReadByGoal {
 
 impl ReadByGoal {
     /// Looks up what a goal reads. `may_have` says whether a workload may have this metric: any may be named by a goal that names none.
-    fn of(
+    fn new(
         goal: Option<&str>,
         workloads: &[Workload],
         may_have: impl Fn(&(usize, Metric)) -> bool,
@@ -397,7 +397,8 @@ impl ReadByGoal {
             return Self { any: all.clone(), objective: all };
         };
         let among = |figures: &[&Figure]| -> Vec<bool> {
-            let cells = figures.iter().flat_map(|figure| figure.of(workloads)).filter(&may_have);
+            let cells =
+                figures.iter().flat_map(|figure| figure.cells_in(workloads)).filter(&may_have);
             let read: BTreeSet<usize> = cells.map(|(workload, _)| workload).into_set();
             (0..workloads.len()).map(|idx| read.contains(&idx)).collect()
         };
@@ -550,16 +551,16 @@ mod tests {
         let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
         let goal =
             "minimize latency_ns_p99 of tcp_rr where throughput_bps of tcp_stream >= 0.95 first";
-        let read = ReadByGoal::of(Some(goal), &workloads, |_| true);
+        let read = ReadByGoal::new(Some(goal), &workloads, |_| true);
         assert_eq!((read.any, read.objective), (vec![true, true, false], vec![true, false, false]));
-        let all = ReadByGoal::of(None, &workloads, |_| true);
+        let all = ReadByGoal::new(None, &workloads, |_| true);
         assert_eq!((all.any, all.objective), (vec![true; 3], vec![true; 3]));
         // A goal that names no workload reads those that have its figures.
         let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
         let has = |&(workload, metric): &(usize, Metric)| {
             (workload == 1) == (metric == Metric::ThroughputBps)
         };
-        let read = ReadByGoal::of(Some(goal), &workloads, has);
+        let read = ReadByGoal::new(Some(goal), &workloads, has);
         assert_eq!((read.any, read.objective), (vec![true; 3], vec![true, false, true]));
     }
 

@@ -27,7 +27,7 @@ pub trait Suggest {
     fn refuse(&mut self, levels: &[usize], why: &str) -> Result<(), Error>;
 }
 
-/// What a block said of one setting.
+/// Figures of one setting in a block.
 #[derive(Debug)]
 pub struct Observed<'a> {
     /// The levels' indexes; `None` for today's setting where the plan does not list it.

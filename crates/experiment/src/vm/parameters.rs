@@ -12,7 +12,7 @@ const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
 
 /// `InterruptThrottleRate=8000,3`: one word for each parameter of the setting, with a value for
 /// each card. Values that the drivers would only warn of are errors.
-pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
+pub(super) fn module_parameters(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for &knob in Knob::ALL {
         let Some(name) = knob.module_parameter() else { continue };
@@ -81,12 +81,12 @@ mod tests {
             "schema = 1\nname = \"x\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n"
         );
         let mut setting = Plan::parse("plan.toml", &text).unwrap().settings().remove(0).by_role;
-        match (of(&setting), expected) {
+        match (module_parameters(&setting), expected) {
             (Ok(words), Ok(expected)) => assert_eq!(words, expected),
             (Err(problem), Err(expected)) => assert!(problem.contains(expected), "{problem}"),
             (found, expected) => panic!("{found:?} and not {expected:?}"),
         }
         strip(&mut setting);
-        assert_eq!(of(&setting), Ok(Vec::new()));
+        assert_eq!(module_parameters(&setting), Ok(Vec::new()));
     }
 }

@@ -58,13 +58,14 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         series.entry(name).or_default();
     }
     // The known series would be a part of the load only.
-    let others = series.keys().copied().filter(|name| SeriesKind::of(name) == SeriesKind::Other);
+    let others =
+        series.keys().copied().filter(|name| SeriesKind::from_name(name) == SeriesKind::Other);
     let others: Vec<&str> = others.collect();
     if !others.is_empty() {
         return Err(unknown(metadata, others.into_iter()).into());
     }
     let flows = |kind: SeriesKind| -> Vec<FlowSeries<'_>> {
-        let named = series.iter().filter(|(name, _)| SeriesKind::of(name) == kind);
+        let named = series.iter().filter(|(name, _)| SeriesKind::from_name(name) == kind);
         named.map(|(name, points)| FlowSeries { name, points }).collect()
     };
     let moved = |flows: &[FlowSeries<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
@@ -135,7 +136,7 @@ enum SeriesKind {
 }
 
 impl SeriesKind {
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         let last = name.rsplit(' ').next().unwrap_or_default();
         if starts(&["cpu_stats_", "netstat_", "qdisc_stats_", "wifi_stats_"]) {

@@ -153,7 +153,7 @@ impl Found {
             transactions: of.transactions,
             seconds: of.window.map(Nanos::as_secs_f64),
             latency: of.latency.as_ref(),
-            ..Claims::of(&of.metrics)
+            ..Claims::new(&of.metrics)
         };
         claims.check()?;
         if let Some(histogram) = &mut self.figures.latency {
@@ -163,7 +163,8 @@ impl Found {
     }
 }
 
-/// What follows a label at the start of a line, spaces apart; the same each time that the label is there.
+/// The rest of the line behind a label at its start, trimmed. Refused where the label stands on several lines with
+/// different values.
 pub(super) fn after<'t>(text: &'t Text, label: &str) -> Result<Option<&'t str>, String> {
     let mut found = None;
     for line in text.as_str().lines() {
@@ -210,7 +211,7 @@ pub(super) fn measured(text: &str, unit: &str) -> Result<f64, String> {
 
 /// A time with its unit, in nanoseconds: `1.5ms`. A number without one is no time.
 pub(super) fn time_ns(text: &str) -> Option<f64> {
-    text.ends_with(char::is_alphabetic).then(|| PrintedUnit::of("ns")?.read(text).ok()).flatten()
+    text.ends_with(char::is_alphabetic).then(|| PrintedUnit::parse("ns")?.read(text).ok()).flatten()
 }
 
 /// A whole number of JSON or of text that counts something.

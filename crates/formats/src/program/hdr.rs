@@ -94,7 +94,7 @@ fn intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, Interval<'_>)>, S
     for (idx, line) in text.as_str().lines().enumerate() {
         let line = line.trim();
         let is_other = line.is_empty() || line.starts_with(['#', '"']);
-        match Interval::of(line) {
+        match Interval::parse(line) {
             _ if is_other => {}
             Some(interval) => found.push((idx + 1, interval)),
             None if is_file => {
@@ -109,7 +109,7 @@ fn intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, Interval<'_>)>, S
 
 impl<'t> Interval<'t> {
     /// `Tag=A,0.127,1.007,2.769,HISTFAAA...`; the tag may be missing.
-    fn of(line: &'t str) -> Option<Self> {
+    fn parse(line: &'t str) -> Option<Self> {
         let (tag, rest) = match line.strip_prefix("Tag=").map(|rest| rest.split_once(',')) {
             None => (None, line),
             Some(both) => both.map(|(tag, rest)| (Some(tag), rest))?,
@@ -156,7 +156,7 @@ fn of_tag<'t>(
     }
 }
 
-/// What a compressed distribution holds, of at most `left` bytes, which it reduces.
+/// Unpacks a compressed distribution of at most `left` bytes, and takes its size from `left`.
 fn unpacked(distribution: &str, left: &mut u64) -> Result<Vec<u8>, String> {
     let packed = STANDARD.decode(distribution).map_err(|error| format!("no base64: {error}"))?;
     let mut rest = Bytes(&packed);
@@ -192,7 +192,7 @@ fn counts(plain: &[u8], record: &mut impl FnMut(u64, u64) -> Option<()>) -> Resu
     if !is_plain {
         return Err("a distribution of shifted or of fractional values".to_owned());
     }
-    let shape = Shape::of(lowest, digits).ok_or("a distribution of impossible precision")?;
+    let shape = Shape::new(lowest, digits).ok_or("a distribution of impossible precision")?;
     let mut rest = Bytes(rest.take(length)?);
     let mut index = 0_u64;
     while !rest.0.is_empty() {
@@ -220,7 +220,7 @@ struct Shape {
 
 impl Shape {
     /// Of the lowest value that is told from 0, and of significant decimal digits.
-    fn of(lowest: u64, digits: u32) -> Option<Self> {
+    fn new(lowest: u64, digits: u32) -> Option<Self> {
         if digits > 5 {
             return None;
         }
@@ -244,7 +244,7 @@ impl Shape {
     }
 }
 
-/// What is left of some bytes, in the order of the network.
+/// Bytes yet to be read, in network order.
 struct Bytes<'b>(&'b [u8]);
 
 impl<'b> Bytes<'b> {

@@ -25,7 +25,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     }
     let round_trip = after(text, "sockperf: Summary: Round trip is ")?;
     let half = after(text, "sockperf: Summary: Latency is ")?;
-    // What it calls latency is half of the round trip.
+    // sockperf calls half of the round trip its latency.
     let trips = if round_trip.is_some() { US } else { 2.0 * US };
     valid_duration(&mut found, text)?;
     let mean = round_trip.or(half).map(|mean| measured(mean, "usec")).transpose()?;

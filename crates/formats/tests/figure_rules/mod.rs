@@ -22,7 +22,7 @@ pub(crate) fn figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
     match reader {
         Reader::Program(parser) => {
             let figures = Figures { parser: Some(parser), ..Figures::default() };
-            let output = Output { stdout: Text::of(bytes), ..Output::default() };
+            let output = Output { stdout: Text::from_bytes(bytes), ..Output::default() };
             read(&figures, &output).into_iter().collect()
         }
         Reader::Import(format) => {

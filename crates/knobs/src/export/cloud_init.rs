@@ -14,7 +14,7 @@ const SYSCTLS: &str = "sysctls";
 
 /// The line of one knob, with the file that it goes to; `None` if neither file can hold it.
 pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
-    let line = elsewhere::of(knob, value, target, Format::CloudInit);
+    let line = elsewhere::configure_elsewhere(knob, value, target, Format::CloudInit);
     let file = line.file?;
     if file == elsewhere::rules_file(target.interface()) {
         return Some(vec![(RULES, line.line)]);

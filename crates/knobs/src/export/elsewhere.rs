@@ -23,7 +23,12 @@ pub struct Elsewhere {
 }
 
 /// Where the value of a knob can be kept.
-pub(super) fn of(knob: Knob, value: &Value, target: &Target, format: Format) -> Elsewhere {
+pub(super) fn configure_elsewhere(
+    knob: Knob,
+    value: &Value,
+    target: &Target,
+    format: Format,
+) -> Elsewhere {
     let name = target.interface();
     let rules = rules_file(name);
     let (file, line) = match commands::command(knob, value) {

@@ -17,7 +17,7 @@ const FORMATS: [Format; 9] = [
     Format::CloudInit,
 ];
 
-/// What each knob becomes: in systemd.link, a keyfile, netplan and a script. Empty: no word there.
+/// Word of each knob in systemd.link, a keyfile, netplan and a script. Empty: no word there.
 const KNOBS: &[(&str, [&str; 4])] = &[
     ("interrupt-throttle-rate=3", ["", "", "", ""]),
     ("rx-int-delay=0", ["", "", "", ""]),
@@ -415,8 +415,8 @@ fn tuned_and_udev_take_what_their_options_and_one_command_can_set() {
     ] {
         let (knob, value) = parse(text);
         let setting = Setting::from([(knob, value)]);
-        let of = |format| export(format, &eth0(), &setting, "a test");
-        let (profile, rules) = (of(Format::Tuned), of(Format::Udev));
+        let export_to = |format| export(format, &eth0(), &setting, "a test");
+        let (profile, rules) = (export_to(Format::Tuned), export_to(Format::Udev));
         let has = |text: &str, line: &str| text.lines().any(|found| found == line);
         assert!(tuned.is_empty() || has(&profile.text, tuned), "{text}: {}", profile.text);
         assert_eq!(profile.elsewhere.is_empty(), !tuned.is_empty(), "{text}");
@@ -493,7 +493,7 @@ fn no_format_drops_a_knob_without_a_word() {
     for format in FORMATS {
         let empty = export(format, &eth0(), &Setting::new(), "a test");
         for (text, _) in KNOBS {
-            let Exported { text: said, elsewhere, is_empty, .. } = of(format, text);
+            let Exported { text: said, elsewhere, is_empty, .. } = exported(format, text);
             assert_eq!(is_empty, elsewhere.len() == 1, "{format}: {text}: {said}");
             assert!(said.len() > empty.text.len(), "{format}: {text}: {said}");
         }
@@ -532,7 +532,7 @@ fn what_a_format_lacks_has_a_file_and_a_line() {
         ),
     ];
     for (text, file, line) in cases {
-        let found = of(Format::SystemdLink, text).elsewhere.remove(0);
+        let found = exported(Format::SystemdLink, text).elsewhere.remove(0);
         assert_eq!((found.file.as_deref(), found.line.as_str()), (file, line.as_str()), "{text}");
     }
 }
@@ -628,10 +628,10 @@ fn names_that_would_need_quoting_are_refused() {
 
 #[test]
 fn a_setting_without_a_word_in_the_format_says_so() {
-    let text = of(Format::Netplan, "busy-poll=50us").text;
+    let text = exported(Format::Netplan, "busy-poll=50us").text;
     assert!(text.contains("can express none of these settings; see below"), "{text}");
     assert!(!text.contains("\nnetwork:"), "{text}");
-    let text = of(Format::SystemdLink, "gro-flush-timeout=50us").text;
+    let text = exported(Format::SystemdLink, "gro-flush-timeout=50us").text;
     let said = "systemd.link can express none of these settings; see the udev rule below.";
     assert!(text.contains(said), "{text}");
 }
@@ -686,7 +686,7 @@ fn setting(assignments: &[&str]) -> Setting {
     assignments.iter().map(|text| parse(text)).collect()
 }
 
-fn of(format: Format, assignment: &str) -> Exported {
+fn exported(format: Format, assignment: &str) -> Exported {
     export(format, &eth0(), &setting(&[assignment]), "test")
 }
 
@@ -694,7 +694,7 @@ fn of(format: Format, assignment: &str) -> Exported {
 #[track_caller]
 fn check(format: Format, assignment: &str, lines: &str) {
     assert!(FORMATS.contains(&format));
-    let Exported { text, elsewhere, .. } = of(format, assignment);
+    let Exported { text, elsewhere, .. } = exported(format, assignment);
     let (knob, value) = parse(assignment);
     if lines.is_empty() {
         assert_eq!(elsewhere.len(), 1, "{assignment}: {text}");

@@ -8,7 +8,7 @@ use crate::value::Value;
 
 /// The rule of one knob; `None` if it cannot be set by one.
 pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
-    let rule = elsewhere::of(knob, value, target, Format::Udev);
+    let rule = elsewhere::configure_elsewhere(knob, value, target, Format::Udev);
     let is_rule = rule.file.is_some_and(|file| file == elsewhere::rules_file(target.interface()));
     is_rule.then(|| vec![("", rule.line)])
 }

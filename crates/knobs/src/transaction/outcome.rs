@@ -13,14 +13,13 @@ use crate::value::{Place, Value};
 /// A change that was made and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// What is different now, in the order in which it was written, as [`plan`](super::plan()) lists
-    /// it: without values that were lost on the way and written again, and without places that the
-    /// change created.
+    /// Changes in the order in which they were written, as [`plan`](super::plan()) lists them: without values that were
+    /// lost on the way and written again, and without places that the change created.
     pub changes: Vec<Change>,
-    /// What moved with it without having been asked for.
+    /// Changes that came along without having been asked for.
     pub along: Vec<Change>,
-    /// What the device keeps instead of what was asked for, within what its knob allows: from the
-    /// value that was written to the one that is read.
+    /// Values that the device rounded, within the limits of their knob: from the value that was written to the one that
+    /// is read.
     pub rounded: Vec<Change>,
     /// The values of the knobs concerned, as read back.
     pub found: State,
@@ -144,11 +143,11 @@ pub struct Standing {
     pub knob: Knob,
     /// Where.
     pub place: Place,
-    /// What it was before the change.
+    /// The value before the change.
     pub before: Value,
-    /// What the change made of it.
+    /// The value that the change wrote.
     pub written: Value,
-    /// What it is; `None` where that cannot be read, or the place is gone.
+    /// The value now; `None` where that cannot be read, or the place is gone.
     pub found: Option<Value>,
 }
 
@@ -530,7 +529,7 @@ pub(super) enum PutBack {
     InterfaceGone,
     /// Something is not as it was.
     Left {
-        /// What; never empty.
+        /// The values that were not put back; never empty.
         left: Vec<Leftover>,
         /// Instructions for a person.
         finish: String,

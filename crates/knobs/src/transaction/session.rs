@@ -41,8 +41,8 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     link_resets: LinkResets,
     /// Knobs that somebody else has taken over.
     given_up: BTreeSet<Knob>,
-    /// What the named knobs held before the first write after they were named: a write may move others,
-    /// and what they hold then is not what to go back to.
+    /// Values of the named knobs before the first write after they were named: a write may move others, and their
+    /// values then are not those to go back to.
     first: State,
     /// Knobs that an earlier setting has changed, so that they are known to be settable.
     proven: BTreeSet<Knob>,

@@ -145,8 +145,8 @@ pub(super) fn plan(
         if !named.contains(&knob) && !exposed.contains(&knob) {
             continue;
         }
-        // What the change resets it may also bring: on veth, NAPIs come with GRO. Whether they have
-        // come, the write will show.
+        // A knob that the change resets may also come with it: on veth, NAPIs come with GRO. The write will show
+        // whether they have come.
         let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
         let current = planned.readings.get(&knob).cloned();
         let current = current.unwrap_or_else(|| read(kernel, interface, knob));
@@ -393,7 +393,7 @@ fn check_in_force(
     }
 }
 
-/// What to put back: the values of `undo`, but those of now where somebody else has set them since, which are
+/// Chooses the values to put back: those of `undo`, but those of now where somebody else has set them since, which are
 /// given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
 pub(super) fn leave_to_others(
     kernel: &dyn KernelRead,
@@ -411,7 +411,7 @@ pub(super) fn leave_to_others(
         }
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
         let mut stays = false;
-        // What follows another value stays where that does; it is nobody's own.
+        // A value that follows another one stays where that does; it is nobody's own.
         let (follow, lead): (Vec<_>, Vec<_>) =
             written.into_iter().partition(|(place, _)| place.is_follower());
         for (place, written) in lead.into_iter().chain(follow) {
@@ -438,7 +438,7 @@ pub(super) fn leave_to_others(
     (undo, others)
 }
 
-/// What an earlier change that was committed is to go back to, as [`leave_to_others`] finds it, and the
+/// Chooses the values that an earlier, committed change is to go back to, as [`leave_to_others`] does, and finds the
 /// values of others in the places where it had made a difference.
 pub(super) fn still_ours(
     kernel: &dyn KernelRead,
@@ -450,7 +450,7 @@ pub(super) fn still_ours(
     (wanted, others)
 }
 
-/// What is now in the places where an earlier change made a difference.
+/// Reads the places where an earlier change made a difference.
 pub(super) fn standing(
     kernel: &dyn KernelRead,
     interface: &str,

@@ -55,7 +55,7 @@ pub(super) fn check_pointers(
     Ok(())
 }
 
-/// What a program needs that reads a structure which a tracepoint passes.
+/// Needs of a program that reads a structure which a tracepoint passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TypedTracepoint<const N: usize> {
     /// The number of the tracepoint's type, by which such a program is attached.

@@ -90,7 +90,7 @@ impl CpuTracer {
     /// Starts counting from zero. Events of other CPUs return at once.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         self.stop();
-        self.started = self.clock.of(OsClock.now());
+        self.started = self.clock.convert(OsClock.now());
         let busy = self.started.as_ns() << STATE_BITS | u64::from(PROCESS.unsigned_abs());
         let slot = |cpu| {
             let word = if self.cpus.contains(cpu) { busy } else { 0 };
@@ -138,7 +138,7 @@ impl CpuTracer {
             let slots = self.map.read().map_err(failed)?;
             let now = OsClock.now();
             let own = slots.filter(|(cpu, _)| self.cpus.contains(*cpu));
-            let spans = own.map(|(_, slot)| spans(&slot, self.started, self.clock.of(now)));
+            let spans = own.map(|(_, slot)| spans(&slot, self.started, self.clock.convert(now)));
             if let Some(spans) = spans.collect() {
                 return Ok((now, spans));
             }
@@ -178,7 +178,7 @@ impl KernelClock {
     }
 
     /// The kernel clock's time at an instant of this process's clock.
-    fn of(self, instant: Nanos) -> Nanos {
+    fn convert(self, instant: Nanos) -> Nanos {
         let kernel = i128::from(instant.as_ns()) - self.ahead_ns;
         Nanos::from_ns(u64::try_from(kernel.max(0)).unwrap_or(u64::MAX))
     }
@@ -367,10 +367,10 @@ mod tests {
     #[test]
     fn a_time_namespace_moves_our_clock_and_not_the_kernels() {
         let day = KernelClock::parse("monotonic       86400    5\nboottime  0 0\n").unwrap();
-        assert_eq!(day.of(Nanos::from_s(86_401)), Nanos::from_ns(999_999_995));
+        assert_eq!(day.convert(Nanos::from_s(86_401)), Nanos::from_ns(999_999_995));
         let behind = KernelClock::parse("1 -10 0\n7 0 0\n").unwrap();
-        assert_eq!(behind.of(Nanos::from_s(5)), Nanos::from_s(15));
-        assert_eq!(day.of(Nanos::from_s(1)), Nanos::ZERO);
+        assert_eq!(behind.convert(Nanos::from_s(5)), Nanos::from_s(15));
+        assert_eq!(day.convert(Nanos::from_s(1)), Nanos::ZERO);
         for damaged in ["", "monotonic", "monotonic x 0", "boottime 0 0", "monotonic 1"] {
             assert_eq!(KernelClock::parse(damaged), None, "{damaged}");
         }

@@ -226,7 +226,8 @@ fn byte(bit: u32) -> Result<i16, String> {
 #[repr(C)]
 struct TestRun {
     program: u32,
-    /// What it returned; lengths and places of data; repetitions, duration; lengths and places of contexts: it has none.
+    /// The returned value; lengths and places of data; repetitions, duration; lengths and places of contexts: it has
+    /// none.
     unused: [u32; 15],
     flags: u32,
     cpu: u32,

@@ -27,7 +27,7 @@ pub(super) struct Ring<const N: usize> {
     bytes: usize,
 }
 
-/// What a ring held.
+/// Content of a ring.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken<const N: usize> {
     pub(super) records: Vec<[u64; N]>,
@@ -45,9 +45,9 @@ impl<const N: usize> Ring<N> {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).map_err(|_| failed(io::Error::last_os_error()))?;
         let write = libc::PROT_READ | libc::PROT_WRITE;
-        let consumed = Mapping::of(&map, 0, page, write).map_err(failed)?;
+        let consumed = Mapping::new(&map, 0, page, write).map_err(failed)?;
         let length = page + 2 * bytes;
-        let produced = Mapping::of(&map, page, length, libc::PROT_READ).map_err(failed)?;
+        let produced = Mapping::new(&map, page, length, libc::PROT_READ).map_err(failed)?;
         Ok(Self { map, consumed, produced, page, bytes })
     }
 
@@ -56,7 +56,7 @@ impl<const N: usize> Ring<N> {
         self.map.as_raw_fd()
     }
 
-    /// What was written since the last call.
+    /// Takes all that was written since the last call.
     pub(super) fn take(&mut self) -> Taken<N> {
         // SAFETY: a page begins with it, which is mapped as long as `self`, and it is only accessed as an atomic.
         let consumed = unsafe { AtomicU64::from_ptr(self.consumed.start.as_ptr().cast()) };
@@ -105,7 +105,7 @@ struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    fn of(
+    fn new(
         map: &OwnedFd,
         offset: usize,
         length: usize,

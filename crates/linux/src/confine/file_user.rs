@@ -16,15 +16,15 @@ use crate::error::Error;
 /// The files of a command that reads what others may have written.
 #[derive(Clone, Debug, Default)]
 pub struct UsedFiles<'a> {
-    /// What it reads.
+    /// Files to read.
     pub reads: Vec<&'a Path>,
-    /// What it writes.
+    /// Files to write.
     pub outputs: Vec<&'a Path>,
 }
 
 impl<'a> UsedFiles<'a> {
     /// The files, and no others.
-    pub fn of(
+    pub fn new(
         reads: impl IntoIterator<Item = &'a Path>,
         outputs: impl IntoIterator<Item = &'a Path>,
     ) -> Self {
@@ -36,7 +36,7 @@ impl<'a> UsedFiles<'a> {
         self.outputs.iter().chain(&self.reads).flat_map(|file| folders_of(file)).into_set()
     }
 
-    /// What must be allowed: the path, and how. What is not there is left out: who opens it says so.
+    /// Needed accesses: the path, and how. A file that is not there is left out: opening it gives the error.
     fn needs(&self) -> Vec<(PathBuf, Access)> {
         let reads = self.reads.iter().map(|file| (file.to_path_buf(), Access::READ_OK));
         let written = self.outputs.iter().flat_map(|file| {

@@ -89,7 +89,7 @@ struct PathBeneath {
     parent: i32,
 }
 
-/// What is denied, and the folders beneath which some of it is allowed.
+/// Denied accesses, and the folders beneath which some of them are allowed.
 #[derive(Debug)]
 pub(super) struct Ruleset {
     denied: Access,

@@ -1,4 +1,4 @@
-//! What busy time consists of, from a span beside the window in which it was traced.
+//! Parts of busy time, from a span beside the window in which it was traced.
 //!
 //! Tracing costs time at each switch and interrupt, and so more under one setting than under another. So it is done in
 //! a short span of the same traffic, and its proportions are applied to the window, in which nothing is attached.

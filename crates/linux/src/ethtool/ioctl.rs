@@ -186,7 +186,7 @@ impl EthtoolIoctl {
         }
     }
 
-    /// Who the driver is.
+    /// Asks for the driver's name and version.
     pub fn driver(&self, interface: &str) -> Result<DriverInfo, Error> {
         // struct ethtool_drvinfo: 196 bytes.
         let mut words = vec![0; 49];

@@ -71,7 +71,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a caller may do about an error number. There is no agreed number for "unsupported": drivers
+/// Kind of an error number, by what a caller may do about it. There is no agreed number for "unsupported": drivers
 /// answer EOPNOTSUPP, EINVAL (then with words) or the internal ENOTSUPP.
 const fn kind_of(errno: i32, says_unsupported: bool) -> KernelErrorKind {
     match errno {

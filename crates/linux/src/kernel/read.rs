@@ -33,7 +33,7 @@ pub(super) struct Reading<'k> {
 }
 
 impl<'k> Reading<'k> {
-    pub(super) fn of(kernel: &'k LinuxKernel, name: &'k str) -> Self {
+    pub(super) fn new(kernel: &'k LinuxKernel, name: &'k str) -> Self {
         Self {
             kernel,
             name,
@@ -221,7 +221,7 @@ impl<'k> Reading<'k> {
             values.push((Place::Device, from_number(knob, number)));
         }
         let napis = match napis {
-            // What new NAPIs will take is there without any.
+            // The value for new NAPIs is there without any.
             Err(failure) if failure.kind == KernelErrorKind::Unsupported && !values.is_empty() => {
                 return Ok(values);
             }

@@ -13,7 +13,7 @@ use crate::netlink::Protocol;
 use crate::netlink::notices::{LINK_GROUP, Notices};
 use crate::route::{Departure, Link};
 
-/// So many rounds of notices are read at once; each is bounded too.
+/// Most rounds of notices that are read at once; each is bounded too.
 const ROUNDS_MAX: usize = 100;
 
 /// Interfaces whose end is listened for: a deletion is told once, and never to who comes later.
@@ -38,7 +38,7 @@ impl Departures {
     }
 
     /// How the interface went away, if that was noticed.
-    fn of(&self, index: u32) -> Option<Departure> {
+    fn find(&self, index: u32) -> Option<Departure> {
         let mut known = self.known.borrow_mut();
         for _ in 0..ROUNDS_MAX {
             // Notices that are lost leave it unknown, which is the careful answer.
@@ -81,13 +81,13 @@ impl LinuxKernel {
                 return Ok(Whereabouts::Here(link.name));
             }
         }
-        Ok(match self.departures.of(device.index) {
+        Ok(match self.departures.find(device.index) {
             Some(Departure::Deleted) => Whereabouts::Deleted,
             Some(Departure::Moved) | None => Whereabouts::Unknown,
         })
     }
 
-    /// What stays with an interface. Its sysfs tells what is behind hardware.
+    /// Identity of an interface. Its sysfs tells whether hardware is behind it.
     fn identified(&self, link: &Link) -> Device {
         Device {
             index: link.index,

@@ -18,7 +18,7 @@ use super::socket::{self, Protocol};
 pub(crate) const LINK_GROUP: u32 = 1;
 /// Longer than a notice of one object; of what is cut off, the beginning is enough.
 const BUFFER_BYTES: usize = 32 << 10;
-/// So many datagrams at a time, that a flood of notices keeps nobody from his work.
+/// Most datagrams of one reading: a flood of notices must keep nobody from his work.
 const DRAIN_MAX: usize = 1000;
 /// `NETLINK_ADD_MEMBERSHIP`, `include/uapi/linux/netlink.h`.
 const ADD_MEMBERSHIP: libc::c_int = 1;

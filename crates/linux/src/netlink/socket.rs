@@ -33,7 +33,7 @@ pub enum Protocol {
     Route,
     /// Generic netlink: ethtool and netdev.
     Generic,
-    /// What sockets there are, and how they fare.
+    /// Sockets and their state.
     SockDiag,
 }
 

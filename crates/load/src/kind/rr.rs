@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(latency.count(), 1);
     }
 
-    /// What a meter measures in its window, whose nanoseconds are told by number.
+    /// Latencies that a meter records in its window; `work` gets the window's times by nanosecond.
     fn measured(
         work: impl FnOnce(&mut InFlight, &mut Meter<'_>, &dyn Fn(u64) -> Nanos),
     ) -> Histogram {

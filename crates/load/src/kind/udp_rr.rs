@@ -47,7 +47,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// The exchange of a thread with `share` of `traffic`; `None` for other traffic.
-    pub(crate) fn of(traffic: &Traffic, share: Share) -> Option<Self> {
+    pub(crate) fn from_traffic(traffic: &Traffic, share: Share) -> Option<Self> {
         let Traffic::UdpRr { request_bytes, response_bytes, burst, timeout, arrivals, .. } =
             *traffic
         else {

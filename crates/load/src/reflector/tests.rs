@@ -14,7 +14,7 @@ use super::*;
 const WITHIN: Duration = Duration::from_secs(20);
 const LENGTH: Nanos = Nanos::from_ms(200);
 
-/// What such a generator sends of itself: its UDP port, its tag and the numbers of its connections.
+/// Claims of a generator about itself: its UDP port, its tag and the numbers of its connections.
 struct Claims {
     udp_port: u16,
     tag: u32,
@@ -126,7 +126,7 @@ fn requests_without_end_that_take_no_answer_are_neither_kept_nor_waited_for() {
 
 #[test]
 fn an_answer_that_is_taken_byte_by_byte_holds_nobody_up() {
-    // That it ends while the bytes are still being taken is all that can be said.
+    // The session may end while the bytes are still being taken, so no more is asserted.
     let _ended = end_of(rr(1, 1 << 20, 1), &HONEST, |sockets| {
         let [mut socket] = <[TcpStream; 1]>::try_from(sockets).unwrap();
         let _gone = socket.write_all(&[0; 100]);

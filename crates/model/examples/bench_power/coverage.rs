@@ -111,7 +111,7 @@ fn two_way(logs: &Logs, confidence: f64) -> (f64, f64) {
         [0, 1].map(|setting| {
             let residual = |round: &Vec<f64>| round[setting] - median(round[2..].to_vec());
             let residuals: Vec<f64> = rounds.iter().map(residual).collect();
-            let center = Center::of(&residuals, Average::Trimmed).expect("many rounds");
+            let center = Center::from_logs(&residuals, Average::Trimmed).expect("many rounds");
             let sign = if setting == 1 { 1.0 } else { -1.0 };
             (sign * center.log / n, center.error / n, center.degrees_of_freedom as f64)
         })
@@ -169,7 +169,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// By their places in [`crate::noise::Figures`].
 const FIGURES: [&str; 3] = ["rate", "p99", "demand"];
-/// What one of two settings has of the other's figure, to be proven.
+/// Ratio between the figures of two settings, to be proven.
 const EFFECT: f64 = 0.9;
 
 pub(crate) fn print(recordings: &[(&str, &Vec<Noise>)], draws: u64) {

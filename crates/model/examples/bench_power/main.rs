@@ -1,5 +1,5 @@
-//! What chance the recommendation has to prove a known effect, and to claim one that is not there, on
-//! noise recorded from the lab: `cargo xtask bench-power`.
+//! Power of the recommendation: its chance to prove a known effect, and to claim one that is not there, on noise
+//! recorded from the lab. `cargo xtask bench-power` runs it.
 //!
 //! Settings are equal in the recordings; known factors are multiplied into them. Whole runs are made of
 //! stretches of a recording, and every judgement in them is made by the library itself.
@@ -29,7 +29,7 @@ const CHANGED: usize = 2;
 const SEED: u64 = 0x90e5;
 /// The most that may be claimed where nothing differs, and of the best settings that may be dropped.
 const MOST_FALSE: f64 = 0.01;
-/// So many times the draws where nothing is to be found: rare errors need many.
+/// Draws where nothing is to be found, as a multiple of the others: rare errors need many.
 const DRAWS_OF_NULL: u64 = 5;
 
 /// One row of the table.
@@ -154,7 +154,7 @@ fn main() -> ExitCode {
             words(disturbed[1], draws),
             words(quiet[1], draws)
         );
-        // What should be proven is held to real slices; the other recording has CPU time in ticks.
+        // The goal of proofs holds for real slices; the other recording has CPU time in ticks.
         is_met &= case.at_least.is_none_or(|least| quiet[0] as f64 >= least * draws as f64);
         for [found, dropped] in [disturbed, quiet] {
             // A share is too large only where its interval says so.

@@ -21,7 +21,7 @@ const OVERHEAD_S: f64 = 0.35;
 const LEAST_ROUNDS: u32 = 23;
 const MOST_ROUNDS: u32 = 134;
 
-/// What is multiplied into each setting's rate, tail and demand.
+/// Factors on each setting's rate, tail and demand.
 pub(crate) type Truth = [[f64; 3]; SETTINGS.len()];
 
 /// How a run ended.

@@ -148,7 +148,7 @@ fn seek(plan: &mut Plan, goal: &str) {
     plan.method.design = Some(latput_trial::plan::Design::Search);
 }
 
-/// What is wanted: `TAIL` is the tail that the workload has.
+/// The goals: `TAIL` is the tail that the workload has.
 pub(crate) const GOALS: [(&str, &str); 3] = [
     ("latency", "minimize TAIL"),
     ("cpu", "minimize sut_service_demand_us where rate >= 0.95 first"),
@@ -190,7 +190,7 @@ pub(crate) fn plan(system: &System, workload: &str, goal: Option<&str>) -> Plan 
         "#,
         name = system.name,
         other = !gro,
-        // So many packets give a tail; more would only take longer.
+        // These many packets give a tail; more would only take longer.
         window = if system.gro && !workload.contains("tcp_rr\"") { "60ms" } else { "200ms" },
     );
     let mut plan = Plan::parse("case", &text).expect("the cases are plans");
@@ -218,15 +218,20 @@ pub(crate) struct Share {
 
 impl Wanted {
     /// Of a case's plan.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn from_plan(plan: &Plan) -> Self {
         let workload = &plan.workloads[0];
         let goal = Goal::parse(plan.goal.as_ref().expect("a case has a goal")).expect("it reads");
         assert_eq!(goal.direction, Optimize::Minimize, "costs are minimised here");
         let figures = figures(workload);
         let index = |metric| figures.iter().position(|one| *one == metric).expect("a figure");
-        let cost = goal.objective.iter().map(|figure| index(figure.measure.of(&workload.traffic)));
+        let cost =
+            goal.objective.iter().map(|figure| index(figure.measure.metric_for(&workload.traffic)));
         let limit = goal.conditions.first().map(|condition| {
-            assert_eq!(index(condition.figure.measure.of(&workload.traffic)), 0, "of the rate");
+            assert_eq!(
+                index(condition.figure.measure.metric_for(&workload.traffic)),
+                0,
+                "of the rate"
+            );
             let of_best = condition.reference == Some(latput_model::goal::Reference::Best);
             Share { of_best, share: condition.number }
         });

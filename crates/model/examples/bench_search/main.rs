@@ -53,7 +53,7 @@ fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
     for table in tables {
         for (name, goal) in GOALS {
             let Some(plan) = set.plan(table, goal) else { continue };
-            let wanted = Wanted::of(&plan);
+            let wanted = Wanted::from_plan(&plan);
             found.push(Case {
                 name: format!("{}/{}/{name}", table.system, table.workload),
                 table,
@@ -67,7 +67,7 @@ fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
     found
 }
 
-/// What a program that is not ours needs to know of the cases.
+/// Describes the cases to a program that is not ours.
 fn describe(set: Set, tables: &[Table]) -> String {
     let cases = all(set, tables);
     let described = cases.iter().map(|case| {

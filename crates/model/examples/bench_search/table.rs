@@ -1,4 +1,4 @@
-//! What each simulated host does under every setting, computed once.
+//! Figures of each simulated host under every setting, computed once.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -25,12 +25,12 @@ pub(crate) struct Table {
     pub(crate) figures: Vec<[f64; FIGURES]>,
 }
 
-/// What a goal makes of a table.
+/// The answer to a goal by a whole table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Truth {
     /// Of each setting.
     pub(crate) cost: Vec<f64>,
-    /// What the rate must be, where it must.
+    /// The least rate of the goal, if it has one.
     pub(crate) least_rate: Option<f64>,
     /// The least cost of a setting that keeps the limit.
     pub(crate) best: f64,

@@ -76,7 +76,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// What is compared on: one host, one workload, one goal.
+/// A comparison of searches: one host, one workload, one goal.
 #[derive(Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) name: String,
@@ -243,10 +243,10 @@ impl Case<'_> {
         Row { block, setting, workload: 0, started_unix_ms: 0, observation }
     }
 
-    /// What the report would claim, held against the table: better in the objective, or, where today's
-    /// setting breaks the limit, in what it breaks.
+    /// The report's claim, held against the table: better in the objective, or, where today's setting breaks the limit,
+    /// in the figure of the limit.
     fn claim(&self, results: &Results, by_label: &BTreeMap<&str, usize>) -> Option<Claim> {
-        let recommendation = Summary::of(results).recommendation?;
+        let recommendation = Summary::from_results(results).recommendation?;
         if !recommendation.is_proven() {
             return None;
         }

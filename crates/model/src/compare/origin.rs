@@ -1,4 +1,4 @@
-//! What besides the settings differs between two runs: their days, latputs, testbeds and hosts.
+//! Differences between two runs besides their settings: their days, latputs, testbeds and hosts.
 
 use std::collections::BTreeMap;
 

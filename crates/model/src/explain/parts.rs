@@ -183,7 +183,7 @@ fn a_delay_that_a_host_had_beside_the_setting_counts_for_that_setting() {
         let key = ((Knob::RxUsecs, latput_knobs::Place::Device), Value::Time(Nanos::from_us(7)));
         row.observation.hosts[0].state.0.extend([key]);
     }
-    let runs = Runs::of(&made);
+    let runs = Runs::from_results(&made);
     let busy = BTreeSet::new();
     let cell = CellParts { results: &made, runs: &runs, busy: &busy, setting: 0, workload: 0 };
     assert_eq!((cell.delay(0), cell.delay(1)), (None, Some(Nanos::from_us(7))));

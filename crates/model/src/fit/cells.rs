@@ -24,7 +24,7 @@ pub(crate) struct CellFigures {
 
 /// The cells of each host, by its name and role. Cells in which a host was idle tell nothing of
 /// costs and are left out.
-pub(crate) fn of(
+pub(crate) fn cell_figures(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
 ) -> BTreeMap<(String, Role), Vec<CellFigures>> {
@@ -34,7 +34,7 @@ pub(crate) fn of(
     };
     for row in results.rows.iter().filter(|row| known(row.setting, row.workload)) {
         for host in &row.observation.hosts {
-            let Some(run) = HostRates::of(host) else { continue };
+            let Some(run) = HostRates::from_host(host) else { continue };
             let cells = runs.entry((host.host.clone(), host.role)).or_default();
             cells.entry((row.setting, row.workload)).or_default().push(run);
         }
@@ -65,7 +65,7 @@ struct HostRates {
 
 impl HostRates {
     /// `None` where no CPU time was counted, or the window is empty.
-    fn of(host: &HostObservation) -> Option<Self> {
+    fn from_host(host: &HostObservation) -> Option<Self> {
         let time = host.cpu();
         let busy = time.busy().as_ns() as f64;
         let seconds = host.window.as_secs_f64();

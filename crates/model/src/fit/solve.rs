@@ -44,7 +44,7 @@ pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
         }
     }
     let problem = loop {
-        let problem = Problem::of(terms, columns, cells.len(), confidence);
+        let problem = Problem::new(terms, columns, cells.len(), confidence);
         let Some((leaves, why)) = problem.leaves() else { break problem };
         (terms, columns) = (problem.terms, problem.columns);
         findings.push((terms.remove(leaves), Err(why)));
@@ -81,8 +81,8 @@ struct Problem {
 }
 
 impl Problem {
-    fn of(terms: Vec<Term>, columns: Vec<Vec<f64>>, cells: usize, confidence: f64) -> Self {
-        let products = Products::of(&columns, &vec![1.0; cells]);
+    fn new(terms: Vec<Term>, columns: Vec<Vec<f64>>, cells: usize, confidence: f64) -> Self {
+        let products = Products::new(&columns, &vec![1.0; cells]);
         let solution = products.solve();
         let freedom = cells.saturating_sub(terms.len());
         let residual_squares = solution.residual_squares;

@@ -1,4 +1,4 @@
-//! What the fit finds in rows whose costs are known, and what it refuses.
+//! The fit of rows whose costs are known, and the rows that it refuses.
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::{
@@ -10,7 +10,7 @@ use latput_units::{CpuId, Nanos, Rng};
 
 use super::*;
 
-/// What a made-up host counts in a second; `None`: it cannot tell.
+/// Counters of a made-up host in a second; `None`: it cannot tell.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     bytes: u64,
@@ -221,7 +221,7 @@ fn counts_are_per_second_of_the_window() {
         row.observation.hosts[0].window = Nanos::from_s(4);
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_ms(200);
     }
-    let cells = &cells::of(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    let cells = &cells::cell_figures(&made, |_| true)[&("b".to_owned(), Role::Sut)];
     assert_eq!(cells.len(), 1);
     assert_eq!(cells[0].counts, [1500.0, 100.0, 20.0, 5.0, 1.0].map(Some));
     assert!((cells[0].busy - 5e7).abs() < 1.0, "{}", cells[0].busy);
@@ -254,7 +254,7 @@ fn rows_of_settings_and_workloads_that_are_not_there_are_left_out() {
     of_setting.setting = made.settings.len();
     of_workload.workload = made.workloads.len();
     made.rows.extend([of_setting, of_workload]);
-    let cells = &cells::of(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    let cells = &cells::cell_figures(&made, |_| true)[&("b".to_owned(), Role::Sut)];
     assert_eq!(
         cells.iter().map(|cell| (cell.setting, cell.workload)).collect::<Vec<_>>(),
         [(0, 0)]

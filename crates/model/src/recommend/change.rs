@@ -64,39 +64,21 @@ impl Judge<'_> {
     /// The change of every setting but the first, in their order.
     pub(super) fn changes(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Vec<ObjectiveChange> {
         let ratios = self.objective_ratios();
+        let banned = banned(self.results);
         let change = |setting: usize| {
             let comparison = ratios.get(&setting);
             ObjectiveChange {
                 setting,
                 by_workload: self.ratios_by_workload(setting),
                 ratio: comparison.and_then(|comparison| comparison.ratio.clone()),
-                verdict: self.setting_verdict(setting, comparison, &kept[&setting]),
+                verdict: if banned.contains(&setting) {
+                    SettingVerdict::Banned
+                } else {
+                    setting_verdict(comparison, &kept[&setting])
+                },
             }
         };
         self.others().map(change).collect()
-    }
-
-    fn setting_verdict(
-        &self,
-        setting: usize,
-        comparison: Option<&Comparison>,
-        limits: &[Kept<'_>],
-    ) -> SettingVerdict {
-        let ratio = comparison.and_then(|comparison| comparison.ratio.as_ref());
-        let is_proven = comparison.is_some_and(|comparison| comparison.proven);
-        if banned(self.results).contains(&setting) {
-            SettingVerdict::Banned
-        } else if !is_proven && ratio.is_some_and(|ratio| ratio.excludes(1.0)) {
-            SettingVerdict::Worse
-        } else if limits.iter().any(|limit| limit.broken && limit.value.is_some()) {
-            SettingVerdict::ShortOfLimit
-        } else if ratio.is_none() || limits.iter().any(|limit| limit.broken) {
-            SettingVerdict::Unmeasured
-        } else if is_proven {
-            SettingVerdict::Better
-        } else {
-            SettingVerdict::Open
-        }
     }
 
     /// Empty where a figure was 0.
@@ -116,5 +98,22 @@ impl Judge<'_> {
             ([_], Some(metric)) if metrics.len() == 1 => metric.column().to_owned(),
             _ => self.objective_name(),
         }
+    }
+}
+
+/// Verdict on a setting that is not banned.
+fn setting_verdict(comparison: Option<&Comparison>, limits: &[Kept<'_>]) -> SettingVerdict {
+    let ratio = comparison.and_then(|comparison| comparison.ratio.as_ref());
+    let is_proven = comparison.is_some_and(|comparison| comparison.proven);
+    if !is_proven && ratio.is_some_and(|ratio| ratio.excludes(1.0)) {
+        SettingVerdict::Worse
+    } else if limits.iter().any(|limit| limit.broken && limit.value.is_some()) {
+        SettingVerdict::ShortOfLimit
+    } else if ratio.is_none() || limits.iter().any(|limit| limit.broken) {
+        SettingVerdict::Unmeasured
+    } else if is_proven {
+        SettingVerdict::Better
+    } else {
+        SettingVerdict::Open
     }
 }

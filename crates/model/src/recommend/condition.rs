@@ -73,7 +73,7 @@ impl PValues {
     }
 
     /// The values of a paired test, from each block's distance inside its limit.
-    fn of(margins: &[f64], base: Option<usize>) -> Self {
+    fn new(margins: &[f64], base: Option<usize>) -> Self {
         let outside: Vec<f64> = margins.iter().map(|margin| -margin).collect();
         let touches = margins.len() > 1 && margins.iter().all(|margin| *margin == 0.0);
         let keeps = if touches { Some(0.0) } else { paired::p_below(&outside, AVERAGE) };
@@ -151,7 +151,7 @@ impl<'a> Judge<'a> {
 
     /// The measured workloads of a condition, each with the metric there.
     pub(super) fn cells_of(&self, condition: &Condition) -> Result<Vec<(usize, Metric)>, String> {
-        let mut cells = condition.figure.of(&self.results.workloads);
+        let mut cells = condition.figure.cells_in(&self.results.workloads);
         let is_measured =
             |setting, (workload, metric)| !self.runs.figures(setting, workload, metric).is_empty();
         cells.retain(|&cell| self.settings().any(|setting| is_measured(setting, cell)));
@@ -166,7 +166,7 @@ impl<'a> Judge<'a> {
             if base == Some(setting) {
                 return PValues::certain(condition.keeps(1.0, condition.number), base);
             }
-            PValues::of(&self.margins(condition, cell, setting, base), base)
+            PValues::new(&self.margins(condition, cell, setting, base), base)
         };
         match condition.reference {
             None => against(None),
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn margins_that_touch_the_limit_keep_it_and_one_block_tells_nothing() {
-        let of = |margins: &[f64]| PValues::of(margins, Some(3));
+        let of = |margins: &[f64]| PValues::new(margins, Some(3));
         let touching = of(&[0.0, 0.0]);
         assert_eq!(
             (touching.short, touching.keeps, touching.base),
@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// What `check` sees of three settings in two blocks, of which the last has no throughput.
+    /// Runs `check` on three settings in two blocks, of which the last has no throughput.
     fn judge(limit: &str, check: impl FnOnce(&Judge<'_>, &Condition, (usize, Metric))) {
         let made = reported(
             &[stream("s")],
@@ -379,9 +379,9 @@ mod tests {
         );
         let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
         let runs = Runs::of_goal(&made, &goal);
-        let judge = Judge::of(&made, &runs, &goal).unwrap();
+        let judge = Judge::new(&made, &runs, &goal).unwrap();
         let condition = &judge.goal.conditions[0];
-        check(&judge, condition, condition.figure.of(&made.workloads)[0]);
+        check(&judge, condition, condition.figure.cells_in(&made.workloads)[0]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn eliminated_by(
     share: f64,
 ) -> Result<Vec<Eliminated>, String> {
     let confidence = 1.0 - (1.0 - results.confidence) * share / 2.0;
-    let judge = Judge { confidence, ..Judge::of(results, runs, goal)? };
+    let judge = Judge { confidence, ..Judge::new(results, runs, goal)? };
     let kept = judge.kept()?;
     let ratios = judge.objective_ratios();
     let is_safe = |setting: &usize| kept[setting].iter().all(|kept| kept.proven && !kept.broken);

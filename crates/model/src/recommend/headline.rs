@@ -227,7 +227,7 @@ mod tests {
         let made = made(1.0, 0.02, 3);
         let goal = Goal::parse("latency").unwrap();
         let runs = crate::runs::Runs::of_goal(&made, &goal);
-        let judge = Judge::of(&made, &runs, &goal).unwrap();
+        let judge = Judge::new(&made, &runs, &goal).unwrap();
         let stay = |ratio: f64, blocks_wanted: Option<usize>| {
             let effect = SmallestEffect {
                 figures: Vec::new(),

@@ -98,7 +98,7 @@ fn answer_of(
     share: f64,
 ) -> Result<Option<EarlyAnswer>, String> {
     let confidence = 1.0 - (1.0 - results.confidence) * share;
-    let judge = Judge { confidence, ..Judge::of(results, runs, goal)? };
+    let judge = Judge { confidence, ..Judge::new(results, runs, goal)? };
     let kept = judge.kept()?;
     let verdict = judge.verdict(&kept);
     let is_safe = |kept: &Kept<'_>| kept.proven && !kept.broken;

@@ -275,7 +275,8 @@ impl Judge<'_> {
         let Some((first, own)) = middle(&pairs.collect::<Vec<_>>(), AVERAGE) else {
             return "no pair of figures".to_owned();
         };
-        let scale = Scale::of(metric, &self.results.workloads[workload].traffic, own.max(first));
+        let scale =
+            Scale::choose(metric, &self.results.workloads[workload].traffic, own.max(first));
         let [own, first] = [own, first].map(|value| scale.with_unit(value));
         format!("{own} against {first}")
     }

@@ -78,7 +78,7 @@ impl Judge<'_> {
             let own = self.runs.figures(setting, workload, metric).into_iter();
             let logs: Option<Vec<f64>> =
                 own.map(|(_, value)| paired::log_ratio(1.0, value)).collect();
-            Center::of(&logs?, AVERAGE)
+            Center::from_logs(&logs?, AVERAGE)
         };
         let centers: Vec<Center> = self.others().filter_map(center_of).collect();
         let is_worse_if_short = (condition.bound == Bound::AtLeast)
@@ -219,7 +219,7 @@ mod tests {
         let breaks = |_: &u32| {
             let made = streams(20, short, &mut rng);
             let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::of(&made, &runs, &goal).unwrap();
+            let judge = Judge::new(&made, &runs, &goal).unwrap();
             judge.kept().unwrap()[&2][0].broken
         };
         let broken = (0..400).filter(breaks).count();
@@ -336,9 +336,9 @@ mod tests {
         let effect = |limit: &str, comparisons: usize| {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
             let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::of(&made, &runs, &goal).unwrap();
+            let judge = Judge::new(&made, &runs, &goal).unwrap();
             let condition = &goal.conditions[0];
-            let cell = condition.figure.of(&made.workloads)[0];
+            let cell = condition.figure.cells_in(&made.workloads)[0];
             judge.smallest_limit(condition, cell, comparisons).unwrap().ratio
         };
         // Worse than the best is worse than one of three; better than the best is better than each.
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_level_that_is_none_tells_nothing() {
-        let center = Center::of(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
+        let center = Center::from_logs(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
         let told = |level| smallest(&[center], level, Claim::Less, Vec::new(), None).is_some();
         assert_eq!([0.0, 0.001, 0.499, 0.5, f64::NAN].map(told), [false, true, true, false, false]);
     }

@@ -52,7 +52,7 @@ pub enum Next {
     Done(String),
 }
 
-/// What one block says of one setting, in the terms of the goal.
+/// Figures of one setting in one block, in the terms of the goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFigures<'a> {
     /// The block.
@@ -184,7 +184,7 @@ impl PlanSearch {
         }
     }
 
-    /// What the exploring blocks in `results` from `from` on say, in order. Every block must be complete.
+    /// Figures of the exploring blocks in `results` from `from` on, in order. Every block must be complete.
     pub fn seen<'a>(&self, results: &'a Results, from: u32) -> Vec<BlockFigures<'a>> {
         let rows = explored(results);
         let search = self.search(results, &rows, usize::MAX);
@@ -303,7 +303,8 @@ impl PlanSearch {
         let mut sum = 0.0;
         for wanted in &self.goal.objective {
             // Only the workloads that have the figure count.
-            let logs: Vec<f64> = wanted.of(&results.workloads).iter().filter_map(figure).collect();
+            let logs: Vec<f64> =
+                wanted.cells_in(&results.workloads).iter().filter_map(figure).collect();
             if logs.is_empty() {
                 return None;
             }
@@ -323,7 +324,7 @@ impl PlanSearch {
         };
         let mut limits = Vec::new();
         for condition in &self.goal.conditions {
-            for cell in condition.figure.of(&results.workloads).into_iter().filter(has) {
+            for cell in condition.figure.cells_in(&results.workloads).into_iter().filter(has) {
                 let limit = Limit {
                     bound: condition.bound,
                     number_log: condition.number.max(f64::MIN_POSITIVE).ln(),
@@ -539,7 +540,7 @@ mod tests {
         let axes = search.space.axes();
         let queue = axes.iter().find(|axis| axis.levels == 5).unwrap();
         assert!(queue.is_ordered && queue.apart == Some(0), "{queue:?}");
-        // What is not the same on all hosts is beside the others.
+        // A knob that is not the same on all hosts is beside the others.
         let search = with(&set(&[(Knob::Mtu, 9000)]));
         assert_eq!(search.space.axes().iter().map(|axis| axis.levels).sum::<usize>(), 2 + 5);
         assert_eq!(search.space.allowed().count(), 9);

@@ -43,7 +43,7 @@ fn a_limit_that_rules_out_the_cheapest_is_kept() {
         reference: Some(Reference::Best),
     };
     check(&system, &[limit], 30);
-    // What the limit is a share of is known as well, to be run beside the winner.
+    // The figure that the limit is a share of is known as well, to be run beside the winner.
     let (leader, _) = run(&system, &[limit], 3, 30);
     let best = at(&system.space, leader.references[0]);
     assert!(best[0] <= 0.25, "{best:?}");
@@ -165,7 +165,7 @@ fn a_chosen_setting_tells_of_those_that_are_correlated_with_it() {
         cost_log: 0.1 * (run as f64) + 0.05 * rng.normal(),
         figures_log: Vec::new(),
     }));
-    let view = View::of(&search);
+    let view = View::new(&search);
     let candidate =
         |setting| Candidate { setting, place: view.cost.place(setting), keeps: 1.0, weight: 1.0 };
     let (chosen, mut left) = (candidate(7), vec![candidate(8), candidate(24)]);
@@ -201,7 +201,7 @@ fn a_doubt_is_a_chance() {
             cost_log: apart * (run % 2) as f64 + 0.1 * rng.normal(),
             figures_log: Vec::new(),
         }));
-        let view = View::of(&search);
+        let view = View::new(&search);
         (view.leader(), view.doubt(view.leader(), 0.03, &mut rng).0)
     };
     let (leader, sure) = doubt_of(0.5, 80);

@@ -15,8 +15,8 @@ use crate::interface_handle::InterfaceHandle;
 use crate::serve::socket_path;
 use crate::status::{FrontierPoint, State};
 
-/// What changes when an interface is reconfigured: the kernel makes new NAPIs (down and up, channels,
-/// GRO), or the link is lost (a driver's reset).
+/// State that changes when an interface is reconfigured: the kernel makes new NAPIs (down and up, channels, GRO), or
+/// the link is lost (a driver's reset).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) index: u32,
@@ -221,7 +221,7 @@ impl Daemon {
     pub(super) fn fingerprint_of(&self, link: &Link) -> Fingerprint {
         let napis = self.netdev.as_ref().and_then(|netdev| netdev.napis(link.index).ok());
         let carrier_changes = self.hand.kernel().carrier_changes(&link.name).ok();
-        Fingerprint::of(
+        Fingerprint::new(
             link,
             napis.map(|napis| napis.iter().map(|napi| napi.id).into_set()),
             carrier_changes,
@@ -230,7 +230,7 @@ impl Daemon {
 }
 
 impl Fingerprint {
-    pub(super) fn of(
+    pub(super) fn new(
         link: &Link,
         napis: Option<BTreeSet<u32>>,
         carrier_changes: Option<u64>,

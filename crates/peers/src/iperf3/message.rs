@@ -58,7 +58,7 @@ impl ControlState {
     }
 
     /// The state that a byte names.
-    pub fn of(byte: u8) -> Option<Self> {
+    pub fn from_byte(byte: u8) -> Option<Self> {
         let code = byte.cast_signed();
         Self::ALL.iter().find(|(_, known)| *known == code).map(|(state, _)| *state)
     }
@@ -242,7 +242,7 @@ impl Stream {
 mod tests {
     use super::*;
 
-    /// What Debian's iperf 3.12 sent after a TCP test with one stream.
+    /// Results that Debian's iperf 3.12 sent after a TCP test with one stream.
     const TCP: &str = r#"{"cpu_util_total":39.08,"cpu_util_user":1.87,"cpu_util_system":37.21,
         "sender_has_retransmits":1.8446744073709552e+19,"congestion_used":"bbr","streams":[{"id":1,
         "bytes":1481637888,"retransmits":1.8446744073709552e+19,"jitter":0,"errors":0,"packets":0,
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn states_are_signed_bytes() {
         for (state, code) in ControlState::ALL {
-            assert_eq!(ControlState::of(state.byte()), Some(state), "{code}");
+            assert_eq!(ControlState::from_byte(state.byte()), Some(state), "{code}");
         }
-        assert_eq!(ControlState::of(0xff), Some(ControlState::AccessDenied));
-        assert_eq!(ControlState::of(0xfe), Some(ControlState::ServerError));
+        assert_eq!(ControlState::from_byte(0xff), Some(ControlState::AccessDenied));
+        assert_eq!(ControlState::from_byte(0xfe), Some(ControlState::ServerError));
         for unknown in [0, 3, 5, 17, 0x80] {
-            assert_eq!(ControlState::of(unknown), None);
+            assert_eq!(ControlState::from_byte(unknown), None);
         }
     }
 

@@ -169,7 +169,7 @@ fn framed(text: &str) -> Vec<u8> {
     [&length.to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// What comes of the default workload of `program` with `answer` at the far end.
+/// Measures the default workload of `program` with `answer` at the far end.
 #[track_caller]
 fn check(
     program: &str,

@@ -10,7 +10,7 @@ use latput_report::{Screen, csv, html, json, markdown, terminal};
 fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| ".".to_owned()));
     let results = results::demo();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("report.html"), html(&results, &summary, None))?;
     std::fs::write(folder.join("report.md"), markdown(&results, &summary))?;

@@ -16,7 +16,7 @@ const TIMEOUTS_US: [u64; 5] = [0, 20, 50, 125, 500];
 const BLOCKS: u32 = 6;
 const WINDOW_S: f64 = 2.0;
 
-/// What one trial of a workload is like under a setting; the rest follows from it.
+/// Figures of one trial of a workload under a setting; the rest follows from them.
 struct Shape {
     latency_us: f64,
     transactions_per_s: f64,

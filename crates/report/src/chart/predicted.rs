@@ -26,7 +26,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     });
     let axis = Axis::from_zero(ends.clone(), if size == Size::Wide { 5 } else { 4 })?;
     let traffic = &view.traffic(column.workload);
-    let scale = Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
+    let scale = Scale::choose(column.metric, traffic, ends.fold(0.0, f64::max));
     let errors: Vec<String> = column.points.iter().map(error).collect();
     // On a phone the label is above its marks, not beside them.
     let names = column.points.iter().map(|cell| text_width(view.label(cell.setting), FONT_SIZE));

@@ -107,11 +107,11 @@ fn draw_strip(
     let largest = values.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max);
     let (name, scale) = match figure {
         Figure::Metric(metric) => {
-            (metric.phrase(), Scale::of(metric, &view.traffic(workload), largest))
+            (metric.phrase(), Scale::choose(metric, &view.traffic(workload), largest))
         }
         Figure::Interrupts => {
             let like = Metric::SutPollsPerS; // interrupts are counted in the same unit
-            ("interrupts of the SUT", Scale::of(like, &view.traffic(workload), largest))
+            ("interrupts of the SUT", Scale::choose(like, &view.traffic(workload), largest))
         }
     };
     let axis = Axis::holding(values.iter().map(|(_, value)| *value), 2)?;

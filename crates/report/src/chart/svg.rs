@@ -23,7 +23,7 @@ pub(crate) struct Svg {
     size: Size,
     height: f64,
     title: String,
-    /// What the script needs for cross-hair and zoom, as attributes; empty for a picture without.
+    /// Attributes that the script needs for cross-hair and zoom; empty for a picture without.
     plot: String,
     body: String,
 }

@@ -177,7 +177,7 @@ fn draw_title(svg: &mut Svg, (at, anchor): (Point, Anchor), title: &str, hint: &
     svg.text(Point::new(at.x, at.y + HINT_LINE), anchor, "small", hint);
 }
 
-/// What an axis says that shows differences of a few per cent over its whole length.
+/// Remark of an axis that shows differences of a few per cent over its whole length; empty for others.
 fn magnified(axis: &Axis) -> String {
     let span = axis.span_ratio();
     if span >= MAGNIFIED_BELOW {

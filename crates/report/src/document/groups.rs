@@ -74,8 +74,8 @@ pub struct RunGroup {
 }
 
 impl GroupsDocument {
-    pub(super) fn of(results: &Results) -> Option<Self> {
-        let found = ConnectionGroups::of(results)?;
+    pub(super) fn from_results(results: &Results) -> Option<Self> {
+        let found = ConnectionGroups::from_results(results)?;
         let named = |(metric, value): (&Metric, &stats::Estimate)| {
             Some((metric.name().to_owned(), estimate(value)?))
         };

@@ -43,7 +43,7 @@ pub struct Explained<'a> {
 impl<'a> Explained<'a> {
     /// Explains the cells whose workload's name contains one of `workloads` (any without) and whose setting's label
     /// contains `setting`.
-    pub fn of(
+    pub fn new(
         results: &'a Results,
         workloads: &[String],
         setting: Option<&str>,
@@ -61,12 +61,12 @@ impl<'a> Explained<'a> {
         Ok(Self { results, models, cells })
     }
 
-    /// What `latput explain --json` prints.
+    /// The document of `latput explain --json`.
     pub fn document(&self) -> ExplainDocument {
-        ExplainDocument::of(self.results, &self.models, &self.cells)
+        ExplainDocument::new(self.results, &self.models, &self.cells)
     }
 
-    /// What `latput explain` prints.
+    /// The text of `latput explain`.
     pub fn words(&self) -> String {
         in_words(self.results, &self.models, &self.cells)
     }

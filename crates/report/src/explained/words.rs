@@ -11,7 +11,7 @@ use latput_trial::metric::Scale;
 /// The cost model of each kind of workload.
 type Models = BTreeMap<&'static str, CostModel>;
 
-/// What `latput explain` prints.
+/// Writes the text of `latput explain`.
 pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> String {
     let mut text = String::new();
     for it in explained {

@@ -20,7 +20,7 @@ pub struct ComparisonDocument {
     pub confidence: f64,
     /// Differences below this share do not matter; 0: every difference matters.
     pub smallest_effect_ratio: f64,
-    /// What besides the settings differs between the two runs: day, latput, testbed, hosts, kernels, NICs.
+    /// Differences between the two runs besides their settings: day, latput, testbed, hosts, kernels, NICs.
     pub origin: Vec<OriginDocument>,
     /// Each pair of settings: one, or every setting that both runs have.
     pub comparisons: Vec<PairDocument>,

@@ -14,8 +14,11 @@ use crate::printable::printable;
 /// The comparisons as one XML document. `base` has the workloads' units.
 pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let _ =
-        writeln!(text, "<testsuites name=\"latput\"{}>", counts(GateAnswer::of(gate, comparisons)));
+    let _ = writeln!(
+        text,
+        "<testsuites name=\"latput\"{}>",
+        counts(GateAnswer::new(gate, comparisons))
+    );
     for comparison in comparisons {
         // Two runs of one setting: that they are two, the figures say.
         let name = if comparison.other == comparison.base {

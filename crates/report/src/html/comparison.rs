@@ -51,7 +51,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results, gate: Option<
         style => STYLE,
         title => base.name.clone(),
         conclusion => conclusion(comparisons),
-        gate => gate.map(|gate| GateAnswer::of(gate, comparisons).sentence()),
+        gate => gate.map(|gate| GateAnswer::new(gate, comparisons).sentence()),
         method => method(comparisons),
         notes,
         header => CHANGED_HEADER,

@@ -20,7 +20,7 @@ pub const LARGEST_REPORT: usize = 128 << 20;
 /// Most bytes of its unpacked trials: some 50,000 trials.
 const LARGEST_TRIALS: usize = 512 << 20;
 
-/// What the element holds.
+/// Content of the element.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Embedded<R> {

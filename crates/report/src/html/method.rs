@@ -80,7 +80,7 @@ fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Who measured the latency, and how; `None` where nobody did.
+/// Names the program that measured the latency, and how; `None` where none did.
 fn latency(view: &View<'_>) -> Option<String> {
     let rows = &view.results.rows;
     let has_own = rows.iter().any(|row| row.observation.traffic.latency.is_some());

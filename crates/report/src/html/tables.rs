@@ -86,7 +86,7 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
         let Some(ratio) = change(metric) else { return unknown() };
         let text = format::change(ratio.value);
         let demand = demand_of(metric).and_then(change);
-        // What prints as no change gets no mark, even where it is proven.
+        // A change that prints as none gets no mark, even where it is proven.
         let is_shown = ratio.excludes(1.0)
             && text != format::change(1.0)
             && demand.is_none_or(|demand| (demand.value > 1.0) == (ratio.value > 1.0));

@@ -109,7 +109,7 @@ fn without_addresses(text: &str) -> String {
     kept
 }
 
-/// What a word is, if it must not be passed on.
+/// Kind of a word that must not be passed on; `None` for one that may.
 fn kind(word: &str) -> Option<&'static str> {
     let is_path = word.starts_with("~/")
         || word.contains(":/") && !word.contains("://")

@@ -17,7 +17,7 @@ use crate::view::View;
 
 /// Today's figures of each group, and what the other settings change there. Nothing without groups.
 pub(super) fn section(view: &View<'_>, screen: Screen) -> String {
-    let Some(found) = ConnectionGroups::of(view.results) else { return String::new() };
+    let Some(found) = ConnectionGroups::from_results(view.results) else { return String::new() };
     let by = found.by.name();
     let mut text = format!("By {by}, under today's setting\n");
     let told = told(&found);
@@ -64,7 +64,7 @@ fn todays(found: &ConnectionGroups, told: &[Metric]) -> Table {
         all.map(|estimate| estimate.value).filter(|value| value.is_finite()).fold(0.0, f64::max)
     };
     let scales: Vec<Scale> =
-        told.iter().map(|metric| Scale::of(*metric, &Traffic::Live, values(metric))).collect();
+        told.iter().map(|metric| Scale::choose(*metric, &Traffic::Live, values(metric))).collect();
     let mut table = Table::new();
     let names = told
         .iter()

@@ -7,7 +7,7 @@ use super::{Cells, FitPlan};
 use crate::parts::{JoinError, fingerprint, in_places};
 use crate::system::Systems;
 
-/// What one process writes. As TOML, whose numbers come back to the last bit.
+/// The part of a validation that one process writes. As TOML, whose numbers come back to the last bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValidationPart {
@@ -23,7 +23,7 @@ impl ValidationPart {
     }
 }
 
-/// What a validation depends on, in words: the version, and a hash of plan, cells and profile.
+/// Origin of a validation in words: the version, and a hash of plan, cells and profile.
 pub fn made_by(plan: &FitPlan, cells: &Cells, systems: &Systems) -> String {
     let hash = fingerprint([format!("{plan:?}{cells:?}{:?}", systems.profile(&plan.profile))]);
     format!("latput {} calibrate {hash:016x}", env!("CARGO_PKG_VERSION"))

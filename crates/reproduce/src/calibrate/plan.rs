@@ -312,7 +312,7 @@ mod tests {
                 (name.clone(), CsvTable::parse(text).unwrap())
             };
             let files = plan.cells.iter().map(text).collect();
-            let cells = Cells::of(files, &plan.profile, &systems).unwrap();
+            let cells = Cells::from_tables(files, &plan.profile, &systems).unwrap();
             let groups: BTreeSet<&str> = cells.groups().collect();
             let absent: Vec<_> =
                 plan.only.iter().filter(|only| !groups.contains(only.as_str())).collect();

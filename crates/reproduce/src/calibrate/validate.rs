@@ -104,7 +104,7 @@ pub fn errors_held_out<'a>(
             Split::Setting(setting) => setting.trim_start_matches("~ "),
         };
         let part = if is_cpu { "CPU" } else { "rates" };
-        Some((format!("{name}, {part}"), ErrorSummary::of(errors)?))
+        Some((format!("{name}, {part}"), ErrorSummary::from_errors(errors)?))
     };
     groups.into_iter().filter_map(named).collect()
 }

@@ -29,7 +29,7 @@ impl Abg {
     /// The costs of a profile. Before NAPI a received packet passes the backlog and then the
     /// protocols. The fit counts acknowledgements as packets, so the mean cost of a packet includes
     /// theirs.
-    pub(super) fn of(profile: &Profile, sweep: &Sweep) -> Self {
+    pub(super) fn new(profile: &Profile, sweep: &Sweep) -> Self {
         let costs = &profile.sut.machine.costs;
         let ns = |cost: Nanos| cost.as_ns() as f64;
         let rx = ns(costs.backlog_packet) + ns(costs.rx_merged);

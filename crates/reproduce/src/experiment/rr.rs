@@ -27,7 +27,7 @@ pub(super) fn requests(from: usize, to: usize, bytes: u64, burst: u32) -> Load {
 
 /// Instances on the generators in turn, toward the measured system.
 pub(super) fn aggregate(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let (machine, profile) = systems.of(row)?;
+    let (machine, profile) = systems.for_row(row)?;
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
     let generators = generators(row, machine)?.min(instances) as usize;
@@ -56,7 +56,7 @@ fn generators(row: &CsvRow<'_>, machine: &Machine) -> Result<u32, RowError> {
 
 /// netperf runs on the measured system, towards the other one.
 pub(super) fn single(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let (machine, profile) = systems.of(row)?;
+    let (machine, profile) = systems.for_row(row)?;
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
     let loads = (0..instances).map(|_| requests(SUT, OTHER, 1, burst)).collect();
@@ -69,7 +69,7 @@ pub(super) fn single(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
 
 /// Two instances between two hosts, each on its own CPU. The rows report each and their sum.
 pub(super) fn two_concurrent(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let (machine, profile) = systems.of(row)?;
+    let (machine, profile) = systems.for_row(row)?;
     let burst = burst_in_words(row, row.text("workload")).unwrap_or(128);
     let which = match row.text("row") {
         "total" => None,

@@ -25,7 +25,7 @@ fn set_sockets(host: &mut Host, receive: u32, send: u32) {
 
 /// One TCP stream from the measured system to the other.
 pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let (machine, profile) = systems.of(row)?;
+    let (machine, profile) = systems.for_row(row)?;
     let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
     let receive = row.whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
     let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
@@ -46,7 +46,7 @@ pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
 
 /// netperf and netserver each bound to a CPU.
 pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let (machine, profile) = systems.of(row)?;
+    let (machine, profile) = systems.for_row(row)?;
     let words = match row.text("workload") {
         "" => row.text("netperf_options"),
         words => words,

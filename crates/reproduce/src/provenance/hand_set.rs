@@ -65,7 +65,11 @@ fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]
 
 /// The hand-set constants of a profile: fixed costs of its plan, and those of its file and of the
 /// code.
-pub(super) fn of(profile: &Profile, plan: Option<&FitPlan>, systems: &Systems) -> Vec<HandSet> {
+pub(super) fn hand_set_keys(
+    profile: &Profile,
+    plan: Option<&FitPlan>,
+    systems: &Systems,
+) -> Vec<HandSet> {
     let file = format!("data/systems/{}.toml", profile.name);
     let given = plan.into_iter().flat_map(|plan| &plan.fixed);
     let given = given.map(|Fixed { parameter, value }| {

@@ -35,7 +35,7 @@ fn reproduction(plans: &[FitPlan]) -> Reproduction {
         .zip(&predictions)
         .map(|((name, file), rows)| (*name, file, rows.as_slice()))
         .collect();
-    published::compare(&compared, &systems, &Provenance::of(plans, &systems))
+    published::compare(&compared, &systems, &Provenance::new(plans, &systems))
 }
 
 fn shipped_plans() -> Vec<FitPlan> {

@@ -1,4 +1,4 @@
-//! What each constant of our policy earns: the loads once more for each field, with a value that removes its effect or
+//! Gain by each constant of our policy: the loads once more for each field, with a value that removes its effect or
 //! merges it with another field, against the values in use.
 
 use std::time::Instant;
@@ -79,7 +79,7 @@ const ABLATIONS: [Ablation; 50] = [
     ablation("jitter_weight", "0", |p| p.jitter_weight = 0.0),
 ];
 
-/// What one change did to all runs.
+/// Effect of one change on all runs.
 #[derive(Default)]
 struct Effect {
     is_reached: bool,

@@ -39,7 +39,7 @@ impl Case {
         format!("{}{step} {}G{mtu}{queues}", self.name, self.gbps)
     }
 
-    /// What tells its figures from those of all others. The whole and a part alone may share a name.
+    /// Key of its figures, unique among all cases. The whole and a part alone may share a name.
     pub(crate) fn key(&self) -> String {
         let parts: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
         let Self { gbps, mtu, queues, step, .. } = self;

@@ -1,4 +1,4 @@
-//! What was simulated before, kept in a file: a fixed delay does the same each time.
+//! Figures that were simulated before, kept in a file: a fixed delay does the same each time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -20,7 +20,7 @@ use latput_units::Nanos;
 
 /// The fixed delays that the oracle chooses from, up to the longest of DIM's, which bounds ours too.
 const LADDER_US: [u64; 10] = [0, 4, 8, 16, 32, 64, 100, 128, 200, 256];
-/// What counts as a difference between two policies.
+/// Smallest ratio that counts as a difference between two policies.
 const NOISE: f64 = 0.02;
 
 fn main() {
@@ -93,7 +93,7 @@ fn seeds(named: Option<&str>, is_quick: bool) -> Vec<u64> {
     }
 }
 
-/// What one policy made of one case.
+/// Figures of one policy in one case.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Figures {
     /// By part: units per second, over the whole run.
@@ -143,7 +143,7 @@ struct Row {
     oracle: String,
     drops: f64,
     policies: Vec<(&'static str, Ratios)>,
-    /// What each fixed delay (microseconds) and ours with each seed came to, with its drops.
+    /// Ratios of each fixed delay (microseconds) and of ours with each seed, with its drops.
     frontier: Vec<(String, Ratios, f64)>,
 }
 
@@ -153,7 +153,7 @@ impl Row {
     }
 }
 
-/// What ours is held to.
+/// Bounds that ours is held to.
 fn bounds(case: &Case) -> Bounds {
     let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
     Bounds { most, vectors: case.queues, ..Bounds::default() }
@@ -170,7 +170,7 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     ]
 }
 
-/// What all cases are measured with.
+/// Means that measure all cases.
 struct Bench {
     seeds: Vec<u64>,
     known: Known,

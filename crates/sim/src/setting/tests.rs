@@ -137,7 +137,7 @@ fn check(wanted: (Knob, Value), expected: &str, prepare: fn(&mut HostProfile)) {
     assert!(refusal.contains(expected) && refusal.contains(wanted.0.name()), "{refusal}");
 }
 
-/// What the generator's and the system's knobs are read back as.
+/// The generator's and the system's knobs, read back.
 fn states(profile: &Profile) -> [State; 2] {
     let traffic = Traffic::tcp_stream(Bytes::new(1), 1);
     let workload = Workload::plain(String::new(), traffic);

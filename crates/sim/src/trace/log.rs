@@ -61,7 +61,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(super) fn of(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario) -> Self {
         let number = |count: fn(&crate::scenario::Host) -> u32| {
             let hosts = scenario.hosts.iter().enumerate();
             hosts

@@ -1,4 +1,4 @@
-//! What a trace must hold.
+//! Invariants of a trace.
 
 use latput_units::{Bytes, Nanos};
 

@@ -66,7 +66,7 @@ impl Scenario {
         }
     }
 
-    /// What a load has beyond its plain form must belong to its traffic.
+    /// Refuses fields of a load beyond its plain form that do not belong to its traffic.
     fn check_form(&self, key: &str, load: &Load, datagram: u64) -> Result<(), Invalid> {
         let form = &load.form;
         let is_rr = matches!(load.traffic, Traffic::RequestResponse { .. });

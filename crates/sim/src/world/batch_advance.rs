@@ -36,7 +36,7 @@ impl World {
         let next = self.agenda.earliest_of(&self.cores[core].others);
         let until = next.min(self.until + 1);
         match host.hears {
-            // What is sent from now on comes after what is on the wire.
+            // Frames that are sent from now on come after those on the wire.
             Some(port) if self.ports[port].is_quiet() => until.min(self.heard_of(port)),
             _ => until,
         }
@@ -258,7 +258,7 @@ impl World {
                 Some(answer) => {
                     self.now = at;
                     self.send_message(idx, answer, datagram.sent_at);
-                    // What left may be noticed before the next message is read.
+                    // The frames that left may be noticed before the next message is read.
                     let vector = self.agenda.time(self.vector_slots + queue);
                     until = until.min(vector).min(self.agenda.time(self.port_slots + port));
                 }
@@ -322,7 +322,7 @@ impl World {
             self.now = sent;
             let end = self.tasks[task].take_turn();
             self.send_request(end, request, Some(due));
-            // What left may be noticed before the next one leaves.
+            // The frames that left may be noticed before the next one leaves.
             until = slots.iter().fold(until, |until, slot| until.min(self.agenda.time(*slot)));
             (schedule, due, calls) = (rest, next, calls + 1);
         }

@@ -96,7 +96,7 @@ impl World {
         Some((Item::Drain { end, count }, cost, user))
     }
 
-    /// What one receive call of so many datagrams costs, and how much of that is user code.
+    /// Cost of one receive call of this many datagrams, and its share of user code.
     #[inline]
     pub(super) fn cost_of_drain(
         &self,

@@ -15,7 +15,7 @@ pub(super) const LOST: u32 = 1 << 30;
 pub(super) const CONNECT: u32 = 1 << 29;
 /// Marks a timer of a process that waits for a core, not of a socket.
 pub(super) const STEAL: u32 = 1 << 28;
-/// What is left of a timer's mark is its socket.
+/// Bits of a timer's mark that hold its socket.
 const SOCKET: u32 = STEAL - 1;
 
 impl World {

@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
+    /// Hands a frame that has its descriptors to the port: on a foreseen one onto the wire, at its time.
     #[inline]
     fn put_on_port(&mut self, queue: usize, frame: &Frame) {
         let Self { queues, ports, .. } = self;
@@ -245,7 +245,7 @@ impl World {
                 port.drop_single();
             }
         }
-        // What does not come packet by packet, or finds no room.
+        // Frames that do not come packet by packet, or find no room.
         while let Some((pace, frame)) = self.ports[wire].arrive_before(until, u32::MAX) {
             let step = self.ports[wire].step(frame.counted_bytes(), frame.gap());
             self.receive(queue, &frame, pace, step);
@@ -312,7 +312,7 @@ impl World {
             log.packet(pace.at, ring.host, true, frame);
             log.arrived(pace.at, queue);
         }
-        // What comes by a quiet wire was foreseen, or is an event that ends with the same.
+        // An arrival by a quiet wire was foreseen, or is an event that ends with the same.
         if ring.received(frame, pace, step) && ring.quiet_wire.is_none() {
             self.update_vector(queue);
         }

@@ -12,7 +12,7 @@ use crate::machine::Driver;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
-/// So many sockets lie in the caches, as a rule.
+/// Most sockets that lie in the caches, as a rule.
 const FEW_SOCKETS: usize = 64;
 /// GRO merges up to this many payload bytes.
 const GRO_BYTES: u32 = 65_160;
@@ -272,7 +272,7 @@ impl World {
         }
         let stack = &self.hosts[self.cores[core].host].stack;
         let merges = stack.gro;
-        // What is for other cores goes there ahead of a segment at hand, merged or not.
+        // Segments for other cores go there ahead of a segment at hand, merged or not.
         if !merges && stack.rps_cores.is_empty() {
             return self.deliver_segments(core, frame);
         }

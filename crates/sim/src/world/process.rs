@@ -71,7 +71,7 @@ impl World {
         Some((spin.1.max(SHORTEST_SPIN), 0))
     }
 
-    /// What the process found it has now; the rest of the ring is the soft interrupt's, at once or, for a
+    /// Gives the process the packets that it found; the rest of the ring is the soft interrupt's, at once or, for a
     /// process that prefers to poll, when its timer says so.
     fn finish_spin(&mut self, core: usize, work: Work) -> Time {
         let mut cost = self.finish_work(core, work);
@@ -153,7 +153,7 @@ impl World {
         Some((cost + wake, user))
     }
 
-    /// What waking up costs a process with its next item.
+    /// Cost of waking up a process for its next item.
     #[inline]
     pub(super) fn cost_of_wake(&self, core: usize, task: usize) -> Time {
         let this = &self.tasks[task];
@@ -199,7 +199,7 @@ impl World {
     }
 
     fn charge_remote_send_at_all(&mut self, core: usize, task: usize, item: Item) {
-        // What is received whole is answered with the same item, unless the answer has its own time.
+        // A message that is received whole is answered with the same item, unless the answer has its own time.
         let answers = match self.tasks[task].program {
             TaskProgram::Client { .. } => self.tasks[task].schedule.is_none(),
             TaskProgram::Server { think, .. } => think.mean == 0,

@@ -1,4 +1,4 @@
-//! What was counted up to a moment; a window's figures are the difference of two.
+//! Counts up to a moment; a window's figures are the difference of two.
 
 use super::World;
 use crate::agenda::Time;

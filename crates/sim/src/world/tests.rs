@@ -1,4 +1,4 @@
-//! What must hold in every run: conservation, reproducibility, independence of other hosts' order.
+//! Invariants of every run: conservation, reproducibility, independence of other hosts' order.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small draws")]
 
@@ -192,7 +192,7 @@ fn the_order_of_hosts_and_loads_changes_nothing() {
         let mut rng = Rng::split(0x0d, seed);
         let hosts = shuffled(scenario.hosts.len(), &mut rng);
         let mut loads = shuffled(scenario.loads.len(), &mut rng);
-        // What is counted with a load comes after it.
+        // A load that is counted with another one comes after it.
         loads.sort_by_key(|idx| scenario.loads[*idx].counted_with.is_some());
         let place = |order: &[usize], idx: usize| order.iter().position(|it| *it == idx).unwrap();
         let other = Scenario {

@@ -11,8 +11,8 @@ use crate::socket::{Link, Protocol, Start};
 use crate::task::{Item, TaskProgram, TaskState, Think, exponential};
 
 impl World {
-    /// What a client does next: a request that no response lets go, or the next response with, in a closed
-    /// loop, the next request.
+    /// Begins a client's next request that no response lets go, or its next response with, in a closed loop, the next
+    /// request.
     pub(super) fn begin_client(
         &mut self,
         core: usize,

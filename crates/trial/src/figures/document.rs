@@ -72,7 +72,7 @@ impl JsonDocuments {
             }
             Some(Err(error)) => {
                 self.documents.push(Err(broken(&error, text, at)));
-                // What follows a cut document may be whole: the next one begins a line.
+                // The text behind a cut document may be whole: the next one begins a line.
                 (text[at..].find("\n{").map_or(text.len() - at, |end| end + 1), false)
             }
             None => (text.len() - at, false),

@@ -35,7 +35,7 @@ impl TryFrom<Written> for HistogramLog {
 
     fn try_from(written: Written) -> Result<Self, String> {
         let Written { from, unit: spelling, tag } = written;
-        let unit = PrintedUnit::of(&spelling).filter(|unit| unit.unit == Unit::Nanoseconds);
+        let unit = PrintedUnit::parse(&spelling).filter(|unit| unit.unit == Unit::Nanoseconds);
         let Some(unit) = unit else {
             return Err(format!(
                 "histogram: `{}` is not a unit of time: give `ns`, `us`, `ms` or `s`",

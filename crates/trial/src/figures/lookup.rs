@@ -70,7 +70,7 @@ pub enum Lookup {
     },
 }
 
-/// What is looked for, for messages.
+/// Writes the pattern or path that is looked up, for messages.
 impl fmt::Display for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -120,7 +120,7 @@ impl Pattern {
         self.regex.as_str()
     }
 
-    /// What the group matches at each place.
+    /// Finds the text of the group at each match.
     pub fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let found = self.regex.captures_iter(text);
         found.filter_map(|captures| Some(captures.get(self.group)?.as_str()))
@@ -250,13 +250,13 @@ fn printed(written: &Written) -> Result<PrintedUnit, OwnFigureError> {
         let of_name =
             built_in.and_then(|unit| SPELLINGS.iter().find(|it| it.unit == unit).copied());
         let is_rate = written.name.ends_with("_per_s");
-        let of_end = PrintedUnit::of(if is_rate { "per_s" } else { end });
+        let of_end = PrintedUnit::parse(if is_rate { "per_s" } else { end });
         return of_name
             .or(of_end)
-            .or_else(|| PrintedUnit::of("number"))
+            .or_else(|| PrintedUnit::parse("number"))
             .ok_or_else(|| error("give its `unit`".to_owned()));
     };
-    PrintedUnit::of(spelling).ok_or_else(|| {
+    PrintedUnit::parse(spelling).ok_or_else(|| {
         let spellings: Vec<&str> = SPELLINGS.iter().map(|it| it.spelling).collect();
         error(format!(
             "`{}` is not a unit; the units are: {}",

@@ -49,9 +49,9 @@ pub struct ParserRow {
     pub own: &'static [&'static str],
     /// The source of its latency histogram; empty if it gives none.
     pub histogram: &'static str,
-    /// What the figures mean where their names do not tell.
+    /// Remark on the figures where their names do not tell their meaning.
     pub remark: &'static str,
-    /// So long after its start it sends its first request: what hosts count before that is not of the benchmark.
+    /// Time from its start to its first request: counters before that are not of the benchmark.
     pub quiet_start: Nanos,
 }
 

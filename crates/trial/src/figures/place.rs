@@ -40,7 +40,7 @@ impl TextPlace {
     ///
     /// It is not there, is no number, or is there with several values.
     pub fn read(&self, text: &Text) -> Result<f64, String> {
-        let number = PrintedUnit::of("number").ok_or("a number has no unit")?;
+        let number = PrintedUnit::parse("number").ok_or("a number has no unit")?;
         self.lookup.read(number, text)
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_number_is_read_at_its_place() {
         let read = |place: &str, text: &str| {
-            TextPlace::parse(place).and_then(|place| place.read(&Text::of(text.as_bytes())))
+            TextPlace::parse(place).and_then(|place| place.read(&Text::from_bytes(text.as_bytes())))
         };
         assert_eq!(read(r"/queue: (\d+)/", "jobs: 3\nqueue: 17\n"), Ok(17.0));
         assert_eq!(read("json:/a/b", r#"{"a": {"b": 2.5}}"#), Ok(2.5));

@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 4 << 20;
 const SHOWN_LINES: usize = 6;
 const SHOWN_CHARS: usize = 160;
 
-/// What a program wrote.
+/// Output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Its standard output.
@@ -31,7 +31,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// What it wrote there; `None` for a file that is not there.
+    /// Text of one of its outputs; `None` for a file that is not there.
     pub fn text(&self, source: &Source) -> Option<&Text> {
         match source {
             Source::Stdout => Some(&self.stdout),
@@ -58,7 +58,7 @@ pub struct Text {
 
 impl Text {
     /// The whole of it.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         if bytes.len() <= MOST_BYTES {
             return Self { text: plain(bytes), left_out_bytes: 0 };
         }
@@ -71,7 +71,7 @@ impl Text {
     /// that the cut went through are left out.
     pub fn of_parts(head: &[u8], left_out_bytes: u64, tail: &[u8]) -> Self {
         if left_out_bytes == 0 {
-            return Self::of(&[head, tail].concat());
+            return Self::from_bytes(&[head, tail].concat());
         }
         let head = &head[..head.len().min(MOST_BYTES / 2)];
         let tail = &tail[tail.len().saturating_sub(MOST_BYTES / 2)..];
@@ -191,7 +191,7 @@ fn push(fields: &mut [String], letter: char) {
     }
 }
 
-/// What was read in a program's output.
+/// Figures that were read in a program's output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramFigures {
     /// The figures, each finite and in its metric's unit.
@@ -227,7 +227,7 @@ impl ProgramFigures {
 pub struct FiguresError {
     /// The figure or parser: ``figure `rps` ``.
     pub figure: String,
-    /// What was looked for and what is wrong, with the remedy if there is one.
+    /// The figure that was looked up and its fault, with the remedy if there is one.
     pub problem: String,
     /// The last lines of the output.
     pub place: String,

@@ -14,7 +14,7 @@ fn plan(text: &str) -> Result<Figures, String> {
 }
 
 fn stdout(text: &str) -> Output {
-    Output { stdout: Text::of(text.as_bytes()), ..Output::default() }
+    Output { stdout: Text::from_bytes(text.as_bytes()), ..Output::default() }
 }
 
 fn option(text: &str) -> Result<OwnFigure, OwnFigureError> {

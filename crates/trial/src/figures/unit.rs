@@ -9,7 +9,7 @@ pub struct PrintedUnit {
     pub spelling: &'static str,
     /// The unit of the metric.
     pub unit: Unit,
-    /// What one of it is in the metric's unit.
+    /// One of it in the metric's unit.
     pub factor: f64,
 }
 
@@ -86,7 +86,7 @@ const MULTIPLES: &[(&str, f64)] = &[("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e
 
 impl PrintedUnit {
     /// The unit of this spelling.
-    pub fn of(spelling: &str) -> Option<Self> {
+    pub fn parse(spelling: &str) -> Option<Self> {
         SPELLINGS.iter().find(|printed| printed.spelling == spelling).copied()
     }
 
@@ -104,7 +104,8 @@ impl PrintedUnit {
         let after = after.trim_start();
         let factor = if after.is_empty() {
             self.factor
-        } else if let Some(printed) = Self::of(after).filter(|printed| printed.unit == self.unit) {
+        } else if let Some(printed) = Self::parse(after).filter(|printed| printed.unit == self.unit)
+        {
             printed.factor
         } else if let Some((_, multiple)) = MULTIPLES
             .iter()

@@ -56,11 +56,11 @@ pub enum EndpointAt {
 pub struct EndpointFigure {
     /// The metric that it becomes.
     pub metric: CustomMetric,
-    /// What is read.
+    /// Source of the figure.
     pub source: FigureSource,
 }
 
-/// What is read at an endpoint.
+/// Source of a figure at an endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FigureSource {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Most groups beside [`TcpGroup::Others`]: those with the most payload.
 pub const MOST_GROUPS: usize = 16;
 
-/// What TCP connections are told apart by.
+/// Property by which TCP connections are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
@@ -53,7 +53,7 @@ impl FromStr for GroupBy {
 }
 
 impl TcpGroup {
-    /// What it is told apart by; `None` for the others.
+    /// Property by which it was made; `None` for the others.
     pub const fn by(self) -> Option<GroupBy> {
         match self {
             Self::Local(_) | Self::Remote(_) => Some(GroupBy::Port),

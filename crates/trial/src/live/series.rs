@@ -74,7 +74,7 @@ impl MetricSeries {
     /// The unit that the name ends in, as names of Prometheus do: `request_duration_milliseconds`.
     pub fn unit(&self) -> Option<SeriesUnit> {
         let name = self.name.strip_suffix("_total").unwrap_or(&self.name);
-        SeriesUnit::of(name.rsplit(['_', '.']).next()?)
+        SeriesUnit::parse(name.rsplit(['_', '.']).next()?)
     }
 }
 
@@ -105,7 +105,7 @@ pub struct SeriesUnit {
 
 impl SeriesUnit {
     /// The unit of this word: `seconds`, `bytes` and their parts and multiples.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         let (is_data, in_base) = match word {
             "seconds" => (false, 1.0),
             "milliseconds" | "ms" => (false, 1e-3),

@@ -1,4 +1,4 @@
-//! What a slice of live traffic came to, beside its figures.
+//! A slice of live traffic, beside its figures.
 
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};

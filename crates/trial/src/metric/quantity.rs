@@ -18,7 +18,7 @@ pub struct Scale {
 impl Scale {
     /// The unit for a column whose largest figure is `largest`, with at most four digits before the
     /// point. `traffic` decides the unit of work.
-    pub fn of(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
+    pub fn choose(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
         Self::of_steps(metric.row().unit.steps(traffic), largest)
     }
 
@@ -34,7 +34,7 @@ impl Scale {
         for &(divisor, unit) in steps {
             // Nanoseconds are below the precision of the figures, so microseconds start at 1 us.
             let enough = if unit == "us" { 1.0 } else { limit };
-            // What would be printed with one digit more takes the larger unit: 999.6 Mbit/s is 1.00 Gbit/s.
+            // A figure that would be printed with one digit more takes the larger unit: 999.6 Mbit/s is 1.00 Gbit/s.
             if largest.abs() >= divisor * enough - chosen.0 / 2.0 {
                 chosen = (divisor, unit);
             }
@@ -64,7 +64,7 @@ impl Scale {
 
 /// A single figure in its most readable unit.
 pub fn quantity(metric: Metric, traffic: &Traffic, figure: f64) -> String {
-    Scale::of(metric, traffic, figure).with_unit(figure)
+    Scale::choose(metric, traffic, figure).with_unit(figure)
 }
 
 #[cfg(test)]

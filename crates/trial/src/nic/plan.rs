@@ -79,7 +79,10 @@ impl PlanSize {
     }
 
     /// The factors that are kept, and those that are not, before those that were too many already.
-    fn of(self, (mut kept, mut beyond): (Vec<Factor>, Vec<Factor>)) -> (Vec<Factor>, Vec<Factor>) {
+    fn choose_factors(
+        self,
+        (mut kept, mut beyond): (Vec<Factor>, Vec<Factor>),
+    ) -> (Vec<Factor>, Vec<Factor>) {
         let rest = kept.split_off(kept.len().min(self.factors));
         beyond.splice(0..0, rest);
         for factor in &mut kept {
@@ -105,7 +108,7 @@ impl Nic {
 
     /// As [`plan`](Self::plan), of at most this size. What is left out of it is there as comments.
     pub fn plan_of(&self, size: PlanSize) -> Result<String, String> {
-        let (kept, beyond) = size.of(self.factors(MOST_SETTINGS, |_| true));
+        let (kept, beyond) = size.choose_factors(self.factors(MOST_SETTINGS, |_| true));
         let settings: usize = kept.iter().map(|factor| factor.levels.len()).product();
         let left_out = self.left_out();
         if kept.is_empty() {
@@ -140,7 +143,7 @@ impl Nic {
             };
             factor.knobs.iter().all(is_calm)
         };
-        let (kept, beyond) = size.of(self.factors(MOST_LIVE_SETTINGS, is_hitless));
+        let (kept, beyond) = size.choose_factors(self.factors(MOST_LIVE_SETTINGS, is_hitless));
         if kept.is_empty() {
             let interface = line(&self.interface);
             return Err(format!(
@@ -233,7 +236,7 @@ impl Nic {
         text
     }
 
-    /// What belongs to this interface and what to another, in sentences.
+    /// Names the knobs of this interface and those of another, in sentences.
     fn stands_on(&self) -> Option<Vec<String>> {
         let interface = line(&self.interface);
         if let Some(parent) = &self.physical_function {

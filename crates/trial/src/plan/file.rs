@@ -25,7 +25,7 @@ const MAX_LIST: usize = 1_000;
 /// Most bytes of a plan file.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// What the keys take whose values are tables, lists, or one of two forms.
+/// Forms of the keys whose values are tables, lists, or one of two forms.
 const WANTED: [(&str, &str); 5] = [
     ("goal", "a text such as \"latency\", or a table such as `{ minimize = \"latency_ns_p99\" }`"),
     ("factors", "a table: `[factors]`, and below it lines such as `mtu = [1500, 9000]`"),
@@ -411,7 +411,7 @@ fn share_of(value: &Toml, (low, high): (f64, f64)) -> Result<f64, String> {
     )
 }
 
-/// What a share may be off after its percentage was divided: 99.9 / 100 is above 0.999.
+/// Rounding error of a share after its percentage was divided: 99.9 / 100 is above 0.999.
 const SHARE_ROUNDING: f64 = 1e-12;
 
 fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError> {

@@ -7,7 +7,7 @@ use crate::live::Live;
 use crate::observation::Role;
 
 impl Plan {
-    /// What is watched of live traffic; `None` if the plan makes its own.
+    /// The live traffic that is watched; `None` if the plan makes its own.
     pub fn live(&self) -> Option<&Live> {
         self.workloads.iter().find_map(|load| load.live.as_deref())
     }

@@ -2,7 +2,7 @@
 
 use latput_units::spelling;
 
-/// What stands in braces in a word, and is replaced for each trial.
+/// Word in braces that is replaced for each trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
     /// Address of the system under test.

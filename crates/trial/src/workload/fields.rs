@@ -66,7 +66,7 @@ pub fn of_live(fields: &BTreeMap<String, String>, live: Live) -> Result<Workload
     workload(&fields, Around { program: None, live: Some(live) })
 }
 
-/// What a workload has beside its fields.
+/// Parts of a workload beside its fields.
 #[derive(Default)]
 struct Around {
     program: Option<Program>,
@@ -130,7 +130,7 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
     Ok(Workload { name, traffic, sockets, binding, count, probe, program, live })
 }
 
-/// What is watched of a live workload; `None` for any other.
+/// Scope of a live workload; `None` for any other.
 fn live(
     traffic: Traffic,
     live: Option<Live>,

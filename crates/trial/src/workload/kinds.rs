@@ -136,7 +136,7 @@ pub enum Traffic {
     },
     /// Programs of the user's own, which the workload's `program` names.
     Command,
-    /// What flows anyway: none of it is latput's. The workload's `live` says what is watched.
+    /// Traffic that flows anyway: none of it is latput's. The workload's `live` is its scope.
     Live,
 }
 

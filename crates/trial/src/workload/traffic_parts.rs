@@ -1,4 +1,4 @@
-//! What several kinds of traffic are made of.
+//! Parts that several kinds of traffic share.
 
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What runs say, which of it is false, and whether the goals are met.
+//! Judgement of the runs: their answers, the false ones among them, and whether the goals are met.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Kept, QUIET, list, load};
 use crate::goal::Verdict;
 
-/// What the goal of the built-in plan minimises.
+/// Objective of the built-in plan.
 const METRIC: &str = "latency_ns_p99";
 /// Most answers that are false.
 const MOST_FALSE: f64 = 0.01;
@@ -30,7 +30,7 @@ struct LeastAnswers {
     takes_beside: bool,
 }
 
-/// What a run says.
+/// Answer of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Said {
     /// `set`, `stay`, `no_answer`, or `refused`.
@@ -45,7 +45,7 @@ pub(super) struct Said {
 
 impl Said {
     /// Of the document of a run.
-    pub(super) fn of(report: &Value) -> Result<Self> {
+    pub(super) fn from_report(report: &Value) -> Result<Self> {
         let word = |name: &str| report["headline"][name].as_str().map(str::to_owned);
         let kind = word("kind").context("the report has no headline")?;
         let setting = match kind.as_str() {
@@ -88,7 +88,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// What judges the other runs.
+/// Answer that judges the other runs.
 #[derive(Debug, PartialEq)]
 struct Truth {
     /// Whether to stay.
@@ -98,8 +98,8 @@ struct Truth {
 }
 
 impl Truth {
-    /// What these runs agree on; `None` where none has an answer.
-    fn of<'a>(runs: impl Iterator<Item = &'a Said>) -> Result<Option<Self>> {
+    /// The answer that these runs agree on; `None` where none has one.
+    fn from_runs<'a>(runs: impl Iterator<Item = &'a Said>) -> Result<Option<Self>> {
         let answers: Vec<&Said> = runs.filter(|said| said.is_answer()).collect();
         let Some(first) = answers.first() else { return Ok(None) };
         let stays = |said: &Said| said.setting.is_none();
@@ -175,7 +175,7 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
         runs.iter().filter(is_meant).map(|run| &run.said).collect()
     };
     let quiet = of(QUIET, false);
-    let by_quiet = Truth::of(quiet.iter().copied())?;
+    let by_quiet = Truth::from_runs(quiet.iter().copied())?;
     println!("\nthe built-in plan in {seconds} s; 95% intervals (Wilson)");
     println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
     if !quiet.is_empty() {
@@ -190,7 +190,7 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
             continue;
         }
         let long = of(&name, true);
-        let truth = Truth::of(long.iter().copied()).with_context(|| name.clone())?;
+        let truth = Truth::from_runs(long.iter().copied()).with_context(|| name.clone())?;
         let counts =
             counted(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
         all.add(counts);
@@ -283,7 +283,7 @@ mod tests {
             "recommendation": { "setting": setting },
             "cells": [{ "setting": 0, "against_first_ratio": {} }, cell(0, ratio * 2.0), cell(1, ratio / 2.0)],
         });
-        Said::of(&report).unwrap()
+        Said::from_report(&report).unwrap()
     }
 
     #[test]
@@ -292,14 +292,14 @@ mod tests {
         assert_eq!((set.kind.as_str(), set.setting), ("set", Some(1)));
         assert!((set.ratios[&1] - 0.8).abs() < 1e-9, "{set:?}");
         assert_eq!(said("stay", 0, 1.0).setting, None);
-        assert!(Said::of(&json!({})).is_err());
+        assert!(Said::from_report(&json!({})).is_err());
     }
 
     #[test]
     fn what_the_quiet_runs_do_not_show_is_contradicted() {
-        let stays = Truth::of([said("stay", 0, 1.5)].iter()).unwrap().unwrap();
-        let sets = Truth::of([said("set", 2, 0.7)].iter()).unwrap().unwrap();
-        let sets_other = Truth::of([said("set", 2, 1.2)].iter()).unwrap().unwrap();
+        let stays = Truth::from_runs([said("stay", 0, 1.5)].iter()).unwrap().unwrap();
+        let sets = Truth::from_runs([said("set", 2, 0.7)].iter()).unwrap().unwrap();
+        let sets_other = Truth::from_runs([said("set", 2, 1.2)].iter()).unwrap().unwrap();
         for (truth, run, is_wrong) in [
             (&stays, said("set", 1, 0.8), true),
             (&stays, said("stay", 0, 1.0), false),
@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn judges_that_disagree_or_say_nothing_judge_nothing() {
         let runs = [said("stay", 0, 1.0), said("set", 1, 0.9)];
-        assert!(Truth::of(runs.iter()).unwrap_err().to_string().contains("contradict"));
-        assert_eq!(Truth::of([said("no_answer", 0, 1.0)].iter()).unwrap(), None);
+        assert!(Truth::from_runs(runs.iter()).unwrap_err().to_string().contains("contradict"));
+        assert_eq!(Truth::from_runs([said("no_answer", 0, 1.0)].iter()).unwrap(), None);
     }
 
     #[test]

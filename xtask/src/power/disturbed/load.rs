@@ -132,7 +132,7 @@ impl Load {
     pub(super) fn start(&self, lab: &Lab, run: u32, longest: Duration) -> Result<Beside> {
         match self.kind {
             Kind::Quota => {
-                let quota = Quota::of(run, QUOTA_PERCENT)?;
+                let quota = Quota::new(run, QUOTA_PERCENT)?;
                 return Ok(Beside { _duty: None, _running: None, _quota: Some(quota) });
             }
             Kind::Pause => {
@@ -193,7 +193,7 @@ impl Load {
     }
 }
 
-/// What is missing for a load.
+/// Lack of the machine for a load.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lacks {
     /// It cannot be.

@@ -70,7 +70,7 @@ impl Quota {
     }
 
     /// Holds all processes of a run to `percent` of one CPU.
-    pub(super) fn of(run: u32, percent: u32) -> Result<Self> {
+    pub(super) fn new(run: u32, percent: u32) -> Result<Self> {
         let (parent, is_two) = Self::place().context("there is no cgroup with a CPU controller")?;
         let folder = parent.join(format!("latput-bench-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -108,7 +108,7 @@ impl Args {
         if !self.check {
             confirming.measure_all(&mut runs, context);
         }
-        let judgement = Judgement::of(&runs).map_err(CliError::usage)?;
+        let judgement = Judgement::from_runs(&runs).map_err(CliError::usage)?;
         if context.json {
             let document = self.document(&confirming, &runs, &judgement);
             output::print_json(&document)?;
@@ -151,7 +151,7 @@ impl Args {
         } else {
             vec![&self.output]
         };
-        context.leave_rights_to_broker(&permitted, &UsedFiles::of([results], outputs))
+        context.leave_rights_to_broker(&permitted, &UsedFiles::new([results], outputs))
     }
 
     /// Reads what is to be confirmed.

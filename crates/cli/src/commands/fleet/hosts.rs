@@ -33,7 +33,7 @@ const INVENTORY: &str = "inventory.toml";
 const INVENTORY_BYTES_MOST: u64 = 16 << 20;
 /// Most time of a command that lists hosts.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
-/// What reads Ansible's inventories.
+/// Program that reads Ansible's inventories.
 const ANSIBLE: &str = "ansible-inventory";
 
 /// Which hosts, and how they are asked.
@@ -92,7 +92,7 @@ pub(super) struct Member {
     way: Way,
 }
 
-/// What a command needs rights for.
+/// Operations of a command that need rights.
 #[derive(Debug, Default)]
 pub(super) struct FleetRights<'a> {
     /// Whether it changes hosts.
@@ -118,7 +118,7 @@ impl FleetArgs {
         let members = members.collect::<Result<Vec<_>, _>>()?;
         context.leave_rights_to_broker(&permitted(&members, rights), &rights.files)?;
         let wish = wish()?;
-        let hosts = members.into_iter().map(|member| wish.of(member.host)).collect();
+        let hosts = members.into_iter().map(|member| wish.applied_to(member.host)).collect();
         let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;
         for remark in remarks {
             output::remark(&format!("latput: {remark}"));
@@ -241,7 +241,7 @@ fn tell_not_followed(hosts: &[ListedHost]) {
     }
 }
 
-/// What the broker does for these hosts.
+/// Permissions of the broker for these hosts.
 fn permitted(members: &[Member], rights: &FleetRights<'_>) -> Permitted {
     let interface = |member: &Member| HostInterface {
         way: member.way.clone(),
@@ -295,7 +295,7 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
     Ok(inventory::parse_lines(&said))
 }
 
-/// What a command of this host prints.
+/// Runs a command of this host, and returns its output.
 fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
     let ending = ask(|| Process::start_here(command), b"", LIST_WITHIN, &mut Unless(stop));
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
@@ -470,12 +470,15 @@ mod tests {
         let wish = FleetWish { setting: setting("mtu=1400"), driver: Some("ice".to_owned()) };
         let mut host = listed("ssh://a", Some("eth0"));
         host.setting = setting("gro=off");
-        let found = wish.of(args(&[]).host(host.clone()).unwrap());
+        let found = wish.applied_to(args(&[]).host(host.clone()).unwrap());
         assert_eq!(found.setting, setting("mtu=1400"));
         assert_eq!(found.driver.as_deref(), Some("ice"));
         host.driver = Some("veth".to_owned());
-        assert_eq!(wish.of(args(&[]).host(host.clone()).unwrap()).driver.as_deref(), Some("veth"));
-        let found = FleetWish::default().of(args(&[]).host(host).unwrap());
+        assert_eq!(
+            wish.applied_to(args(&[]).host(host.clone()).unwrap()).driver.as_deref(),
+            Some("veth")
+        );
+        let found = FleetWish::default().applied_to(args(&[]).host(host).unwrap());
         assert_eq!(found.setting, setting("gro=off"));
     }
 

@@ -217,7 +217,7 @@ impl Undo {
 impl Keep {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         self.wanted.check()?;
-        let files = UsedFiles::of(self.wanted.results(), []);
+        let files = UsedFiles::new(self.wanted.results(), []);
         let rights = FleetRights { changes: !self.dry_run, files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         let mut done = Done::new("keep", &fleet);

@@ -46,9 +46,9 @@ impl Args {
         if let Some((_, file)) = twice {
             return Err(CliError::usage(format!("{file} is given twice: each pair counts once")));
         }
-        keep_only_files(&UsedFiles::of(self.files.iter().map(|name| file_of(name).0), []))?;
+        keep_only_files(&UsedFiles::new(self.files.iter().map(|name| file_of(name).0), []))?;
         let results = self.files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
-        let summary = PairsSummary::of(&results).map_err(CliError::usage)?;
+        let summary = PairsSummary::from_results(&results).map_err(CliError::usage)?;
         if self.files.len() == 2 {
             output::remark(
                 "latput: two pairs say little about a third: measure three if you have them",
@@ -101,7 +101,7 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
     text
 }
 
-/// What differs between the hosts of the pairs, a sentence each.
+/// Differences between the hosts of the pairs, a sentence each.
 pub(super) fn differences(files: &[String], summary: &PairsSummary) -> Vec<String> {
     let sentence = |(pair, differs): &(usize, OriginDifference)| {
         let OriginDifference { what, first, second } = differs;

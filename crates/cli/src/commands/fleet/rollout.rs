@@ -150,7 +150,7 @@ pub(super) struct Rollout<'a> {
     args: &'a Args,
     context: &'a Context,
     fleet: Fleet,
-    /// What the hosts' checkpoints and journals call this rollout.
+    /// Name of this rollout in the hosts' checkpoints and journals.
     name: String,
     guards: Guards,
     /// The words of each guard.
@@ -169,7 +169,7 @@ impl Args {
             .map(|line| guard_command::words_of(line))
             .collect::<Result<_, _>>()?;
         self.wanted.check()?;
-        let files = UsedFiles::of(self.wanted.results(), []);
+        let files = UsedFiles::new(self.wanted.results(), []);
         let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
@@ -488,7 +488,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// What ends a rollout that nothing else has ended.
+/// Ending of a rollout that nothing else has ended.
 const INTERRUPTED: &str = "interrupted";
 
 /// The first problem, and how many more there are; fine without one.

@@ -1,4 +1,4 @@
-//! What was found of a fleet, for people.
+//! Tables of a fleet, for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What is wanted of a fleet: values of the command line, or a setting that was measured.
+//! Wanted values of a fleet: from the command line, or a setting that was measured.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(super) struct WantedArgs {
     role: ExportedRole,
 }
 
-/// What every host is to have.
+/// Values that every host is to have.
 #[derive(Debug, Default)]
 pub(super) struct FleetWish {
     /// The values; empty if the inventory tells them.
@@ -46,7 +46,7 @@ pub(super) struct FleetWish {
 
 impl FleetWish {
     /// A host with what is wanted of it.
-    pub(super) fn of(&self, host: FleetHost) -> FleetHost {
+    pub(super) fn applied_to(&self, host: FleetHost) -> FleetHost {
         let FleetHost { setting, driver, .. } = &host;
         let setting = if self.setting.is_empty() { setting } else { &self.setting };
         let driver = driver.clone().or_else(|| self.driver.clone());

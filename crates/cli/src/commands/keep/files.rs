@@ -170,7 +170,7 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
         || formats.into_iter().any(|format| file_of(format) == name)
 }
 
-/// What `keep` has written for one interface.
+/// Files that `keep` has written for one interface.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
@@ -313,9 +313,9 @@ fn record_file(interface: &str) -> String {
 pub(super) struct Writing<'a> {
     root: &'a RootFolder,
     record: Record,
-    /// What the files are now.
+    /// Present state of the files.
     now: Vec<Option<FileVersion>>,
-    /// What latput had made of them.
+    /// State in which latput left them.
     made: Vec<Option<FileVersion>>,
     /// The values that the earlier record has.
     kept_before: KeptKnobs,

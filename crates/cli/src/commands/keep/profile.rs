@@ -79,7 +79,7 @@ pub(super) fn of_interface(
     interface: &str,
 ) -> Result<Option<NetworkProfile>, CliError> {
     let is_running_system = root.path() == Path::new("/");
-    let identity = if is_running_system { Identity::of(interface) } else { None };
+    let identity = if is_running_system { Identity::read(interface) } else { None };
     let active = if is_running_system { active_uuid(interface) } else { None };
     let timestamps = root.look_at(TIMESTAMPS, TEXT_BYTES_MOST).unwrap_or_default();
     let mut profiles = Vec::new();

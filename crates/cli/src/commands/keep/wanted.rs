@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        keep_only_files(&UsedFiles::of([Path::new(&self.file)], []))?;
+        keep_only_files(&UsedFiles::new([Path::new(&self.file)], []))?;
         output::print_json(&self.of.of_results(&self.file)?)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&UsedFiles::of([self.file.as_path()], []))?;
+        keep_only_files(&UsedFiles::new([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let wanted =
@@ -64,7 +64,7 @@ impl Args {
         let models = fit(&results, |workload| wanted[workload], confidence)
             .map_err(|error| refused(&self.file, &error.into()))?;
         if context.json {
-            output::print_json(&FitDocument::of(&results, &models, INTERVALS))?;
+            output::print_json(&FitDocument::new(&results, &models, INTERVALS))?;
         } else {
             output::print(&in_words(&results, &models))?;
         }

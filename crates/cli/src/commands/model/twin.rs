@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        keep_only_files(&UsedFiles::of([self.file.as_path()], [self.output.as_path()]))?;
+        keep_only_files(&UsedFiles::new([self.file.as_path()], [self.output.as_path()]))?;
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
         let wanted = cells_of(&results, "--cell", &self.cell)?;

@@ -24,7 +24,7 @@ pub(super) const FLENT: &str = ".flent.gz";
 /// The suffix of a folder of them.
 pub(super) const FLENT_FOLDER: &str = ".flent";
 
-/// What each suffix stands for.
+/// Format of each suffix.
 const SUFFIXES: [(&str, ReportFormat); 9] = [
     (".txt", ReportFormat::Table),
     (".html", ReportFormat::Html),

@@ -55,7 +55,7 @@ impl Screen {
         Self { what: args.join(" "), columns, bytes, parser }
     }
 
-    /// What was written to the terminal.
+    /// Bytes that were written to the terminal.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

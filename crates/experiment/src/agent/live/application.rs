@@ -1,4 +1,4 @@
-//! What an application tells of itself: over HTTP, in a file, by statsd, or as a command's output.
+//! Figures of an application: over HTTP, in a file, by statsd, or as a command's output.
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
@@ -20,7 +20,7 @@ use crate::keeper::rights::KeepersRights;
 pub(in crate::agent) struct Application {
     rights: KeepersRights,
     statsd: Option<Statsd>,
-    /// What a command tells.
+    /// Figures of a command.
     told: Option<FigureInbox>,
 }
 
@@ -32,7 +32,7 @@ struct Statsd {
 }
 
 impl Application {
-    pub(in crate::agent) const fn of(rights: KeepersRights) -> Self {
+    pub(in crate::agent) const fn new(rights: KeepersRights) -> Self {
         Self { rights, statsd: None, told: None }
     }
 
@@ -63,7 +63,7 @@ impl Application {
                 "cannot make the socket {path} ({error}). Name a new path in an existing folder"
             )
         })?;
-        let totals = Arc::new(Mutex::new(Totals::of(&endpoint.figures)));
+        let totals = Arc::new(Mutex::new(Totals::new(&endpoint.figures)));
         let read = {
             let totals = Arc::clone(&totals);
             move || receive(&socket, &totals)
@@ -77,7 +77,7 @@ impl Application {
         Ok(())
     }
 
-    /// What it tells now. A command's figures have the time at which they came.
+    /// Reads its figures of now. A command's have the time at which they came.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is said of a program that failed.
+//! Messages about a program that failed.
 
 use latput_trial::program::ProgramCommand;
 

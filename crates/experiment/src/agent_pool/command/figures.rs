@@ -88,7 +88,7 @@ fn whole(count: f64) -> u64 {
 fn joined(mut a: ProgramFigures, b: ProgramFigures) -> ProgramFigures {
     let mut metrics: BTreeMap<Metric, f64> = BTreeMap::new();
     for (metric, one) in a.metrics {
-        // What one host lacks is not known of all.
+        // A figure that one host lacks is not known of all.
         let Some(other) = b.metrics.get(&metric).copied() else { continue };
         let row = metric.row();
         let is_rate = matches!(row.unit, Unit::BitsPerS | Unit::PerS | Unit::PacketsPerS);

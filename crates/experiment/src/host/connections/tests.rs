@@ -20,7 +20,7 @@ fn connection(cookie: u64, local: &str, acked: u64, rtt_us: u64) -> TcpConnectio
     }
 }
 
-fn of(cookie: u64, acked: u64) -> TcpConnection {
+fn connection_with(cookie: u64, acked: u64) -> TcpConnection {
     connection(cookie, "10.0.0.1", acked, 200)
 }
 
@@ -52,12 +52,12 @@ fn bytes_between_readings_count_without_resets() {
             ..TcpReading::default()
         })
     };
-    let one = |acked| vec![of(1, acked), connection(2, "127.0.0.1", acked, 1)];
+    let one = |acked| vec![connection_with(1, acked), connection(2, "127.0.0.1", acked, 1)];
     assert_eq!(read(one(1_000)), TcpObservation::default());
     let seen = read(one(1_500));
     assert_eq!((seen.connections, seen.acked_bytes, seen.retransmitted), (1, 500, 5));
     assert_eq!((seen.rtt.count(), seen.min_rtt), (1, Some(Nanos::from_us(100))));
-    // That of the loopback, and that of a connection which is not there, do not count.
+    // A sample of the loopback, and one of a connection that is not there, do not count.
     assert_eq!(
         (seen.rtt_samples.count(), seen.rtt_samples.max().map(|most| most.as_us_f64().round())),
         (1, Some(230.0))
@@ -66,7 +66,7 @@ fn bytes_between_readings_count_without_resets() {
     assert_eq!((idle.rtt.count(), idle.readings), (0, 1));
     let backwards = read(one(10));
     assert_eq!((backwards.acked_bytes, backwards.retransmitted), (0, 0));
-    let new = read(vec![of(3, 70)]);
+    let new = read(vec![connection_with(3, 70)]);
     assert_eq!(new.acked_bytes, 70, "it began since");
 }
 
@@ -75,7 +75,7 @@ fn connections_between_two_readings_count_whole() {
     let live = Live::default();
     let mut connections = open(&live);
     readings(&mut connections, 1, &[], &[]);
-    let short: Vec<TcpConnection> = (10..110).map(|cookie| of(cookie, 300)).collect();
+    let short: Vec<TcpConnection> = (10..110).map(|cookie| connection_with(cookie, 300)).collect();
     let seen = readings(&mut connections, 2, &[], &short);
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (30_000, Some(100), 100));
     assert_eq!((seen.connections, seen.rtt.count()), (0, 100));
@@ -87,11 +87,17 @@ fn connections_between_two_readings_count_whole() {
 fn the_end_of_a_connection_counts_once() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[of(1, 1_000), of(2, 5_000), of(3, 9_000)], &[of(3, 9_000)]);
+    readings(
+        &mut connections,
+        1,
+        &[connection_with(1, 1_000), connection_with(2, 5_000), connection_with(3, 9_000)],
+        &[connection_with(3, 9_000)],
+    );
     // The first is found before it ends; the second is closed, and its end is told a reading later.
-    let seen = readings(&mut connections, 2, &[of(1, 1_100)], &[of(1, 1_150)]);
+    let seen =
+        readings(&mut connections, 2, &[connection_with(1, 1_100)], &[connection_with(1, 1_150)]);
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (150, Some(1), 0));
-    let late = readings(&mut connections, 3, &[], &[of(2, 5_700)]);
+    let late = readings(&mut connections, 3, &[], &[connection_with(2, 5_700)]);
     assert_eq!((late.acked_bytes, late.ended, late.seen), (700, Some(1), 0));
     assert!(connections.last.unwrap().known.is_empty());
 }
@@ -101,7 +107,7 @@ fn earlier_bytes_do_not_count() {
     let live = Live::default();
     let mut connections = open(&live);
     readings(&mut connections, 10, &[], &[]);
-    let idle = |s| TcpConnection { idle: Nanos::from_s(s), ..of(s, 1 << 30) };
+    let idle = |s| TcpConnection { idle: Nanos::from_s(s), ..connection_with(s, 1 << 30) };
     // Reset by the other end long ago, and closed by the program only now.
     let seen = readings(&mut connections, 12, &[], &[idle(9)]);
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (0, Some(0), 0));
@@ -113,9 +119,10 @@ fn earlier_bytes_do_not_count() {
 fn ends_that_were_lost_leave_nothing_behind() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[of(1, 10), of(2, 10)], &[]);
+    readings(&mut connections, 1, &[connection_with(1, 10), connection_with(2, 10)], &[]);
     let ended = ConnectionEnds { connections: Vec::new(), were_lost: true };
-    let reading = TcpReading { found: vec![of(1, 10)], ended, ..TcpReading::default() };
+    let reading =
+        TcpReading { found: vec![connection_with(1, 10)], ended, ..TcpReading::default() };
     connections.since_last(reading);
     assert_eq!(connections.last.unwrap().known.into_keys().collect::<Vec<_>>(), [1]);
 }
@@ -124,9 +131,15 @@ fn ends_that_were_lost_leave_nothing_behind() {
 fn groups_have_their_connections_that_ended() {
     let live = Live { by: Some(GroupBy::Peer), ports: vec![443], ..Live::default() };
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[of(1, 50)], &[]);
-    let other_port = TcpConnection { local: ("10.0.0.1".parse().unwrap(), 80), ..of(8, 1 << 30) };
-    let seen = readings(&mut connections, 2, &[of(1, 60)], &[of(2, 300), of(3, 400), other_port]);
+    readings(&mut connections, 1, &[connection_with(1, 50)], &[]);
+    let other_port =
+        TcpConnection { local: ("10.0.0.1".parse().unwrap(), 80), ..connection_with(8, 1 << 30) };
+    let seen = readings(
+        &mut connections,
+        2,
+        &[connection_with(1, 60)],
+        &[connection_with(2, 300), connection_with(3, 400), other_port],
+    );
     assert_eq!((seen.acked_bytes, seen.connections, seen.ended, seen.seen), (710, 1, Some(2), 3));
     let groups = connections.take_groups();
     let group = &groups[&TcpGroup::Peer("10.0.0.2".parse().unwrap())];

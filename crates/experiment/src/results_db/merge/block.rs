@@ -21,7 +21,7 @@ pub(super) struct SearchBefore<'a> {
 
 impl<'a> SearchBefore<'a> {
     /// The search in the output, which must be open, and such that these shards can have begun with it.
-    pub(super) fn of(db: &'a ResultsDb, head: &Head, block: u32) -> Result<Self, Error> {
+    pub(super) fn load(db: &'a ResultsDb, head: &Head, block: u32) -> Result<Self, Error> {
         let query = "SELECT id, started_unix_ms, finished, header FROM run";
         let row = db.db.query_row(query, [], |row| {
             Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get::<_, String>(3)?))

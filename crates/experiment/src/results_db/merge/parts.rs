@@ -32,7 +32,7 @@ pub(super) struct Part {
 pub(super) struct Found {
     pub(super) parts: Vec<Part>,
     pub(super) head: Head,
-    /// What is missing for the whole run.
+    /// Parts that are missing for the whole run.
     pub(super) missing: Vec<String>,
 }
 

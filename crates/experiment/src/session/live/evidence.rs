@@ -1,4 +1,4 @@
-//! What a run on live traffic has learnt so far: its noise, its settings that are banned, and the time that a change takes.
+//! Evidence of a run on live traffic so far: its noise, its settings that are banned, and the time that a change takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -26,7 +26,7 @@ const FAR_MORE: f64 = 3.0;
 /// Most turns that are kept of each kind.
 const MOST_TURNS: usize = 200;
 
-/// What is known so far.
+/// Evidence so far.
 #[derive(Debug)]
 pub(super) struct Evidence {
     guards: Vec<Guard>,

@@ -31,7 +31,7 @@ struct Made {
     /// Noise of the tail that one tick passes on to the next.
     slow: f64,
     now_s: f64,
-    /// What a setting makes of today's tail and CPU time per packet.
+    /// Effect of a setting on today's tail and CPU time per packet.
     effects: BTreeMap<u64, (f64, f64)>,
     /// Slices of settings other than today's, by setting.
     slices: BTreeMap<u64, usize>,
@@ -58,7 +58,7 @@ impl Made {
         1.0 + (self.now_s * std::f64::consts::TAU / 180.0).sin() / 3.0
     }
 
-    /// What a span has, tick by tick; `judge` may end it.
+    /// The ticks of a span; `judge` may end it.
     fn span(
         &mut self,
         span: Span,
@@ -302,7 +302,7 @@ fn a_setting_that_is_like_todays_is_seldom_called_different_or_banned() {
     let (mut different, mut struck, mut slices) = (0, 0, 0);
     for seed in 0..runs {
         let (results, slices_of) = run(seed, "1000, 1001", GUARD, &[]);
-        let is_set = matches!(Summary::of(&results).headline, Some(Headline::Set(_)));
+        let is_set = matches!(Summary::from_results(&results).headline, Some(Headline::Set(_)));
         let is_worse = results.notes.iter().any(|note| note.contains("no further slices"));
         different += u32::from(is_set || is_worse);
         let guards = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
@@ -329,7 +329,7 @@ fn a_tail_that_is_a_fifth_longer_is_banned_within_two_slices_and_a_tenth_less_cp
         let bans: Vec<&String> = ended.filter_map(|slice| slice.banned.as_ref()).collect();
         assert_eq!(bans.len(), latput_model::banned(&results).len(), "{bans:?}");
         late += u32::from(slices[&1001] > 2 || !latput_model::banned(&results).contains(&1));
-        let advice = Summary::of(&results).recommendation.unwrap();
+        let advice = Summary::from_results(&results).recommendation.unwrap();
         noise.extend(tail_noise(&results));
         proven += u32::from(advice.setting == 2 && advice.is_proven());
         assert_ne!(advice.setting, 1, "seed {seed}: {slices:?} {:?}", results.notes);
@@ -371,7 +371,7 @@ fn a_level_that_the_driver_refuses_is_banned_and_the_run_goes_on() {
     assert_eq!(slices[&REFUSED], 1, "{slices:?}");
     let told = results.notes.iter().find(|note| note.contains("cannot be set here"));
     assert!(told.is_some_and(|note| note.contains("takes no such length")), "{:?}", results.notes);
-    let advice = Summary::of(&results).recommendation.unwrap();
+    let advice = Summary::from_results(&results).recommendation.unwrap();
     assert!(advice.setting == 1 && advice.is_proven());
 }
 

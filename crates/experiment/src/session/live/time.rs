@@ -29,7 +29,7 @@ pub(in crate::session) struct RunTime {
 
 impl RunTime {
     /// Of a plan: its budget, or what observing takes of it.
-    pub(super) fn of(plan: &Plan, live: &Live) -> Self {
+    pub(super) fn new(plan: &Plan, live: &Live) -> Self {
         let budget = budget(plan);
         let observed = block_length(live).saturating_mul(observed_blocks(plan, live).into());
         let most = if live.observe { budget.min(observed) } else { budget };
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn waits_outside_are_not_spent() {
         let (plan, live) = plan("", "budget = \"25s\"");
-        let mut time = RunTime::of(&plan, &live);
+        let mut time = RunTime::new(&plan, &live);
         time.outside = Duration::from_secs(100);
         let TimeSpent { spent, most } = time.at(Duration::from_secs(110));
         assert_eq!(spent, Nanos::from_s(10));

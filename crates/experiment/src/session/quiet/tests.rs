@@ -187,7 +187,7 @@ fn a_quiet_run_has_its_rounds_and_no_wait() {
     // 8 s in slices of 225 ms, and what is left of the last stint.
     assert!((36..56).contains(&wanted), "{wanted}");
     assert_eq!(looks, 0);
-    assert_eq!(Summary::of(&results).headline.unwrap().kind(), "stay");
+    assert_eq!(Summary::from_results(&results).headline.unwrap().kind(), "stay");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn disturbed_rounds_are_made_up_for_at_a_quieter_moment() {
         remarks.iter().any(|text| text.contains("waiting up to 10 s for quiet")),
         "{remarks:?}"
     );
-    let headline = Summary::of(&results).headline.unwrap();
+    let headline = Summary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Stay(_)), "{headline:?}");
 }
 
@@ -210,7 +210,7 @@ fn a_run_that_is_always_disturbed_ends_without_an_answer() {
     let wanted = rounds(&run(0, false).0);
     let (results, ..) = run(usize::MAX, false);
     assert!((2 * 36..=3 * wanted).contains(&rounds(&results)), "{}", rounds(&results));
-    let headline = Summary::of(&results).headline.unwrap();
+    let headline = Summary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::NotQuiet(_)), "{headline:?}");
 }
 
@@ -219,6 +219,6 @@ fn what_is_part_of_the_case_is_not_made_up_for() {
     let (results, looks, _) = run(usize::MAX, true);
     assert_eq!((rounds(&results), looks), (rounds(&run(0, false).0), 0));
     assert!(results.beside);
-    let headline = Summary::of(&results).headline.unwrap();
+    let headline = Summary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Set(_)), "{headline:?}");
 }

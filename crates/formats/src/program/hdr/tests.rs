@@ -18,13 +18,13 @@ const SAID_BY_CRATE: &str = include_str!("../../../tests/program/hdr-crate.txt")
 fn log(unit: &str, tag: Option<&str>) -> HistogramLog {
     HistogramLog {
         from: Source::File("a.hlog".to_owned()),
-        unit: PrintedUnit::of(unit).unwrap(),
+        unit: PrintedUnit::parse(unit).unwrap(),
         tag: tag.map(str::to_owned),
     }
 }
 
-fn of(text: &str, tag: Option<&str>) -> Result<ProgramFigures, String> {
-    read(&log("ns", tag), &Text::of(text.as_bytes())).map_err(|error| error.to_string())
+fn read_text(text: &str, tag: Option<&str>) -> Result<ProgramFigures, String> {
+    read(&log("ns", tag), &Text::from_bytes(text.as_bytes())).map_err(|error| error.to_string())
 }
 
 /// The figures that `HistogramLogReaderWriterTest` of the Java library asserts: 1745879039 and 1796210687. It puts the counts, whose
@@ -32,7 +32,7 @@ fn of(text: &str, tag: Option<&str>) -> Result<ProgramFigures, String> {
 /// middle counts.
 #[test]
 fn a_log_of_the_java_library_has_what_the_library_says() {
-    let read = of(JAVA, None).unwrap();
+    let read = read_text(JAVA, None).unwrap();
     assert_eq!(read.transactions, Some(48_761));
     let latency = read.latency.unwrap();
     assert_eq!(latency.count(), 48_761);
@@ -46,7 +46,7 @@ fn a_log_of_the_java_library_has_what_the_library_says() {
     assert!(read.metrics.contains_key(&Metric::LatencyNsMean));
     // 62 intervals of a second.
     assert!((read.window.unwrap().as_secs_f64() - 62.0).abs() < 1.0, "{:?}", read.window);
-    let in_us = super::read(&log("us", None), &Text::of(JAVA.as_bytes())).unwrap();
+    let in_us = super::read(&log("us", None), &Text::from_bytes(JAVA.as_bytes())).unwrap();
     assert!(near(in_us.metrics[&Metric::LatencyNsP50], 1e3 * read.metrics[&Metric::LatencyNsP50]));
 }
 
@@ -55,14 +55,14 @@ fn distributions_of_several_tags_are_not_mixed() {
     let [tagged, bare] = [Some("A"), None].map(|tag| {
         let is_of = |line: &&str| line.starts_with("Tag=") == tag.is_some();
         let lines: Vec<&str> = TAGS.lines().filter(is_of).collect();
-        of(&lines.join("\n"), tag).unwrap()
+        read_text(&lines.join("\n"), tag).unwrap()
     });
     // Both have half of the 32,290 samples that the Java library finds.
     assert_eq!((tagged.transactions, bare.transactions), (Some(16_145), Some(16_145)));
-    assert_eq!(of(TAGS, Some("A")).unwrap(), tagged);
-    let error = of(TAGS, None).unwrap_err();
+    assert_eq!(read_text(TAGS, Some("A")).unwrap(), tagged);
+    let error = read_text(TAGS, None).unwrap_err();
     assert!(error.contains("several tags (none, `A`): name one by `tag`"), "{error}");
-    let error = of(TAGS, Some("B")).unwrap_err();
+    let error = read_text(TAGS, Some("B")).unwrap_err();
     assert!(error.contains("no distribution of the tag `B`; there are: none, `A`"), "{error}");
 }
 
@@ -72,7 +72,7 @@ fn every_count_of_every_precision_is_the_one_that_the_crate_reads() {
     for (line, said) in
         CRATE.lines().filter(|line| line.starts_with("Tag=")).zip(SAID_BY_CRATE.lines())
     {
-        let interval = Interval::of(line).unwrap();
+        let interval = Interval::parse(line).unwrap();
         let mut found = interval.tag.unwrap().to_owned();
         let plain = unpacked(interval.distribution, &mut left).unwrap();
         let mut record = |value, count| {
@@ -88,8 +88,11 @@ fn every_count_of_every_precision_is_the_one_that_the_crate_reads() {
 fn a_log_on_a_stream_may_have_other_lines_around_it_and_a_file_not() {
     let text = format!("starting, please wait\n{JAVA}done, 1, 2, 3\n");
     let on_stream = HistogramLog { from: Source::Stdout, ..log("ns", None) };
-    assert_eq!(super::read(&on_stream, &Text::of(text.as_bytes())).ok(), of(JAVA, None).ok());
-    let error = of(&text, None).unwrap_err();
+    assert_eq!(
+        super::read(&on_stream, &Text::from_bytes(text.as_bytes())).ok(),
+        read_text(JAVA, None).ok()
+    );
+    let error = read_text(&text, None).unwrap_err();
     assert!(error.contains("line 1 is not an interval: `starting, please wait`"), "{error}");
 }
 
@@ -115,7 +118,7 @@ fn what_no_library_writes_is_refused_in_words() {
     const V2: u32 = 0x1c84_9313;
     let bounds = [1, 3_600_000_000];
     let good = line([V2, 3, 0, 3], bounds, 1.0, &[2, 2, 2]);
-    assert_eq!(of(&good, None).unwrap().transactions, Some(3));
+    assert_eq!(read_text(&good, None).unwrap().transactions, Some(3));
     // The counts of -i64::MIN zeros, of i64::MAX samples, and of a value beyond 64 bits.
     let (zeros, many) = ([0xff; 9], [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     let far = [&zeros[..], &[2]].concat();
@@ -141,7 +144,7 @@ fn what_no_library_writes_is_refused_in_words() {
         (line([V2, 10, 0, 3], bounds, 1.0, &far), "beyond the largest value"),
         (bomb, "more than 67108864 bytes unpacked"),
     ] {
-        let error = of(&text, None).unwrap_err();
+        let error = read_text(&text, None).unwrap_err();
         assert!(error.contains(why), "{why}: {error}");
     }
     let long = Text::of_parts(good.as_bytes(), 1, good.as_bytes());
@@ -153,22 +156,22 @@ proptest! {
     /// Whatever becomes of the unpacked bytes, reading ends with figures or a reason.
     #[test]
     fn changed_distributions_never_panic(at in 0_usize..400, byte: u8, cut in 0_usize..400) {
-        let interval = CRATE.lines().find_map(Interval::of).unwrap();
+        let interval = CRATE.lines().find_map(Interval::parse).unwrap();
         let mut plain = unpacked(interval.distribution, &mut MOST_BYTES.clone()).unwrap();
         let length = plain.len();
         plain[at % length] = byte;
         plain.truncate(length - cut % 40);
-        let _either = of(&packed(&plain), None);
+        let _either = read_text(&packed(&plain), None);
     }
 
     #[test]
     fn any_bytes_as_counts_never_panic(counts: Vec<u8>, digits in 0_u32..8, lowest: u64) {
         let length = u32::try_from(counts.len()).unwrap();
-        let _either = of(&line([0x1c84_9313, length, 0, digits], [lowest, u64::MAX], 1.0, &counts), None);
+        let _either = read_text(&line([0x1c84_9313, length, 0, digits], [lowest, u64::MAX], 1.0, &counts), None);
     }
 
     #[test]
     fn any_text_never_panics(text in "(Tag=[a-z]{0,2},)?[0-9.e-]{0,8},[0-9.e-]{0,8},1,HIST[A-Za-z0-9+/=]{0,40}") {
-        let _either = of(&text, None);
+        let _either = read_text(&text, None);
     }
 }

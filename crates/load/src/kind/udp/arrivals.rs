@@ -220,7 +220,7 @@ mod tests {
         assert!(first.abs() < 1e-9 && (second - 100.0 * 15.0 / 16.0).abs() < 1e-9, "{second}");
     }
 
-    /// What comes of datagrams, by number and slice.
+    /// Enters datagrams, each with its number and slice.
     fn enter_all(sent: &[(u64, Option<u32>)], count: usize) -> Vec<DatagramsReceived> {
         let mut arrivals = FlowArrivals::among(1);
         let mut slices = vec![Received::default(); count];

@@ -56,14 +56,14 @@ fn an_interval_ends_at_zero_and_may_end_far_beyond_the_whole_time() {
         // Two cells: the half width is 2.5 costs.
         let counts = [4.0, 6.0].map(|count| count * unit);
         let columns = vec![counts.to_vec()];
-        let problem = Problem::of(vec![Term::Byte], columns, 2, 0.95);
+        let problem = Problem::new(vec![Term::Byte], columns, 2, 0.95);
         let (wanted, half_width) = line(&counts, T[0]);
         let (low, high) = problem.interval(0);
         assert!(low == 0.0 && half_width > 2.0 * wanted, "{low}");
         near(high, wanted + half_width);
     }
     // At this confidence Student's t is infinite.
-    let problem = Problem::of(vec![Term::Byte], vec![vec![4.0, 6.0]], 2, 1.0 - f64::EPSILON / 4.0);
+    let problem = Problem::new(vec![Term::Byte], vec![vec![4.0, 6.0]], 2, 1.0 - f64::EPSILON / 4.0);
     assert!(problem.interval(0).1 > 1e5 * problem.costs[0]);
 }
 
@@ -110,7 +110,7 @@ fn of_polls_and_interrupts_the_one_that_explains_less_leaves_and_of_others_the_e
         let (one, other) = (scattered(&mut rng, 0.05), scattered(&mut rng, 0.05));
         for extra in [Term::Poll, Term::Background] {
             let terms = vec![Term::Interrupt, extra];
-            let problem = Problem::of(terms, vec![one.clone(), other.clone()], 8, 0.99);
+            let problem = Problem::new(terms, vec![one.clone(), other.clone()], 8, 0.99);
             if problem.finding(1) != Err(Why::Uncertain) {
                 continue;
             }

@@ -16,7 +16,7 @@ const NONE: &[f64] = &[f64::NAN];
 /// The sentences on five blocks of bulk.
 fn reason(goal: &str, latency: &[&[f64]], rate: &[&[f64]]) -> Vec<String> {
     let made = reported(&[stream("s")], 5, &[(LATENCY, latency), (RATE, rate)]);
-    recommend(&made, &Runs::of(&made), &Goal::parse(goal).unwrap()).unwrap().reason
+    recommend(&made, &Runs::from_results(&made), &Goal::parse(goal).unwrap()).unwrap().reason
 }
 
 #[test]

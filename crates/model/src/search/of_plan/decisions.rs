@@ -1,4 +1,4 @@
-//! What a plan's search reads from rows, and how it ends.
+//! Decisions of a plan's search by its rows, and its end.
 
 use latput_knobs::{Knob, Setting};
 use latput_units::Nanos;
@@ -21,7 +21,7 @@ fn search(plan: &Plan) -> PlanSearch {
     PlanSearch::new(plan, None, BTreeSet::new()).unwrap()
 }
 
-/// So many blocks of the plan's first settings, each with a 99th percentile in microseconds; 0 is no figure.
+/// Blocks of the plan's first settings, each with a 99th percentile in microseconds; 0 is no figure.
 fn made(plan: &Plan, p99_us: &[f64], blocks: u32) -> Results {
     let listed = plan.settings();
     let labels: Vec<&str> =

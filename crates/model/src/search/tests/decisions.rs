@@ -1,4 +1,4 @@
-//! What the search decides, each at its boundary.
+//! Decisions of the search, each at its boundary.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn the_first_block_has_today_and_as_many_others_as_show_each_axis_once() {
 fn a_search_ends_with_its_budget_and_its_last_block_has_what_is_left() {
     let after = |runs: usize| {
         let mut search = Search::new(grid(&[9]), 0, Vec::new(), options(1, 10));
-        search.record((0..runs).map(|run| of(run, 0, 0.3 * run as f64, &[])));
+        search.record((0..runs).map(|run| tried(run, 0, 0.3 * run as f64, &[])));
         search.step()
     };
     assert_eq!(after(10), SearchStep::Stop(Ending::Budget));
@@ -35,8 +35,8 @@ fn a_leader_needs_its_runs_however_small_the_doubt() {
     let with = |runs: usize, doubt: f64| {
         let options = SearchOptions { doubt, ..options(1, 50) };
         let mut search = Search::new(grid(&[2]), 0, Vec::new(), options);
-        search.record((0..8).map(|run| of(1, run, 1.0, &[])));
-        search.record((0..runs).map(|run| of(0, u32::try_from(run).unwrap(), 0.0, &[])));
+        search.record((0..8).map(|run| tried(1, run, 1.0, &[])));
+        search.record((0..runs).map(|run| tried(0, u32::try_from(run).unwrap(), 0.0, &[])));
         search.step() == SearchStep::Stop(Ending::Settled)
     };
     assert!(!with(RUNS_OF_LEADER - 1, 1.1) && with(RUNS_OF_LEADER, 1.1));
@@ -47,13 +47,13 @@ fn a_leader_needs_its_runs_however_small_the_doubt() {
 fn runs_without_all_figures_are_left_out() {
     let mut search = Search::new(grid(&[3]), 0, vec![TODAY], options(1, 50));
     search.record([
-        of(0, 0, f64::NAN, &[0.0]),
-        of(0, 0, 0.0, &[]),
-        of(0, 0, 0.0, &[f64::INFINITY]),
-        of(1, 0, 0.0, &[0.0]),
+        tried(0, 0, f64::NAN, &[0.0]),
+        tried(0, 0, 0.0, &[]),
+        tried(0, 0, 0.0, &[f64::INFINITY]),
+        tried(1, 0, 0.0, &[0.0]),
     ]);
     assert_eq!((search.runs(), search.best(), search.leader()), (1, None, None));
-    search.record([of(1, 1, 0.0, &[0.0])]);
+    search.record([tried(1, 1, 0.0, &[0.0])]);
     assert_eq!((search.runs(), search.best()), (2, Some(1)));
 }
 
@@ -71,17 +71,21 @@ fn a_run_breaks_a_limit_by_the_means_of_its_reference() {
         Limit { bound: Bound::AtMost, reference: None, number_log: 3.0 },
     ];
     let mut search = Search::new(grid(&[3]), 1, limits, options(1, 50));
-    let run = of(2, 0, 0.0, &[0.5; 5]);
+    let run = tried(2, 0, 0.0, &[0.5; 5]);
     // Without today's figure nothing is known to be broken by it.
-    search.record([of(0, 0, 0.0, &[1.0; 5])]);
+    search.record([tried(0, 0, 0.0, &[1.0; 5])]);
     let found = search.excesses(&run);
     check_near(&found, &[0.0, -0.1 + 1.0 - 0.5, 1.5, 0.5 - 1.1, 0.5 - 3.0]);
     // Today's mean is 1.5, and the means of setting 0 are 2.
-    search.record([of(1, 0, 0.0, &[1.0; 5]), of(1, 1, 0.0, &[2.0; 5]), of(0, 1, 0.0, &[3.0; 5])]);
+    search.record([
+        tried(1, 0, 0.0, &[1.0; 5]),
+        tried(1, 1, 0.0, &[2.0; 5]),
+        tried(0, 1, 0.0, &[3.0; 5]),
+    ]);
     let found = search.excesses(&run);
     check_near(&found, &[-0.1 + 1.5 - 0.5, -0.1 + 2.0 - 0.5, 1.5, 0.5 - 1.6, 0.5 - 3.0]);
     // Now today's is 4 and the highest.
-    search.record([of(1, 2, 0.0, &[9.0; 5])]);
+    search.record([tried(1, 2, 0.0, &[9.0; 5])]);
     let found = search.excesses(&run);
     check_near(&found, &[-0.1 + 4.0 - 0.5, -0.1 + 4.0 - 0.5, 1.5, 0.5 - 2.1, 0.5 - 3.0]);
 }
@@ -93,7 +97,7 @@ fn limits_decide_who_leads() {
         let mut search = Search::new(grid(&[4]), 1, vec![limit], options(1, 200));
         for block in 0..20 {
             let step = |setting: usize| setting as f64;
-            search.record((0..4).map(|it| of(it, block, step(it), &[step(it)])));
+            search.record((0..4).map(|it| tried(it, block, step(it), &[step(it)])));
         }
         search.leader().unwrap()
     };
@@ -125,7 +129,7 @@ fn a_leader_that_is_known_has_no_regret() {
     for block in 0..30 {
         let mut cost = |setting: usize| setting as f64 + 0.01 * rng.normal();
         let costs = [cost(0), cost(1)];
-        search.record([0, 1].map(|setting| of(setting, block, costs[setting], &[])));
+        search.record([0, 1].map(|setting| tried(setting, block, costs[setting], &[])));
     }
     let known = search.leader().unwrap();
     assert_eq!((known.setting, known.regret_log, known.doubt), (0, [0.0; 3], 0.0));
@@ -169,7 +173,7 @@ fn what_breaks_a_limit_is_no_rival() {
         let cost = if breaks(setting) { 0.0 } else { 1.0 + 0.05 * (setting % 3) as f64 };
         Some((cost, vec![if breaks(setting) { -3.0 } else { 3.0 }]))
     });
-    let view = View::of(&search);
+    let view = View::new(&search);
     let leader = view.leader();
     assert!(!breaks(leader) && view.keeps(0) < 1e-6 && view.keeps(leader) > 0.99);
     let (doubt, [_, _, high]) = view.doubt(leader, 0.03, &mut Rng::from_seed(1));
@@ -182,10 +186,10 @@ fn a_setting_that_disrupts_is_tried_only_for_more_promise() {
     let space = Space::new(vec![axis(false), axis(true)], BTreeSet::new()).unwrap();
     let search = {
         let mut search = Search::new(space, 0, Vec::new(), options(1, 50));
-        search.record((0..4).map(|block| of(0, block, 0.0, &[])));
+        search.record((0..4).map(|block| tried(0, block, 0.0, &[])));
         search
     };
-    let view = View::of(&search);
+    let view = View::new(&search);
     let disrupted: Vec<bool> = (0..4).map(|setting| view.disrupts(setting, 0)).collect();
     let levels: Vec<Vec<usize>> = (0..4).map(|setting| search.space.levels(setting)).collect();
     for (is_disrupted, levels) in disrupted.iter().zip(&levels) {
@@ -197,12 +201,12 @@ fn a_setting_that_disrupts_is_tried_only_for_more_promise() {
     // It is known to be bad: now more than twice its promise is left.
     let mut search = search.clone();
     let bad = levels.iter().position(|levels| *levels == [1, 0]).unwrap();
-    search.record((0..4).map(|block| of(bad, block, 3.0, &[])));
-    let block = View::of(&search).block(0, 1, &mut Rng::from_seed(1));
+    search.record((0..4).map(|block| tried(bad, block, 3.0, &[])));
+    let block = View::new(&search).block(0, 1, &mut Rng::from_seed(1));
     assert_eq!(search.space.levels(block[0])[1], 1, "{block:?}");
 }
 
-fn of(setting: usize, block: u32, cost_log: f64, figures_log: &[f64]) -> Tried {
+fn tried(setting: usize, block: u32, cost_log: f64, figures_log: &[f64]) -> Tried {
     Tried { setting, block, cost_log, figures_log: figures_log.to_vec() }
 }
 
@@ -217,9 +221,9 @@ fn check_near(found: &[f64], expected: &[f64]) {
 #[test]
 fn two_runs_have_a_leader_and_a_full_first_block_is_not_run_again() {
     let mut search = Search::new(grid(&[5]), 0, vec![TODAY], options(1, 50));
-    search.record([of(0, 0, 0.0, &[0.0]), of(4, 0, 0.3, &[0.0])]);
+    search.record([tried(0, 0, 0.0, &[0.0]), tried(4, 0, 0.3, &[0.0])]);
     assert_eq!(search.leader().map(|leader| leader.setting), Some(0));
-    search.record([of(2, 0, 0.2, &[0.0])]);
+    search.record([tried(2, 0, 0.2, &[0.0])]);
     assert!(matches!(search.step(), SearchStep::Try { leader: Some(_), .. }));
     // The next fits begin with what this one found, of the cost and of each limit.
     assert_eq!(search.scales.len(), 2);
@@ -228,7 +232,9 @@ fn two_runs_have_a_leader_and_a_full_first_block_is_not_run_again() {
 #[test]
 fn the_ends_of_a_regret_hold_nine_tenths_of_the_draws() {
     let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 50));
-    search.record([(0, 0.0), (0, 0.4), (1, 0.1), (1, 0.35)].map(|(it, cost)| of(it, 0, cost, &[])));
+    search.record(
+        [(0, 0.0), (0, 0.4), (1, 0.1), (1, 0.35)].map(|(it, cost)| tried(it, 0, cost, &[])),
+    );
     let leader = search.leader().unwrap();
     let [median, low, high] = leader.regret_log;
     let effect = 1.03_f64.ln();

@@ -121,7 +121,7 @@ fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
     assert!(near(small.0, waits - ALLOWED) && near(small.1, waits / 4.0));
     assert!(policy.delays_requests(0, 1));
     assert!(!policy.delays_requests(1, 1));
-    // What bulk gains beyond its error counts for the delay.
+    // Gains of bulk beyond its error count for the delay.
     policy.load.steps[1].seen.bytes_log += 0.1;
     let [_, gained] = policy.losses(0, 1);
     assert!(near(gained.0, waits - (0.1 - ERROR) - ALLOWED));
@@ -249,7 +249,7 @@ fn a_good_step_is_followed_by_a_higher_one_and_spends_what_it_lost() {
     policy.load.peak_pps = 1e7;
     on_test(&mut policy, Test::new(1, 2, 6), true);
     assert_eq!((policy.search, policy.step), (hold(2, 12), 2));
-    // What is spent is at most what is allowed, and a neighbour below spends nothing.
+    // At most the allowance is spent, and a neighbour below spends nothing.
     let mut policy = self::policy(&[0.0, 0.02 + ERROR]);
     policy.load.steps[0].spent = 0.0;
     policy.load.steps[1].spent = 0.003;

@@ -28,7 +28,7 @@ fn held(pps: f64) -> ResponsePolicy {
     policy
 }
 
-/// What comes after a gap since the last.
+/// The decision after a gap since the last observation.
 fn after(policy: &mut ResponsePolicy, gap: Nanos, polls: u32, packets: u32) -> Decision {
     policy.step(&Observation {
         now: policy.last.unwrap() + gap,
@@ -215,7 +215,7 @@ fn four_polls_at_once_are_a_daemon_s_sample() {
         assert_eq!(policy.sample, Nanos::from_ms(sample_ms));
         assert_eq!(policy.is_sampled(), sample_ms > 0);
     }
-    // What comes early while a delay is on trial is no length of samples.
+    // An observation that comes early while a delay is on trial is no length of samples.
     let mut policy = policy_of(1e5);
     policy.sample = Nanos::from_ms(50);
     (policy.step, policy.search) = (1, DelaySearch::Test(Test::new(0, 1, STEPS)));

@@ -1,4 +1,4 @@
-//! What one slot teaches: scatter, an outlier, another load, and what comes back from memory.
+//! Lessons of one slot: scatter, an outlier, another load, and what comes back from memory.
 
 use super::*;
 

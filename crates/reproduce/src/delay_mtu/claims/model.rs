@@ -30,7 +30,7 @@ fn is_within(seen: f64, wanted: f64) -> bool {
 impl Ends<'_> {
     /// Claims on the costs and their consequences.
     pub(super) fn costs(&self, profile: &Profile) -> Vec<Verdict> {
-        let of_profile = Abg::of(profile, self.sweep);
+        let of_profile = Abg::new(profile, self.sweep);
         let recovered = Abg::recovered(self.sweep);
         let jiffy_ns = 1e6 * self.published.number("T089");
         // Published jiffies per million bytes, per thousand packets and per thousand interrupts.

@@ -1,5 +1,5 @@
-//! What needs no event of its own: frames that leave at known times, arrivals that may wait to be seen, clients that
-//! may hold their core.
+//! Work that needs no event of its own: frames that leave at known times, arrivals that may wait to be seen, clients
+//! that may hold their core.
 
 use latput_units::Nanos;
 

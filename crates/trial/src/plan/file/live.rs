@@ -8,11 +8,8 @@ use toml::{Spanned, Value as Toml};
 
 use super::program::TableField;
 use super::{scalar_text, share_of, time_of};
-use crate::live::{Endpoint, EndpointFigure, Hours, Live, SAMPLES_CPU_RANGE};
+use crate::live::{BUSY_AT_MOST_RANGE, Endpoint, EndpointFigure, Hours, Live, SAMPLES_CPU_RANGE};
 use crate::workload::{FieldError, LIVE};
-
-/// The range of `busy_at_most`. Below it a host is idle.
-const BUSY_AT_MOST: (f64, f64) = (0.01, 1.0);
 
 /// The fields that only a `live` workload has.
 pub(super) const FIELDS: &[&str] = &[
@@ -34,7 +31,7 @@ pub(super) const FIELDS: &[&str] = &[
     "metrics",
 ];
 
-/// What a live workload's table watches; `None` for any other kind.
+/// Reads the table of a live workload; `None` for any other kind.
 pub(super) fn of_table(
     table: &BTreeMap<String, Spanned<Toml>>,
 ) -> Result<Option<Live>, FieldError> {
@@ -63,7 +60,8 @@ pub(super) fn of_table(
             Some(Toml::Integer(1)) => Some(1.0),
             Some(Toml::Float(all)) if all.to_bits() == 1.0_f64.to_bits() => Some(1.0),
             Some(value) => Some(
-                share_of(value, BUSY_AT_MOST).map_err(|problem| error("busy_at_most", problem))?,
+                share_of(value, BUSY_AT_MOST_RANGE)
+                    .map_err(|problem| error("busy_at_most", problem))?,
             ),
         },
         samples_cpu: match table.get("samples_cpu").map(Spanned::get_ref) {

@@ -74,7 +74,7 @@ pub(super) fn of_table(
         user: field("user").read()?,
         cpus: cpus("cpus", field("cpus").read()?)?,
     };
-    // What is done around the benchmark has its surroundings.
+    // Commands around the benchmark take its surroundings.
     let beside =
         |words: Option<Vec<String>>| words.map(|words| ProgramCommand { words, ..main.clone() });
     let (prepare, cleanup) = (beside(field("prepare").words()?), beside(field("cleanup").words()?));

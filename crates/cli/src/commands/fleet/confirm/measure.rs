@@ -17,7 +17,7 @@ use crate::exit::{CliError, Code};
 use crate::output;
 use crate::progress::Shown;
 
-/// What is confirmed.
+/// The measurement that confirms a setting.
 #[derive(Debug)]
 pub(super) struct Confirming {
     /// The setting, as its results call it.
@@ -77,7 +77,7 @@ impl PairFailure {
     }
 }
 
-/// What is known of the pairs that were looked at.
+/// Pairs that were looked at, as far as they are known.
 #[derive(Debug, Default)]
 struct SeenPairs {
     /// The pair whose values of today the others must have, and these.
@@ -134,7 +134,7 @@ impl Confirming {
         }
     }
 
-    /// What is there of a pair, or whether it could be measured. Nothing is set.
+    /// Looks at a pair: its results so far, or whether it could be measured. Nothing is set.
     fn look(
         &self,
         pair: NamedPair<'_>,

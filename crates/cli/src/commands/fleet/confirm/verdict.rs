@@ -1,4 +1,4 @@
-//! What the pairs say of the setting.
+//! Verdict of the pairs on the setting.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ use super::measure::{Confirming, PairRun, PairState};
 use crate::document::fleet::{ConfirmPairPart, PairRatio};
 use crate::exit::Code;
 
-/// What the pairs that have ended say together.
+/// Joint verdict of the pairs that have ended.
 #[derive(Debug)]
 pub(super) struct Judgement {
     /// The setting on these pairs; `None` of fewer than two.
     setting: Option<PairsSetting>,
     /// The words of these pairs.
     words: Vec<String>,
-    /// What else differs between them, in sentences.
+    /// Other differences between them, in sentences.
     differences: Vec<String>,
     /// Whether they are all.
     is_whole: bool,
@@ -26,14 +26,14 @@ pub(super) struct Judgement {
 
 impl Judgement {
     /// Judges the pairs. The error says why they cannot be compared.
-    pub(super) fn of(runs: &[PairRun]) -> Result<Self, String> {
+    pub(super) fn from_runs(runs: &[PairRun]) -> Result<Self, String> {
         let done = runs.iter().filter_map(|run| Some((run.word.clone(), run.results()?.clone())));
         let (words, results): (Vec<String>, Vec<_>) = done.unzip();
         let is_whole = words.len() == runs.len();
         if results.len() < 2 {
             return Ok(Self { setting: None, words, differences: Vec::new(), is_whole });
         }
-        let summary = PairsSummary::of(&results)?;
+        let summary = PairsSummary::from_results(&results)?;
         let differences = differences(&words, &summary);
         let setting = summary.settings.into_iter().next();
         Ok(Self { setting, words, differences, is_whole })
@@ -69,7 +69,7 @@ impl Judgement {
         )
     }
 
-    /// What else differs between the pairs that have ended, in sentences.
+    /// Other differences between the pairs that have ended, in sentences.
     pub(super) fn differences(&self) -> Vec<String> {
         self.differences.clone()
     }
@@ -124,7 +124,7 @@ impl Judgement {
 
     fn ratio_of(&self, run: &PairRun) -> Option<PairRatio> {
         let place = self.words.iter().position(|word| *word == run.word)?;
-        Some(PairRatio::of(self.setting.as_ref()?.ratios.get(place)?))
+        Some(PairRatio::from_estimate(self.setting.as_ref()?.ratios.get(place)?))
     }
 
     /// All of it, for people.
@@ -242,7 +242,7 @@ mod tests {
         (verdict, code, why): (&str, Code, &str),
     ) {
         let (confirming, runs) = runs(systems, goal, mtus);
-        let judgement = Judgement::of(&runs).unwrap();
+        let judgement = Judgement::from_runs(&runs).unwrap();
         let text = judgement.text(&confirming, &runs);
         assert_eq!(judgement.verdict(), Some(verdict), "{text}");
         assert_eq!(judgement.code(&runs), code);
@@ -280,7 +280,7 @@ mod tests {
             (PairState::CutShort(failed(Code::Stranded), 3), "cut-short", Code::Stranded),
         ] {
             runs[1].state = state;
-            let judgement = Judgement::of(&runs).unwrap();
+            let judgement = Judgement::from_runs(&runs).unwrap();
             assert_eq!((judgement.verdict(), judgement.code(&runs)), (None, code));
             let parts = judgement.parts(&runs);
             assert_eq!(parts[1].outcome, outcome);
@@ -290,7 +290,7 @@ mod tests {
             assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
         }
         runs[0].state = PairState::NotRun;
-        let judgement = Judgement::of(&runs).unwrap();
+        let judgement = Judgement::from_runs(&runs).unwrap();
         assert!(judgement.ratio().is_none(), "one pair is no comparison");
         assert!(judgement.parts(&runs).iter().all(|part| part.ratio.is_none()));
     }

@@ -87,7 +87,7 @@ fn pair<'a>(word: &str, hosts: &'a HostArgs) -> Result<(NamedTestbed<'a>, Vec<St
     Ok((place, targets.iter().map(key).collect()))
 }
 
-/// What tells a host, as far as its word goes: other users of it are the same host, other interfaces are, too.
+/// Identity of a host, as far as its word goes: other users and other interfaces of it are the same host.
 fn key(target: &Target) -> String {
     match &target.reach {
         Reach::Ssh { port, .. } => {

@@ -1,4 +1,4 @@
-//! What is done to one host: set, confirm, put back. Each is a command of its latput there.
+//! Steps on one host: set, confirm, put back. Each is a command of its latput there.
 
 use std::time::Instant;
 

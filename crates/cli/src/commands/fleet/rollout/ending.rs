@@ -1,4 +1,4 @@
-//! What became of every host of a rollout, for people, programs and the exit code.
+//! Ending of every host of a rollout, for people, programs and the exit code.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ impl HostPhase {
         }
     }
 
-    /// What is to be said of it; empty if its outcome says all.
+    /// Reason of its ending; empty if its outcome says all.
     fn why(&self) -> String {
         match self {
             Self::LeftOut(why)

@@ -81,7 +81,7 @@ impl Rollout<'_> {
         Err(why)
     }
 
-    /// What is broken on a host, if anything is.
+    /// The guard that is broken on a host, if any.
     fn broken(
         &self,
         part: &RolloutHost,
