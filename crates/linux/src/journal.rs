@@ -108,8 +108,11 @@ impl Journal {
 fn move_to(from: &Path, to: &Path) -> Result<bool, Errno> {
     let moved = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // A file system that cannot promise it.
-        Err(Errno::INVAL | Errno::NOSYS) if to.exists() => Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOSYS) => renameat(CWD, from, CWD, to),
+        Err(Errno::INVAL | Errno::NOSYS) => match to.try_exists() {
+            Ok(false) => renameat(CWD, from, CWD, to),
+            Ok(true) => Err(Errno::EXIST),
+            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        },
         moved => moved,
     };
     match moved {

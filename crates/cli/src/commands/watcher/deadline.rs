@@ -1,6 +1,6 @@
 //! A watcher at work: it waits for the confirmation, and puts the change back when its time is over.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +52,9 @@ pub(super) struct ConfirmDeadline<'a> {
     is_ended: bool,
     /// Whether the values are back and only the checkpoint is left.
     is_back: bool,
-    /// Whether the kernel's log has the first failure.
-    has_complained: bool,
+    /// The kernel's log, for the first failure. It is open before that, which may be a lack of
+    /// descriptors.
+    kernel_log: Option<File>,
     peer: Peer,
     stop: &'a Stop,
     is_settled: Arc<AtomicBool>,
@@ -79,7 +80,7 @@ impl<'a> ConfirmDeadline<'a> {
             attempted: None,
             is_ended: false,
             is_back: false,
-            has_complained: false,
+            kernel_log: OpenOptions::new().write(true).open("/dev/kmsg").ok(),
             peer,
             stop,
             is_settled,
@@ -267,14 +268,12 @@ impl<'a> ConfirmDeadline<'a> {
 
     /// Says the first failure in the kernel's log: there is nobody else to tell.
     fn complain(&mut self, problem: &str) {
-        if std::mem::replace(&mut self.has_complained, true) {
-            return;
-        }
+        let Some(mut log) = self.kernel_log.take() else { return };
         let interface = &self.change.interface;
         let problem: String = problem.chars().filter(|c| !c.is_control()).take(700).collect();
-        let line = format!("<3>latput: {interface}: {problem}; this is tried again\n");
-        let log = OpenOptions::new().write(true).open("/dev/kmsg");
-        let _no_log = log.and_then(|mut log| log.write_all(line.as_bytes()));
+        let pid = std::process::id();
+        let line = format!("<3>latput[{pid}]: {interface}: {problem}; this is tried again\n");
+        let _no_log = log.write_all(line.as_bytes());
     }
 }
 
