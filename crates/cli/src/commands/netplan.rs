@@ -7,8 +7,8 @@ use std::path::Path;
 
 use latput_knobs::Setting;
 use latput_knobs::export::{Format, NetplanDeviceType, NetplanEntry, Target, lines_by_hand};
-use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
+use latput_linux::{Identity, RootFolder};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::commands::interface_type::{MeantInterface, unknown_type};
@@ -24,7 +24,8 @@ struct Definition {
     file: String,
     set_name: Option<String>,
     has_match: bool,
-    has_driver: bool,
+    /// The patterns of which the driver's name has to be like one.
+    drivers: Vec<String>,
     /// Whether it has keys that netplan writes into a .link file.
     has_link_keys: bool,
     matched_name: Option<String>,
@@ -37,6 +38,17 @@ pub(super) struct Definitions {
     by_id: BTreeMap<String, Definition>,
     /// Whether they are of the running system, whose interfaces have addresses.
     is_running_system: bool,
+}
+
+/// Properties of an interface by which `match` finds it, beside its name.
+#[derive(Clone, Debug)]
+enum Properties {
+    OfThisHost {
+        address: Option<String>,
+        driver: Option<String>,
+    },
+    /// Those of an interface of an image, which nobody knows.
+    Unknown,
 }
 
 /// An entry, and the file that has it.
@@ -76,18 +88,12 @@ impl Definitions {
 
     /// The entry of `interface`; `None` where no file has one.
     pub(super) fn entry_of(&self, interface: &str) -> Option<FoundEntry> {
-        let address = self
-            .is_running_system
-            .then(|| fs::read_to_string(format!("/sys/class/net/{interface}/address")).ok())
-            .flatten();
-        let address = address.as_deref().map(str::trim);
-        let mut all = self.by_id.iter();
-        let (id, found) = all.find(|(id, it)| it.is_of(id, interface, address))?;
+        let properties =
+            if self.is_running_system { Properties::read(interface) } else { Properties::Unknown };
+        let (id, found) = find(&self.by_id, interface, &properties)?;
         let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
-        let others = found.matched_name.clone().filter(|it| it.contains(['*', '?', '[']));
-        let others = others.filter(|_| found.set_name.is_none() && found.matched_address.is_none());
         let has_link = found.has_link_keys;
-        Some(FoundEntry { entry, file: found.file.clone(), others, has_link })
+        Some(FoundEntry { entry, file: found.file.clone(), others: found.others(), has_link })
     }
 }
 
@@ -117,6 +123,40 @@ pub(super) fn in_entry(
     target.in_netplan_entry(entry).map_err(|error| CliError::usage(error.to_string()))
 }
 
+/// The definition of an interface. One that is of others too comes last.
+fn find<'a>(
+    by_id: &'a BTreeMap<String, Definition>,
+    interface: &str,
+    properties: &Properties,
+) -> Option<(&'a String, &'a Definition)> {
+    let its = |(id, it): &(&String, &Definition)| it.is_of(id, interface, properties);
+    by_id.iter().filter(its).min_by_key(|(_, it)| it.others().is_some())
+}
+
+impl Properties {
+    fn read(interface: &str) -> Self {
+        let address = fs::read_to_string(format!("/sys/class/net/{interface}/address")).ok();
+        let driver = Identity::read(interface).and_then(|it| it.driver);
+        Self::OfThisHost { address: address.map(|it| it.trim().to_owned()), driver }
+    }
+
+    /// An address that nobody knows fits none.
+    fn has_address(&self, wanted: &str) -> bool {
+        let Self::OfThisHost { address: Some(own), .. } = self else { return false };
+        own.eq_ignore_ascii_case(wanted)
+    }
+
+    /// A driver that nobody knows may be any: the entry may be of the interface.
+    fn may_have_driver(&self, pattern: &str) -> bool {
+        match self {
+            Self::OfThisHost { driver, .. } => {
+                driver.as_deref().is_some_and(|own| is_like(own, pattern))
+            }
+            Self::Unknown => true,
+        }
+    }
+}
+
 impl Definition {
     const fn new(device_type: NetplanDeviceType) -> Self {
         Self {
@@ -124,15 +164,15 @@ impl Definition {
             file: String::new(),
             set_name: None,
             has_match: false,
-            has_driver: false,
+            drivers: Vec::new(),
             has_link_keys: false,
             matched_name: None,
             matched_address: None,
         }
     }
 
-    /// Whether it is of `interface`, which has this address.
-    fn is_of(&self, id: &str, interface: &str, address: Option<&str>) -> bool {
+    /// Whether it is of `interface`.
+    fn is_of(&self, id: &str, interface: &str, properties: &Properties) -> bool {
         if self.set_name.as_deref() == Some(interface) {
             return true;
         }
@@ -142,12 +182,26 @@ impl Definition {
         if !self.has_match {
             return id == interface;
         }
-        // All that `match` has must fit; an address that nobody knows fits none.
+        // All that `match` has must fit; an empty one fits every interface.
         let has_name = self.matched_name.as_deref().is_none_or(|it| is_like(interface, it));
-        let own = |it: &str| address.is_some_and(|own| own.eq_ignore_ascii_case(it));
-        let has_address = self.matched_address.as_deref().is_none_or(own);
-        let is_told = self.matched_name.is_some() || self.matched_address.is_some();
-        is_told && has_name && has_address && !self.has_driver
+        let has_address =
+            self.matched_address.as_deref().is_none_or(|it| properties.has_address(it));
+        let has_driver = self.drivers.is_empty()
+            || self.drivers.iter().any(|pattern| properties.may_have_driver(pattern));
+        has_name && has_address && has_driver
+    }
+
+    /// The `match` by which it is of other interfaces too.
+    fn others(&self) -> Option<String> {
+        let has_one = self.set_name.is_some() || self.matched_address.is_some();
+        if has_one || !self.has_match {
+            return None;
+        }
+        match &self.matched_name {
+            Some(name) => name.contains(['*', '?', '[']).then(|| name.clone()),
+            None if self.drivers.is_empty() => Some("`match` is empty".to_owned()),
+            None => Some(format!("driver {}", self.drivers.join(" "))),
+        }
     }
 }
 
@@ -242,7 +296,12 @@ impl Definition {
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;
-            self.has_driver |= !matched["driver"].is_badvalue();
+            let driver = &matched["driver"];
+            let listed = driver.as_vec().map_or(std::slice::from_ref(driver), Vec::as_slice);
+            let drivers: Vec<String> = listed.iter().filter_map(scalar).collect();
+            if !drivers.is_empty() {
+                self.drivers = drivers;
+            }
             self.matched_name = scalar(&matched["name"]).or(self.matched_name.take());
             self.matched_address = scalar(&matched["macaddress"]).or(self.matched_address.take());
         }
@@ -270,22 +329,21 @@ mod tests {
 
     use super::*;
 
-    fn found(texts: &[&str], interface: &str, address: Option<&str>) -> Option<(String, String)> {
+    fn definitions(texts: &[&str]) -> BTreeMap<String, Definition> {
         let mut definitions = BTreeMap::new();
         for text in texts {
             read(text, "file", &mut definitions).unwrap();
         }
-        let mut all = definitions.into_iter();
-        let (id, it) = all.find(|(id, it)| it.is_of(id, interface, address))?;
-        Some((it.device_type.key().to_owned(), id))
+        definitions
     }
 
     #[track_caller]
     fn check(texts: &[&str], interface: &str, expected: Option<(&str, &str)>) {
-        let address = Some("52:54:00:AA:bb:cc");
-        let found = found(texts, interface, address);
-        let found = found.as_ref().map(|(kind, id)| (kind.as_str(), id.as_str()));
-        assert_eq!(found, expected);
+        let address = Some("52:54:00:AA:bb:cc".to_owned());
+        let properties = Properties::OfThisHost { address, driver: Some("ixgbe".to_owned()) };
+        let definitions = definitions(texts);
+        let found = find(&definitions, interface, &properties);
+        assert_eq!(found.map(|(id, it)| (it.device_type.key(), id.as_str())), expected);
     }
 
     #[test]
@@ -299,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn interface_is_found_by_name_address_and_pattern() {
+    fn interface_matches_by_name_address_and_pattern() {
         let by_address =
             "network:\n  ethernets:\n    id0:\n      match: {macaddress: \"52:54:00:aa:bb:cc\"}\n";
         let named = "network:\n  ethernets:\n    id0:\n      set-name: eth7\n";
@@ -309,6 +367,33 @@ mod tests {
         let pattern = "network:\n  ethernets:\n    all:\n      match: {name: \"en?1*\"}\n";
         check(&[pattern], "eno1np0", Some(("ethernets", "all")));
         check(&[pattern], "eth1", None);
+    }
+
+    #[test]
+    fn driver_match_is_of_others_too() {
+        let entry = |matched: &str| {
+            format!(
+                "network:\n  ethernets:\n    all:\n      match: {{{matched}}}\n      mtu: 9000\n"
+            )
+        };
+        for (matched, others) in [
+            ("driver: ixgbe", Some("driver ixgbe")),
+            ("driver: [\"bnx*\", \"ix?be\"]", Some("driver bnx* ix?be")),
+            ("", Some("`match` is empty")),
+            ("name: eth7, driver: ixgbe", None),
+        ] {
+            let text = entry(matched);
+            check(&[&text], "eth7", Some(("ethernets", "all")));
+            // An image does not tell: the entry may be of the interface.
+            let definitions = definitions(&[&text]);
+            let (_, found) = find(&definitions, "eth7", &Properties::Unknown).unwrap();
+            assert_eq!(found.others().as_deref(), others);
+        }
+        let own = "network:\n  ethernets:\n    eth7: {}\n";
+        check(&[&entry("driver: ixgbe"), own], "eth7", Some(("ethernets", "eth7")));
+        check(&[&entry("driver: \"e1000*\"")], "eth7", None);
+        let virtual_one = Properties::OfThisHost { address: None, driver: None };
+        assert!(find(&definitions(&[&entry("driver: \"*\"")]), "eth7", &virtual_one).is_none());
     }
 
     /// The lines for an interface of this kind that was measured on another host.
