@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -113,21 +113,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let workloads: Vec<usize> = (0..WORKLOADS.len()).filter(named).collect();
     ensure!(!workloads.is_empty(), "there is no workload of these names");
-    let mut rng = Rng::from_seed(options.seed);
     let mut cells = Cells::new();
-    for &place in &places {
-        for &workload in &workloads {
-            let seen = if place == Place::Loopback {
-                bench.trials(workload, options, &mut rng)?
-            } else {
-                bench.slices(place, workload, options)?
-            };
-            println!("{}: {} compared", cell_name(place, workload), seen.len());
-            cells.insert((place, workload), seen);
-        }
-    }
+    let measured = bench.measure(&places, &workloads, options, &mut cells);
+    // An error in one place leaves the figures of the others.
     let (table, missed) = table(&cells);
     println!("{table}");
+    measured?;
     ensure!(missed == 0, "{missed} goals are missed");
     Ok(())
 }
@@ -142,8 +133,31 @@ impl Bench {
         let latput = workspace.given_latput(options.binary.as_deref())?;
         let folder = workspace.target.join("bench-observer");
         std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-        std::fs::write(folder.join("hosts.toml"), testbed()).context("cannot write the testbed")?;
+        std::fs::write(folder.join("hosts.toml"), testbed(&latput))
+            .context("cannot write the testbed")?;
         Ok(Self { latput, folder })
+    }
+
+    fn measure(
+        &self,
+        places: &[Place],
+        workloads: &[usize],
+        options: &Options,
+        cells: &mut Cells,
+    ) -> Result<()> {
+        let mut rng = Rng::from_seed(options.seed);
+        for &place in places {
+            for &workload in workloads {
+                let seen = if place == Place::Loopback {
+                    self.trials(workload, options, &mut rng)?
+                } else {
+                    self.slices(place, workload, options)?
+                };
+                println!("{}: {} compared", cell_name(place, workload), seen.len());
+                cells.insert((place, workload), seen);
+            }
+        }
+        Ok(())
     }
 
     /// Every round of a workload on loopback.
@@ -272,14 +286,15 @@ fn cell_name(place: Place, workload: usize) -> String {
     format!("{:<10} {:<10}", format!("{place:?}").to_lowercase(), WORKLOADS[workload].0)
 }
 
-fn testbed() -> String {
+fn testbed(latput: &Path) -> String {
     let mut text = "schema = 1\n".to_owned();
     let roles = ["generator", "sut"];
     for (idx, (host, role)) in HOSTS.iter().zip(roles).enumerate() {
         let _ = writeln!(
             text,
             "[host.{role}]\nrole = \"{role}\"\nvia = [\"ip\", \"netns\", \"exec\", \"{host}\"]\n\
-             interface = \"{}\"\naddress = \"198.19.77.{}\"\ncpus = \"{idx}\"",
+             latput = \"{}\"\ninterface = \"{}\"\naddress = \"198.19.77.{}\"\ncpus = \"{idx}\"",
+            latput.display(),
             INTERFACES[idx],
             idx + 1
         );
@@ -305,6 +320,8 @@ impl Hosts {
             let address = format!("198.19.77.{idx}/24");
             ip(&["-n", host, "address", "add", &address, "dev", interface])?;
             ip(&["-n", host, "link", "set", interface, "up"])?;
+            // A veth has NAPI instances, and so timers, only with GRO.
+            ip(&["netns", "exec", host, "ethtool", "-K", interface, "gro", "on"])?;
         }
         Ok(made)
     }
@@ -385,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_is_missed_where_the_interval_lies_beyond() {
+    fn goal_is_missed_where_the_interval_lies_beyond() {
         let cells = |beside: f64, noise: f64| {
             let round = |idx: u32| {
                 let own = 1.0 + noise * (f64::from(idx) - 4.5);
